@@ -1,0 +1,1 @@
+"""Fault injection: evidence that acknowledged means durable.  See README.md."""

@@ -1,0 +1,123 @@
+"""Run the harnesses.
+
+    python -m prove [--name NAME] [--tier quick|ci|full] [--seed S] [--case CASE]
+    python -m prove --report
+    python -m prove --list
+
+One line of JSON for each harness, then `N passed, N failed` as the last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+# Run as `python -m prove` from a checkout: the package under test is beside us.
+from prove import frame
+
+sys.path.insert(0, str(frame.REPO / "src"))
+
+
+def main() -> int:
+    chosen = _arguments()
+    if chosen.report:
+        print(report())
+        return 0
+    harnesses = frame.discover()
+    if chosen.list:
+        for name, module in harnesses.items():
+            print(f"{name:<14}{module.HARNESS.proves}")
+        return 0
+    if chosen.name and chosen.name not in harnesses:
+        print(f"no harness {chosen.name!r}; there are {', '.join(harnesses)}", file=sys.stderr)
+        return 2
+    return run_all([chosen.name] if chosen.name else list(harnesses), chosen)
+
+
+def run_all(names: list[str], chosen: argparse.Namespace) -> int:
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    harnesses = frame.discover()
+    for name in names:
+        counts[run_one(harnesses[name], chosen)] += 1
+    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}", flush=True)
+    return 1 if counts["failed"] else 0
+
+
+def run_one(module: frame.ModuleType, chosen: argparse.Namespace) -> str:
+    """Run a harness, print its line, keep its record; `passed`, `failed` or `skipped`."""
+    before = os.getloadavg()[0]
+    seed = frame.seed_of(chosen.seed)
+    result = frame.run_harness(module, chosen.tier, seed, chosen.case)
+    record = frame.record_of(result, seed, (before, os.getloadavg()[0]))
+    print(json.dumps({key: record[key] for key in _SHOWN}), flush=True)
+    if result.skipped:
+        print(f"{result.name}: skipped: {result.skipped}", file=sys.stderr)
+        return "skipped"
+    if chosen.case is None:
+        frame.store(record)
+    faults = result.details["faults"]
+    for fault in faults:
+        print(f"{result.name}: {fault}", file=sys.stderr)
+    for case, says, trace in result.failures:
+        again = f"python -m prove --name {result.name} --tier {result.tier} --seed {seed}"
+        print(f"{result.name}: {says}\n  again: {again} --case '{case}'", file=sys.stderr)
+        for row in trace:
+            print(f"    {row}", file=sys.stderr)
+    return "failed" if faults else "passed"
+
+
+_SHOWN = (
+    "name",
+    "tier",
+    "seed",
+    "tried",
+    "fired",
+    "survived",
+    "lost",
+    "failed",
+    "skipped",
+    "seconds",
+    "details",
+)
+
+
+def report() -> str:
+    """A table of the results that belong to the tree as it is."""
+    now = frame.trees()
+    rows = ["| harness | tier | tried | fired | lost | failed | s | seed | verdict | proves |"]
+    rows.append("|---|---|--:|--:|--:|--:|--:|---|---|---|")
+    for name, module in frame.discover().items():
+        for tier in frame.TIERS:
+            record = frame.stored(name, tier, now)
+            if record is None:
+                rows.append(f"| {name} | {tier} |  |  |  |  |  |  | absent |  |")
+                continue
+            verdict = "FAILED" if record["details"]["faults"] else "passed"
+            numbers = " | ".join(
+                str(record[key]) for key in ("tried", "fired", "lost", "failed", "seconds", "seed")
+            )
+            rows.append(f"| {name} | {tier} | {numbers} | {verdict} | {module.HARNESS.proves} |")
+    rows.append("")
+    rows.append(f"store tree `{now['store_tree'][:16]}`, prove tree `{now['prove_tree'][:16]}`")
+    return "\n".join(rows)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="prove", description="Run the fault harnesses.")
+    parser.add_argument("--name", help="this harness only")
+    parser.add_argument("--tier", choices=frame.TIERS, default="quick")
+    parser.add_argument("--seed", help="a number, or any text such as a commit")
+    parser.add_argument("--case", help="one failed case again, with the seed it was found with")
+    parser.add_argument("--report", action="store_true", help="table of the stored results")
+    parser.add_argument("--list", action="store_true", help="the harnesses and what they prove")
+    chosen = parser.parse_args()
+    if chosen.case and not chosen.name:
+        parser.error("--case needs --name")
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

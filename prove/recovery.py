@@ -1,0 +1,285 @@
+"""Opening a home after a crash: what is there, and whether life goes on.
+
+`recover` looks with the store's own readers, then writes as the next process would, twice,
+and says everything it saw; `judge` holds that against what had been acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.store.log import FileLog
+from holdfast.store.primitives import CONTROL, Cursor, Line
+from prove.properties import Broken, Entry, Observation, Write, broken
+from prove.schedule import SimClock
+from prove.sim import Op, SimFs, State
+from prove.workloads import DAY, NOON, Scenario, Station, Writer, start_ids
+
+_LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
+_USED_BY = {"journal": "agtvws", "ledger": "edbs", "tasks": "uc", "note": "r"}
+
+
+@dataclass
+class Parts:
+    """Which objects a scenario touches; the others need not be looked at."""
+
+    streams: set[str]
+    view: bool
+    lease: bool
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Parts:
+        letters = set("".join(scenario.words))
+        streams: set[str] = set()
+        for name, mine in (
+            ("journal", "agtvws"),
+            ("ledger", "edbs"),
+            ("tasks", "uc"),
+            ("note", "r"),
+        ):
+            if letters & set(mine):
+                streams.add(name)
+        return cls(streams, bool(letters & set("vw")), "l" in letters)
+
+    def word(self) -> str:
+        """What the first process after a crash does: one of everything."""
+        letters = [_LETTERS[name] for name in sorted(self.streams)]
+        return "".join(letters) + ("w" if self.view else "") + ("l" if self.lease else "")
+
+
+@dataclass
+class Found:
+    """What a disk holds, independent of what was acknowledged."""
+
+    streams: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
+    registers: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    torn: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
+    recovery: list[str] = field(default_factory=list[str])
+    views: dict[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
+    fence: int | None = None
+    """The first fencing number given out after the crash."""
+    journal: list[Op] = field(default_factory=list[Op])
+    """What the first process after the crash wrote."""
+
+
+def recover(state: State, scenario: Scenario, parts: Parts, *, tolerate: bool = False) -> Found:
+    """Open, look, write, look, write, look.  `tolerate` is for disks that failed a sync."""
+    fs = SimFs(state)
+    clock = SimClock(NOON + DAY)
+    found = Found()
+    try:
+        station = Station(fs.process(), clock, scenario.rotate_at)
+        _look(station, parts, found, tolerate=tolerate)
+        if fs.journal:
+            found.recovery.append(f"reading wrote: {fs.journal[0]}")
+        _go_on(fs, clock, scenario, parts, found, tolerate=tolerate)
+    except HoldfastError as error:
+        found.recovery.append(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        found.recovery.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def _look(station: Station, parts: Parts, found: Found, *, tolerate: bool) -> None:
+    for name, log in station.logs().items():
+        if name in parts.streams:
+            found.streams[name] = _entries(log, found)
+            found.problems += _problems(name, log, tolerate)
+    if "tasks" in parts.streams:
+        held = _document(station.tasks.read(), "tasks.json", list, found)
+        found.streams["tasks"] = [Entry(name, i + 1) for i, name in enumerate(held or [])]
+    if "note" in parts.streams:
+        found.registers["note"] = _document(station.note.read(), "note.json", str, found)
+    if parts.view:
+        stamp = station.cell.load(1)
+        if stamp is not None and not station.journal.contains(stamp.cursor):
+            seen = stamp.cursor.seq
+            found.problems.append(f"the view is stamped with line {seen}, which is not there")
+        folded = [entry.id for entry in found.streams["journal"]]
+        found.views["report"] = (station.view.read(), folded)
+
+
+def _entries(log: FileLog, found: Found) -> list[Entry]:
+    entries: list[Entry] = []
+    alone = 0
+    for line in log.read():
+        if not isinstance(line, Line):
+            continue
+        if line.seq is None:
+            found.torn.append(f"a line without seal at {line.segment}:{line.offset}")
+        elif CONTROL not in line.record:
+            entries.append(Entry(line.record["id"], line.seq))
+            saw = line.record.get("saw")
+            if saw is not None and saw + alone + 1 != line.seq:
+                said = f"{line.record['id']} was decided at line {saw} and is line {line.seq}"
+                found.problems.append(said)
+        alone = alone + 1 if CONTROL in line.record else 0
+    return entries
+
+
+def _problems(name: str, log: FileLog, tolerate: bool) -> list[str]:
+    proof = log.verify()
+    allowed = ("damaged", "missing", "edited") if tolerate else ()
+    return [
+        f"{name}: {problem.kind} at {problem.segment}:{problem.offset}: {problem.detail}"
+        for problem in proof.problems
+        if problem.kind not in allowed
+    ]
+
+
+def _document(text: Any, name: str, kind: type, found: Found) -> Any:
+    if text is None:
+        return None
+    try:
+        held = json.loads(text.data)
+    except ValueError:
+        held = None
+    if isinstance(held, kind):
+        return held
+    found.torn.append(f"{name} is half-written: {text.data[:40]!r}")
+    return None
+
+
+def _go_on(
+    fs: SimFs, clock: SimClock, scenario: Scenario, parts: Parts, found: Found, *, tolerate: bool
+) -> None:
+    """The next process writes; then another one does, and nothing else may change."""
+    expected: Mapping[str, list[Entry]] = {k: list(v) for k, v in found.streams.items()}
+    previous = ""
+    for turn, name in enumerate(("r", "q")):
+        before = fs.state() if turn else None
+        station = Station(fs.process(), clock, scenario.rotate_at)
+        writer = Writer(fs, turn, name, station)
+        writer.work(parts.word())
+        station.view.close()
+        found.recovery += [f"writing after the crash: {said}" for said in writer.surprises]
+        if turn == 0:
+            found.journal = list(fs.journal)
+            fences = [op.detail[0] for op in fs.journal if op.kind == "fence"]
+            found.fence = fences[0] if fences else None
+        for log in station.logs().values():
+            log.close()
+        again = Found()
+        _look(Station(fs.process(), clock, scenario.rotate_at), parts, again, tolerate=tolerate)
+        _compare(again, expected, name, found)
+        expected = again.streams
+        previous = name
+        if before is not None:
+            found.recovery += _only_appended(before, fs.state())
+    found.recovery += _leftovers(fs.state(), previous)
+
+
+def _compare(again: Found, expected: Mapping[str, list[Entry]], name: str, found: Found) -> None:
+    for stream, lines in again.streams.items():
+        fresh = [entry for entry in lines if entry.id.startswith(f"{name}.")]
+        rest = [entry for entry in lines if entry not in fresh]
+        if len(fresh) != 1:
+            found.recovery.append(
+                f"{stream}: the write after the crash is there {len(fresh)} times"
+            )
+        if rest != expected[stream]:
+            found.recovery.append(f"{stream}: {expected[stream]} became {rest} by writing on")
+    for stream, held in again.registers.items():
+        if held is None or not held.startswith(f"{name}."):
+            found.recovery.append(f"{stream} holds {held} after it was written again")
+    found.recovery += [f"after writing on: {said}" for said in (*again.torn, *again.problems)]
+    for view, (shown, folded) in again.views.items():
+        if shown != folded:
+            found.recovery.append(f"after writing on, {view} answers {shown}, not {folded}")
+
+
+def _only_appended(before: State, after: State) -> list[str]:
+    """Recovery is done once: the second process only adds to what is there."""
+    old, new = before.listing(), after.listing()
+    return [
+        f"{path} was changed by a second recovery"
+        for path, data in old.items()
+        if path.endswith(".jsonl") and data and not (new.get(path) or b"").startswith(data)
+    ]
+
+
+def _leftovers(state: State, name: str) -> list[str]:
+    del name
+    said: list[str] = []
+    for path in state.listing():
+        if path.endswith(".tmp"):
+            said.append(f"{path} is left over")
+        if ".edited-" in path:
+            said.append(f"{path}: the crash was taken for an edit by hand")
+    return said
+
+
+# --- judging --------------------------------------------------------------------------------
+
+
+def writes_of(journal: Sequence[Op], scenario: Scenario) -> list[Write]:
+    """Every write with the places in the journal where it began and was acknowledged."""
+    writes = [
+        Write(stream, name, -2, -1)
+        for stream, names in start_ids(scenario.start).items()
+        for name in names
+    ]
+    began: dict[str, tuple[str, int]] = {}
+    ended: dict[str, tuple[int, int | None, bool]] = {}
+    for place, op in enumerate(journal):
+        if op.kind == "start":
+            began |= dict.fromkeys(op.detail[1], (op.detail[0], place))
+        elif op.kind == "ack":
+            numbers = zip(op.detail[1], op.detail[2], strict=True)
+            ended |= {name: (place, seq or None, False) for name, seq in numbers}
+        elif op.kind == "refuse":
+            ended |= dict.fromkeys(op.detail[1], (place, None, True))
+    for name, (stream, place) in began.items():
+        end, seq, refused = ended.get(name, (None, None, False))
+        writes.append(Write(stream, name, place, end, seq, refused))
+    return writes
+
+
+def until(writes: Iterable[Write], place: int) -> list[Write]:
+    """The writes as they were known when the journal had `place` entries."""
+    known: list[Write] = []
+    for write in writes:
+        if write.started < place:
+            if write.ended is not None and write.ended >= place:
+                write = write._replace(ended=None, seq=None, refused=False)
+            known.append(write)
+    return known
+
+
+@dataclass
+class Promises:
+    """What else the store has said that must stay true: durable cursors and given fences."""
+
+    settled: list[tuple[str, Cursor]] = field(default_factory=list[tuple[str, Cursor]])
+    fence: int = 0
+
+    @classmethod
+    def of(cls, journal: Sequence[Op]) -> Promises:
+        promises = cls()
+        for op in journal:
+            if op.kind == "settled":
+                promises.settled.append((op.detail[0], op.detail[1]))
+            elif op.kind == "fence":
+                promises.fence = max(promises.fence, op.detail[0])
+        return promises
+
+
+def judge(found: Found, writes: Sequence[Write], promises: Promises, parts: Parts) -> list[Broken]:
+    """Every property that a crash state breaks."""
+    problems = list(found.problems)
+    for stream, cursor in promises.settled:
+        numbers = {entry.seq for entry in found.streams.get(stream, ())}
+        if cursor.seq and cursor.seq not in numbers:
+            problems.append(f"line {cursor.seq} of {stream} was settled and is gone")
+    if found.fence is not None and found.fence <= promises.fence:
+        problems.append(f"fence {found.fence} was given out again after {promises.fence}")
+    mine = [write for write in writes if write.stream in parts.streams]
+    seen = Observation(
+        mine, found.streams, found.registers, found.torn, problems, found.recovery, found.views
+    )
+    return broken(seen)

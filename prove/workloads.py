@@ -1,0 +1,376 @@
+"""What the simulated writers do: every public operation of the store, as one letter each.
+
+A scenario gives each writer a word of such letters; `play` runs them interleaved and notes in
+the journal when each write began and when it was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from functools import lru_cache
+from random import Random
+from typing import Any, NamedTuple
+
+from holdfast import mask
+from holdfast.clock import local_stamp
+from holdfast.errors import Conflict, HoldfastError, Indeterminate
+from holdfast.store import commit
+from holdfast.store.cell import FileCell
+from holdfast.store.document import FileDocument
+from holdfast.store.lease import FileLease
+from holdfast.store.log import FileLog
+from holdfast.store.place import Place, Tools
+from holdfast.store.primitives import Cursor, Line
+from holdfast.store.view import Shape, View
+from prove.schedule import Scheduler, SimClock, SimThreading
+from prove.sim import EMPTY, Fault, Op, SimFs, SimVfs, State
+
+NOON = 1_795_521_600.0
+DAY = 86_400.0
+PLACE = ("state", "rio")
+LEDGER = ("ledger", "rio")
+
+
+def _fold(state: list[str], line: Line) -> list[str]:
+    return [*state, line.record["id"]]
+
+
+SHAPE: Shape[list[str]] = Shape(
+    version=1,
+    initial=list,
+    fold=_fold,
+    render=lambda state: json.dumps(state, indent=1).encode() + b"\n",
+)
+
+
+class Station:
+    """The primitives as one process has them open."""
+
+    def __init__(self, vfs: SimVfs, clock: SimClock, rotate_at: int) -> None:
+        self.clock = clock
+        self.notices: list[str] = []
+        tools = Tools(
+            vfs,
+            clock,
+            mask.nothing,
+            lambda instant: local_stamp(instant, UTC),
+            lambda word, detail: self.notices.append(f"{word}: {detail}"),
+        )
+        root = vfs.root("/")
+        place = Place(root, PLACE, tools)
+        self.journal = FileLog(place, "journal", rotate_at=rotate_at)
+        self.ledger = FileLog(Place(root, LEDGER, tools), None, rotate_at=rotate_at)
+        self.tasks = FileDocument(place, "tasks.json")
+        self.note = FileDocument(place, "note.json")
+        self.cell = FileCell(place, "report.json")
+        self.view = View(self.journal, self.cell, SHAPE, clock)
+        self.lease = FileLease(place, "agent")
+
+    def logs(self) -> dict[str, FileLog]:
+        return {"journal": self.journal, "ledger": self.ledger}
+
+
+class Writer:
+    """One thread of a process, working through its word."""
+
+    def __init__(self, fs: SimFs, process: int, name: str, station: Station) -> None:
+        self._fs, self._process, self._name, self._station = fs, process, name, station
+        self._count = 0
+        self.surprises: list[str] = []
+
+    def work(self, word: str) -> None:
+        for letter in word:
+            self._one(letter)
+
+    def _one(self, letter: str) -> None:
+        try:
+            OPERATIONS[letter](self)
+        except (Conflict, Indeterminate):
+            pass  # a typed answer that the caller can act on
+        except HoldfastError:
+            pass
+        except (OSError, AssertionError, LookupError, ValueError, TypeError) as error:
+            self.surprises.append(f"{letter}: {type(error).__name__}: {error}")
+
+    def _ids(self, stream: str, count: int) -> list[str]:
+        names = [f"{self._name}.{self._count + i}" for i in range(count)]
+        self._count += count
+        self._fs.note("start", self._process, stream, tuple(names))
+        return names
+
+    def _attempt(self, stream: str, count: int, act: Callable[[list[str]], Sequence[int]]) -> None:
+        """Do something that stores `count` ids, and note what the caller is told."""
+        names = self._ids(stream, count)
+        try:
+            numbers = act(names)
+        except Indeterminate:
+            raise
+        except HoldfastError:
+            self._fs.note("refuse", self._process, stream, tuple(names))
+            raise
+        self._fs.note("ack", self._process, stream, tuple(names), tuple(numbers))
+
+    # -- the operations ----------------------------------------------------------------
+
+    def append(self) -> None:
+        log = self._station.journal
+        self._attempt("journal", 1, lambda ids: [log.append(_record(ids[0])).seq])
+
+    def group(self) -> None:
+        log = self._station.journal
+        self._attempt("journal", 3, lambda ids: _seqs(log.append_all([_record(i) for i in ids])))
+
+    def transact(self) -> None:
+        log = self._station.journal
+
+        def act(ids: list[str]) -> list[int]:
+            return _seqs(log.transact(lambda head: [{**_record(ids[0]), "saw": head.seq}]))
+
+        self._attempt("journal", 1, act)
+
+    def entry(self) -> None:
+        log = self._station.ledger
+        self._attempt("ledger", 1, lambda ids: [log.append(_record(ids[0])).seq])
+
+    def next_day(self) -> None:
+        self._station.clock.advance(DAY)
+        self.entry()
+
+    def clock_back(self) -> None:
+        self._station.clock.advance(-DAY)
+        self.entry()
+
+    def update(self) -> None:
+        def act(ids: list[str]) -> list[int]:
+            count = 0
+
+            def change(old: bytes | None) -> bytes:
+                nonlocal count
+                held = json.loads(old) if old else []
+                count = len(held) + 1
+                return json.dumps([*held, ids[0]]).encode()
+
+            self._station.tasks.update(change)
+            return [count]
+
+        self._attempt("tasks", 1, act)
+
+    def swap(self) -> None:
+        """Read, then replace only if nobody was faster."""
+        document = self._station.tasks
+
+        def act(ids: list[str]) -> list[int]:
+            text = document.read()
+            held = json.loads(text.data) if text else []
+            data = json.dumps([*held, ids[0]]).encode()
+            document.replace(data, expected=text.revision if text else "")
+            return [len(held) + 1]
+
+        self._attempt("tasks", 1, act)
+
+    def replace(self) -> None:
+        def act(ids: list[str]) -> list[int]:
+            self._station.note.replace(json.dumps(ids[0]).encode())
+            return [0]
+
+        self._attempt("note", 1, act)
+
+    def append_and_show(self) -> None:
+        log = self._station.journal
+        found: list[Cursor] = []
+
+        def act(ids: list[str]) -> list[int]:
+            found.append(log.append(_record(ids[0])))
+            return [found[0].seq]
+
+        self._attempt("journal", 1, act)
+        self._station.clock.advance(0.06)
+        self._station.view.refresh(found[0])
+
+    def show(self) -> None:
+        self._station.clock.advance(0.06)
+        self._station.view.refresh()
+
+    def settle(self) -> None:
+        for name, log in self._station.logs().items():
+            cursor = log.settle()
+            self._fs.note("settled", self._process, name, cursor)
+
+    def own(self) -> None:
+        fence = self._station.lease.acquire("work", patience=30.0)
+        self._fs.note("fence", self._process, fence)
+        self._station.lease.release()
+
+
+OPERATIONS: dict[str, Callable[[Writer], None]] = {
+    "a": Writer.append,
+    "g": Writer.group,
+    "t": Writer.transact,
+    "e": Writer.entry,
+    "d": Writer.next_day,
+    "b": Writer.clock_back,
+    "u": Writer.update,
+    "c": Writer.swap,
+    "r": Writer.replace,
+    "v": Writer.append_and_show,
+    "w": Writer.show,
+    "s": Writer.settle,
+    "l": Writer.own,
+}
+
+
+def _record(name: str) -> dict[str, Any]:
+    return {"id": name, "text": "x" * 30}
+
+
+def _seqs(cursors: Sequence[Cursor]) -> list[int]:
+    return [cursor.seq for cursor in cursors]
+
+
+# --- scenarios ------------------------------------------------------------------------------
+
+
+class Scenario(NamedTuple):
+    """Everything that decides a run, so that its text is enough to repeat it."""
+
+    words: tuple[str, ...]
+    """For each process its letters; `+` joins the words of threads of one process."""
+    start: str = "empty"
+    seed: int = 0
+    rotate_at: int = 100 << 20
+    torn_writes: bool = False
+    fault: Fault | None = None
+
+    def __str__(self) -> str:
+        parts = [",".join(self.words), self.start, str(self.seed), str(self.rotate_at)]
+        parts.append("torn" if self.torn_writes else "whole")
+        parts.append(str(self.fault) if self.fault else "-")
+        return ":".join(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> Scenario:
+        words, start, seed, rotate_at, torn, fault = text.split(":")
+        return cls(
+            tuple(words.split(",")),
+            start,
+            int(seed),
+            int(rotate_at),
+            torn == "torn",
+            None if fault == "-" else parse_fault(fault),
+        )
+
+
+def parse_fault(text: str) -> Fault:
+    kind, _, rest = text.partition("@p")
+    process, _, rest = rest.partition(".")
+    at, _, times = rest.partition("x")
+    return Fault(int(process), int(at), kind, int(times))
+
+
+@dataclass
+class Run:
+    """What came out of playing a scenario."""
+
+    scenario: Scenario
+    before: State
+    journal: list[Op]
+    calls: list[list[str]]
+    """For each process the kinds of its calls."""
+    fired: bool
+    fired_at: int
+    """Length of the journal when the fault struck; 0 without one."""
+    surprises: list[str] = field(default_factory=list[str])
+
+
+STARTS = ("empty", "lines", "torn", "nul", "unlinked")
+
+
+@lru_cache(maxsize=64)
+def start_state(kind: str, rotate_at: int) -> State:
+    """A durable disk to begin with; ids in it start with `s`."""
+    if kind == "empty":
+        return EMPTY
+    fs = SimFs()
+    clock = SimClock(NOON - DAY)
+    station = Station(fs.process(), clock, rotate_at)
+    writer = Writer(fs, 0, "s", station)
+    writer.work("aeuraew")
+    for log in station.logs().values():
+        log.close()
+    if kind in ("torn", "nul"):
+        tail = b'{"ts":"2026-11-1' if kind == "torn" else bytes(90)
+        for inode, data in fs.files.items():
+            if data.startswith(b'{"ts"') and data.endswith(b"\n"):
+                fs.files[inode] = data + tail
+    state = fs.state()
+    if kind == "unlinked":
+        # Somebody removed all lock files, as `git clean` does.
+        dirs = {
+            inode: {name: i for name, i in entries.items() if not name.endswith(".lock")}
+            for inode, entries in state.dirs.items()
+        }
+        state = State(state.files, dirs)
+    return state
+
+
+def start_ids(kind: str) -> dict[str, list[str]]:
+    """For each stream the ids that the start state holds."""
+    if kind == "empty":
+        return {}
+    return {"journal": ["s.0", "s.4"], "ledger": ["s.1", "s.5"], "tasks": ["s.2"], "note": ["s.3"]}
+
+
+def play(scenario: Scenario) -> Run:
+    """Run a scenario to its end."""
+    rng = Random(f"{scenario.seed}|{scenario.words}")
+    scheduler = Scheduler(rng, rng.choice((0.05, 0.2, 0.5, 1.0)))
+    before = start_state(scenario.start, scenario.rotate_at)
+    fs = SimFs(before, scheduler=scheduler, fault=scenario.fault, torn_writes=scenario.torn_writes)
+    clock = SimClock(NOON, scheduler)
+    bodies: list[tuple[str, Callable[[], None], Callable[[], bool]]] = []
+    writers: list[Writer] = []
+    for number, word in enumerate(scenario.words):
+        vfs = fs.process()
+        shared: list[Station] = []
+        for thread, part in enumerate(word.split("+")):
+            name = f"p{number}" + (f"t{thread}" if "+" in word else "")
+            body = _body(fs, vfs, clock, scenario, name, part, shared, writers)
+            bodies.append((name, body, lambda process=vfs.process: process.dead))
+    real = commit.threading
+    commit.threading = SimThreading(scheduler)  # type: ignore[attr-defined]
+    try:
+        scheduler.run(*bodies)
+    finally:
+        commit.threading = real
+    return Run(
+        scenario,
+        before,
+        fs.journal,
+        [process.calls for process in fs.processes],
+        any(process.fired for process in fs.processes),
+        fs.fired_at,
+        [surprise for writer in writers for surprise in writer.surprises],
+    )
+
+
+def _body(
+    fs: SimFs,
+    vfs: SimVfs,
+    clock: SimClock,
+    scenario: Scenario,
+    name: str,
+    word: str,
+    shared: list[Station],
+    writers: list[Writer],
+) -> Callable[[], None]:
+    def body() -> None:
+        if not shared:
+            shared.append(Station(vfs, clock, scenario.rotate_at))
+        writer = Writer(fs, vfs.process.number, name, shared[0])
+        writers.append(writer)
+        writer.work(word)
+
+    return body

@@ -1,0 +1,1 @@
+"""The command line: renders operations, holds no logic."""

@@ -1,0 +1,85 @@
+"""The words of the command line, before and after they are parsed.
+
+Text is passed on untouched; what is not UTF-8 is refused, since no record could hold it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.cli.safe import safe
+from holdfast.errors import UsageError
+from holdfast.ops.parameter import Parameter
+
+MAX_FILE = 64 << 20
+
+
+def decoded(words: Sequence[str]) -> list[str]:
+    """The words as text, or UsageError naming the first that is not UTF-8."""
+    return [_decoded(number, word) for number, word in enumerate(words, 1)]
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether `--json` stands among the words; a guess for calls that could not be parsed."""
+    return "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+
+
+def with_files(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with what stands in the file wherever `@FILE` or `-` is given for a text."""
+    read = dict(values)
+    for parameter in parameters:
+        value = values.get(parameter.keyword)
+        if parameter.or_file and isinstance(value, str) and (value == "-" or value[:1] == "@"):
+            read[parameter.keyword] = _content(value, parameter)
+    return read
+
+
+def _decoded(number: int, word: str) -> str:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        # Python decodes by the locale; under a locale of plain ASCII this may still be UTF-8.
+        try:
+            return os.fsencode(word).decode()
+        except UnicodeError:
+            raise UsageError(
+                f"argument {number} is not UTF-8: {safe(word[:80])}",
+                hint="convert it first, for example with `iconv -f latin1 -t utf-8`",
+            ) from None
+    return word
+
+
+def _content(value: str, parameter: Parameter) -> str:
+    source = "standard input" if value == "-" else value[1:]
+    try:
+        data = _stdin() if value == "-" else _file(source)
+        if len(data) > MAX_FILE:
+            raise UsageError(
+                f"{parameter.flag}: {source} is larger than {MAX_FILE >> 20} MiB",
+                hint="store its path and checksum instead of its content",
+            )
+        return data.decode()
+    except OSError as error:
+        raise UsageError(
+            f"{parameter.flag}: cannot read {source}: {error.strerror}",
+            hint=f"{parameter.flag} takes text, @FILE, or - for standard input",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{parameter.flag}: {source} is not UTF-8 at byte {error.start}",
+            hint="convert it first, for example with `iconv -f latin1 -t utf-8`",
+        ) from None
+
+
+def _file(path: str) -> bytes:
+    from pathlib import Path
+
+    with Path(path).open("rb") as file:
+        return file.read(MAX_FILE + 1)
+
+
+def _stdin() -> bytes:
+    return sys.stdin.buffer.read(MAX_FILE + 1) if sys.stdin is not None else b""

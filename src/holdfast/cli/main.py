@@ -1,0 +1,95 @@
+"""`holdfast`: one command line in, one exit code out.
+
+Imports stand where they are needed: a verb pays only for itself, and Ctrl-C ends us the same
+way however early it comes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.cli.commands import Request
+    from holdfast.cli.output import Output
+    from holdfast.ops.operation import Table
+
+
+def main(argv: Sequence[str] | None = None, table: Table | None = None) -> int:
+    """Run one command line and give its exit code; every failure is told, none escapes."""
+    _hold_standard_descriptors()
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        from holdfast.cli.arguments import wants_json
+        from holdfast.cli.output import Output
+
+        output = Output(json=wants_json(words))
+    except KeyboardInterrupt:
+        return 130
+    try:
+        code = _run(words, table, output)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        code = _failed(error, output)
+    return output.finish(code)
+
+
+def _run(words: list[str], table: Table | None, output: Output) -> int:
+    from holdfast.cli.arguments import decoded
+    from holdfast.cli.commands import COMPLETE_VARIABLE, complete, parse
+
+    if table is None:
+        from holdfast.ops.table import TABLE
+
+        table = TABLE
+    if question := os.environ.get(COMPLETE_VARIABLE):
+        return complete(table, question)
+    asked = parse(decoded(words), table)
+    if isinstance(asked, str):
+        output.text(asked)
+        return 0
+    output.json = asked.json
+    return _perform(asked, output)
+
+
+def _perform(request: Request, output: Output) -> int:
+    from holdfast.clock import utc_stamp
+    from holdfast.ops.context import Context
+
+    with Context(request.home) as context:
+        # Before the verb looks: what it shows is at least as new as this.
+        as_of = utc_stamp(context.clock.now())
+        try:
+            result = request.operation.call(context, request.arguments)
+        finally:
+            output.warnings(context)
+        output.result(result, as_of, request.operation.columns, context)
+        return result.exit_code
+
+
+def _failed(error: BaseException, output: Output) -> int:
+    from holdfast.cli.failure import failure, wants_traceback
+    from holdfast.cli.usage import NoVerb
+
+    shown = failure(error, "running")
+    if wants_traceback():
+        output.traceback(error)
+    if isinstance(error, NoVerb) and not output.json:
+        output.help(error.help)
+    else:
+        output.error(shown)
+    return shown.exit_code
+
+
+def _hold_standard_descriptors() -> None:
+    """Fill closed standard descriptors, lest a file of the store become `stderr`."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            opened = os.open(os.devnull, os.O_RDWR)  # noqa: TID251 - no file of a home
+            os.set_inheritable(opened, True)

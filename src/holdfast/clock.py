@@ -1,0 +1,107 @@
+"""The only source of time, and the only place where instants become text.
+
+Order never comes from here (logs order by sequence); this is for people, for day files and
+for deadlines.  Deadlines use `boottime`, which neither steps with the wall clock nor stops
+while the machine sleeps.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Protocol
+
+from holdfast.errors import ConfigError
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch, as the wall clock has it."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds since this machine booted; never steps."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.time()
+
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves only when told to; sleeping moves it."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._boot = 1_000.0
+
+    def now(self) -> float:
+        return self._now
+
+    def boottime(self) -> float:
+        return self._boot
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        self._boot += seconds
+
+    def step(self, seconds: float) -> None:
+        """Move the wall clock only, as an administrator or NTP does."""
+        self._now += seconds
+
+
+_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
+
+
+def zone(name: str) -> tzinfo:
+    """The zone called `name`: `UTC`, a fixed offset such as `+07:00`, or an IANA name."""
+    if name == "UTC":
+        return UTC
+    if found := _OFFSET.fullmatch(name):
+        sign, hours, minutes = found.groups()
+        offset = timedelta(hours=int(hours), minutes=int(minutes))
+        if offset < timedelta(hours=24):
+            return timezone(offset if sign == "+" else -offset)
+    else:
+        # Loading the zone database costs milliseconds that a fixed offset need not pay.
+        from zoneinfo import ZoneInfo  # noqa: PLC0415
+
+        try:
+            return ZoneInfo(name)
+        except (ValueError, OSError):
+            pass
+    raise ConfigError(
+        f"unknown time zone {name!r}",
+        hint="use UTC, an offset such as +07:00, or a name such as Europe/Berlin",
+    )
+
+
+def local_stamp(instant: float, where: tzinfo) -> str:
+    """`2026-11-15T08:48:46+07:00`: whole seconds and the offset of the home's zone."""
+    return datetime.fromtimestamp(int(instant), where).isoformat()
+
+
+def utc_stamp(instant: float) -> str:
+    """`2026-11-15T08:48:46Z`."""
+    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def instant_of(stamp: str) -> float:
+    """The instant that a stamp of ours names; ValueError for one without an offset."""
+    moment = datetime.fromisoformat(stamp)
+    if moment.tzinfo is None:
+        raise ValueError("no UTC offset")
+    return moment.timestamp()

@@ -1,0 +1,148 @@
+"""Everything that can go wrong, drawn as a tree.
+
+    HoldfastError
+    ├── UsageError          usage            2   the call is wrong; nothing was touched
+    │   ├── BadName         bad_name         2   a name or key that may not become a file
+    │   └── BadValue        bad_value        2   a value the strict codec refuses to write
+    ├── ConfigError         config           3   settings, home or environment
+    │   ├── NotOurs         not_ours         3   the home or a file in it is not a safe one to use
+    │   └── NewerFormat     newer_format     3   written by a newer Holdfast
+    ├── NotFound            not_found        4
+    ├── Busy                busy             5   somebody living holds it; try again
+    ├── Corrupt             corrupt          6   bytes on disk are not what was written
+    ├── Conflict            conflict         1   it changed since you read it
+    ├── LeaseLost           lease_lost       1   somebody else owns it now
+    └── StorageError        storage          1   the disk refused; *not committed*
+        ├── DiskFull        disk_full        1
+        ├── ReadOnly        read_only        1
+        └── Indeterminate   indeterminate    1   it may or may not be on disk
+
+Every error says what to do next (`hint`) and whether the same call may work later
+(`retryable`).  A control signal is not an error: `Signal` stands outside the tree, so
+that `except HoldfastError` cannot swallow it.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of every failure that a caller is expected to handle."""
+
+    code: ClassVar[str] = "failed"
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str | None = None, path: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.path = path
+
+    def as_dict(self) -> dict[str, object]:
+        """The error object of the envelope that every face shows."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "retryable": self.retryable,
+            "path": self.path,
+        }
+
+
+class UsageError(HoldfastError):
+    code, exit_code = "usage", 2
+
+
+class BadName(UsageError):
+    code = "bad_name"
+
+
+class BadValue(UsageError):
+    code = "bad_value"
+
+
+class ConfigError(HoldfastError):
+    code, exit_code = "config", 3
+
+
+class NotOurs(ConfigError):
+    code = "not_ours"
+
+
+class NewerFormat(ConfigError):
+    code = "newer_format"
+
+
+class NotFound(HoldfastError):
+    code, exit_code = "not_found", 4
+
+
+class Busy(HoldfastError):
+    code, exit_code, retryable = "busy", 5, True
+
+
+class Corrupt(HoldfastError):
+    code, exit_code = "corrupt", 6
+
+
+class Conflict(HoldfastError):
+    code, retryable = "conflict", True
+
+
+class LeaseLost(HoldfastError):
+    code = "lease_lost"
+
+
+class StorageError(HoldfastError):
+    code = "storage"
+
+
+class DiskFull(StorageError):
+    code, retryable = "disk_full", True
+
+
+class ReadOnly(StorageError):
+    code = "read_only"
+
+
+class Indeterminate(StorageError):
+    code = "indeterminate"
+
+
+class Signal(BaseException):
+    """Control flow, not failure: stop, pause, limit reached."""
+
+
+class Interrupted(Signal):
+    """The user or the supervisor asked us to stop; exit code 130."""
+
+
+def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastError:
+    """The typed error for what the operating system said while we were `doing` something."""
+    said = f"{doing}: {error.strerror or error}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return DiskFull(
+                said,
+                hint="free some space; nothing was lost, the same call works afterwards",
+                path=path,
+            )
+        case errno.EROFS:
+            return ReadOnly(said, hint="remount the file system read-write", path=path)
+        case errno.EACCES | errno.EPERM:
+            return NotOurs(said, hint="check owner and mode of the home directory", path=path)
+        case errno.ELOOP:
+            return NotOurs(
+                said,
+                hint="a symbolic link stands where a file of ours belongs; remove it",
+                path=path,
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return Busy(said, hint="too many open files; raise `ulimit -n`", path=path)
+        case errno.ENOENT:
+            return NotFound(said, path=path)
+        case _:
+            return StorageError(said, hint="run `holdfast doctor`", path=path)

@@ -1,0 +1,68 @@
+"""Secrets become tags before the first byte reaches disk.
+
+The store calls a masker on every record it writes, so no writer can forget it.  This module
+knows the rule by key name: a string under a key that names a secret is replaced by
+`[SECRET:kind:tag]`, where the tag is keyed, so that the same secret shows as the same tag
+and the tag cannot be looked up without the home's key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, cast
+
+from holdfast.codec import Record
+from holdfast.errors import BadValue
+
+Masker = Callable[[Record], Record]
+
+_SECRET_KEY = re.compile(
+    r"(?:^|[_-])(password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|access[_-]?key"
+    r"|auth[_-]?token|access[_-]?token|refresh[_-]?token|bearer|authorization|cookie|credential)s?$",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+
+
+def nothing(record: Record) -> Record:
+    """The masker of a store that was given none."""
+    return record
+
+
+def by_key_name(key: bytes) -> Masker:
+    """A masker for values that stand under a telling name, tagged with the home's `key`."""
+
+    def tag(kind: str, secret: str) -> str:
+        digest = blake2b(secret.encode(), digest_size=4, key=key[:64]).hexdigest()
+        return f"[SECRET:{kind}:{digest}]"
+
+    def mask(value: Any, kind: str | None) -> Any:
+        if isinstance(value, str):
+            return tag(kind, value) if kind and value and not _TAG.fullmatch(value) else value
+        if isinstance(value, dict):
+            entries = cast("dict[str, Any]", value)
+            return {name: mask(inner, _kind(name) or kind) for name, inner in entries.items()}
+        if isinstance(value, list | tuple):
+            return [mask(inner, kind) for inner in cast("list[Any]", value)]
+        return value
+
+    def whole(record: Record) -> Record:
+        try:
+            return mask(record, None)
+        except RecursionError:
+            raise BadValue("nested too deeply to be masked") from None
+
+    return whole
+
+
+@lru_cache(maxsize=4096)
+def _kind(name: object) -> str | None:
+    if not isinstance(name, str):
+        return None  # the codec refuses it with a better message
+    # Agents write camelCase too: apiKey is api_key.
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    found = _SECRET_KEY.search(spaced)
+    return found.group(1).lower().replace("_", "-") if found else None

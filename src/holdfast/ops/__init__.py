@@ -1,0 +1,1 @@
+"""Every verb once: plain typed functions, and the table that names them."""

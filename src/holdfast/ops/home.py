@@ -1,0 +1,176 @@
+"""The verbs of the home as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from holdfast import layout
+from holdfast.clock import utc_stamp
+from holdfast.codec import pretty
+from holdfast.errors import BadName, NotFound
+from holdfast.ids import agent_id, key_parts, session_id
+from holdfast.ledger.book import Ledger, agents
+from holdfast.ledger.status import SHOWN, presence
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
+from holdfast.ops.examine import examine
+from holdfast.ops.parameter import Arg
+from holdfast.store.check import HARMLESS
+from holdfast.store.check import check as prove
+from holdfast.store.home import Home
+from holdfast.store.sweep import sweep
+
+CORRUPT = 6
+
+
+def init(
+    context: Context,
+    agent: Annotated[Sequence[str], Arg("Agents to make", positional=True)] = (),
+    *,
+    timezone: Annotated[
+        str | None, Arg("Zone of the home's days: UTC, +07:00, Europe/Berlin", metavar="ZONE")
+    ] = None,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Change:
+    names = [agent_id(name) for name in agent]
+    if dry_run:
+        path = context.home_path or "the default place"
+        made = f"would make a home at {path}" + (f" with {', '.join(names)}" if names else "")
+        return Change(target=path, applied=False, detail=made, dry_run=True)
+    home = context.home(create=True, timezone=timezone)
+    fresh = [name for name in names if _make_agent(home, name)]
+    known = [name for name in names if name not in fresh]
+    parts = [f"home {home.path}", f"zone {home.settings.timezone}"]
+    parts += [f"made {', '.join(fresh)}"] if fresh else []
+    parts += [f"already there: {', '.join(known)}"] if known else []
+    data = {"home": home.path, "timezone": home.settings.timezone, "made": fresh}
+    return Change(target=home.path, applied=bool(fresh), detail="; ".join(parts), data=data)
+
+
+def _make_agent(home: Home, name: str) -> bool:
+    """Whether the agent was not there before."""
+    document = home.document(layout.manifest(name))
+    if document.read() is not None:
+        return False
+    text = pretty({"agent_id": name, "created_at": utc_stamp(home.clock.now())})
+    document.update(lambda old: old or text)
+    return True
+
+
+def status(
+    context: Context,
+    agent: Annotated[str | None, Arg("Only this agent", positional=True)] = None,
+) -> Rows:
+    home = context.home()
+    known = agents(home)
+    if agent is not None:
+        name = agent_id(agent).lower()
+        if name not in known:
+            hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
+            raise NotFound(f"no agent called {agent}", hint=hint)
+        known = [name]
+    rows = [_standing(home, name) for name in known]
+    states = [row["state"] for row in rows]
+    return Rows(rows, {"agents": len(rows), **{s: states.count(s) for s in sorted(set(states))}})
+
+
+def _standing(home: Home, agent: str) -> dict[str, Any]:
+    state = Ledger(home, agent).status()
+    now = presence(state, home.clock.now(), home.settings.offline_after)
+    row = {name: state[name] for name in SHOWN} | {"agent": agent}
+    age = None if now.age is None else round(now.age)
+    return {
+        **row,
+        "recorded_state": state["state"],
+        "state": now.state,
+        "age": age,
+        "note": now.note,
+    }
+
+
+def check(
+    context: Context,
+    *,
+    all: Annotated[bool, Arg("Also list traces of crashes that cost nothing")] = False,
+) -> Rows:
+    found = list(prove(context.home()))
+    serious = [each for each in found if each.kind not in HARMLESS]
+    shown = found if all else serious
+    counts = {"broken": len(serious), "harmless": len(found) - len(serious)}
+    return Rows([each._asdict() for each in shown], counts, exit_code=CORRUPT if serious else 0)
+
+
+def doctor(
+    context: Context,
+    *,
+    fix: Annotated[bool, Arg("Mend what can be mended without losing anything")] = False,
+    dry_run: Annotated[bool, Arg("With --fix: only say what would be done")] = False,
+) -> Rows:
+    home = context.home()
+    mended = list(_mend(home, dry_run=dry_run)) if fix else []
+    rows = [*mended, *(each.as_row() for each in examine(home))]
+    states = [row["state"] for row in rows]
+    counts = {state: states.count(state) for state in ("ok", "warning", "broken", "mended")}
+    bad = counts["broken"] + counts["warning"]
+    return Rows(rows, counts, exit_code=ATTENTION if bad else 0)
+
+
+def _mend(home: Home, *, dry_run: bool) -> Iterator[dict[str, Any]]:
+    word = "would be mended" if dry_run else "mended"
+    for key in sweep(home, dry_run=dry_run):
+        detail = "left behind by a writer that died" + (", would be removed" if dry_run else "")
+        yield {"check": key, "state": word, "detail": detail, "fix": ""}
+    stale = {each.key for each in prove(home) if each.kind == "view"}
+    for name in agents(home):
+        if layout.status(name) in stale:
+            if not dry_run:
+                Ledger(home, name).rebuild()
+            yield {"check": layout.status(name), "state": word, "detail": "folded anew", "fix": ""}
+
+
+def rebuild(
+    context: Context,
+    *,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Change:
+    home = context.home()
+    names = agents(home)
+    for name in [] if dry_run else names:
+        with Ledger(home, name) as ledger:
+            for aside in ledger.rebuild():
+                context.warn(f"{layout.status(name)} was edited by hand; kept as {aside}")
+    verb = "would fold" if dry_run else "folded"
+    detail = f"{verb} {len(names)} views anew: {', '.join(map(layout.status, names)) or 'none'}"
+    return Change(home.path, bool(names) and not dry_run, detail, dry_run=dry_run)
+
+
+def path(
+    context: Context,
+    id: Annotated[str | None, Arg("An agent, a session or a key", positional=True)] = None,
+) -> Show:
+    home = context.home()
+    key = "" if id is None else _key_of(home, id)
+    place = os.path.join(home.path, key)
+    return Show({"id": id, "path": place}, text=place)
+
+
+def _key_of(home: Home, id: str) -> str:
+    """The key that an id stands for: of an agent, of a session, or itself."""
+    try:
+        name = agent_id(id).lower()
+        if name in agents(home):
+            return f"{layout.STATE}/{name}"
+    except BadName:
+        pass
+    try:
+        session = session_id(id)
+        return f"{layout.ledger(session.agent)}/{session.day}.jsonl"
+    except BadName:
+        key_parts(id)
+    if any(key == id or key.startswith(f"{id}/") for key in home.keys()):
+        return id
+    raise NotFound(
+        f"nothing called {id}", hint="an agent, a session id, or a key such as ledger/rio"
+    )

@@ -1,0 +1,229 @@
+"""The verbs of the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.ids import agent_id
+from holdfast.ledger.book import Event, Found, Ledger, agents
+from holdfast.ledger.entry import check_event, parse_data
+from holdfast.ledger.spool import Spool
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
+from holdfast.ops.moment import moment
+from holdfast.ops.parameter import Arg
+from holdfast.store.home import Home, find
+from holdfast.store.primitives import Verified
+
+CORRUPT = 6
+_PAUSE = 0.2
+
+
+def write(
+    context: Context,
+    text: Annotated[str, Arg("What happened, in a line; never interpreted", positional=True)] = "",
+    *,
+    agent: Annotated[str, Arg("Who did it")],
+    event: Annotated[str, Arg("heartbeat, task_start, task_result, error or info")],
+    task: Annotated[str | None, Arg("The task it belongs to", metavar="ID")] = None,
+    source: Annotated[str, Arg("Who or what asked for it")] = "cli",
+    session: Annotated[str | None, Arg("Session id; `new` begins one", metavar="ID")] = None,
+    data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
+    best_effort: Annotated[
+        bool, Arg("If it cannot be written: keep it for later, warn and exit 0")
+    ] = False,
+) -> Change:
+    agent = agent_id(agent).lower()
+    if not text and event != "heartbeat":
+        raise UsageError(f"{event} without a text", hint="say what happened, in quotes, at the end")
+    what = Event(
+        event=event,
+        summary=text or "Heartbeat",
+        source=source,
+        task=task,
+        session=session or _session_of_caller(agent),
+        data=parse_data(event, data.encode()) if data is not None else {},
+    )
+    place = context.home_path or find()
+    spool = Spool(place, agent, context.clock)
+    try:
+        with Ledger(context.home(create=True), agent) as ledger:
+            written = ledger.write(*_waiting(context, spool), what)
+    except HoldfastError as error:
+        if not best_effort or isinstance(error, UsageError):
+            raise
+        return _keep(context, spool, what, error)
+    record, cursor = written.record, written.cursor
+    detail = f"{record['session_id']} #{cursor.seq} {record['event']} {record['task_id']}"
+    return Change(
+        target=f"{agent}#{cursor.seq}",
+        applied=True,
+        detail=detail,
+        data={**record, "seq": cursor.seq, "hash": cursor.hash, "file": cursor.segment},
+    )
+
+
+def _session_of_caller(agent: str) -> str | None:
+    """The session that a wrapper put into the environment, if it is one of this agent."""
+    session = os.environ.get("HOLDFAST_SESSION", "")
+    return session if f"_{agent}_" in session else None
+
+
+def _waiting(context: Context, spool: Spool) -> list[Event]:
+    try:
+        return spool.waiting()
+    except HoldfastError as error:
+        context.warn(f"spooled events cannot be read from {spool.path}: {error.message}")
+        return []
+
+
+def _keep(context: Context, spool: Spool, what: Event, error: HoldfastError) -> Change:
+    context.warn(f"NOT written to the ledger: {error.message}")
+    try:
+        check_event(what.event)
+        spool.put(what)
+    except HoldfastError as second:
+        context.warn(f"NOT kept for later either: {second.message}")
+        return Change(target="", applied=False, detail="not written, and not kept: it is lost")
+    detail = f"kept in {spool.path}; the next write to this ledger takes it in"
+    return Change(target=spool.path, applied=False, detail=detail)
+
+
+def list_events(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    event: Annotated[str | None, Arg("Only events of this type")] = None,
+    task: Annotated[str | None, Arg("Only of this task", metavar="ID")] = None,
+    session: Annotated[str | None, Arg("Only of this session", metavar="ID")] = None,
+    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
+    until: Annotated[str | None, Arg("Up to then", metavar="T")] = None,
+    limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
+) -> Rows:
+    home = context.home()
+    begin = moment(since, home) if since else None
+    end = moment(until, home) if until else None
+    wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
+    rows: list[Found] = []
+    # One more than asked for tells whether there is more.
+    most = limit + 1 if limit > 0 else None
+    for name in _agents(home, agent):
+        ledger = Ledger(home, name)
+        rows += ledger.newest(most, wanted, begin)
+    rows.sort(key=lambda found: found.instant)
+    more = limit > 0 and len(rows) > limit
+    shown = rows[-limit:] if limit > 0 else rows
+    return Rows([_row(found) for found in shown], {"shown": len(shown)}, truncated=more)
+
+
+def tail(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    limit: Annotated[int, Arg("How many to begin with")] = 10,
+    follow: Annotated[bool, Arg("Go on showing events as they are written")] = False,
+) -> Stream:
+    return Stream(_follow(context, agent, limit, follow=follow))
+
+
+def _follow(
+    context: Context, agent: str | None, limit: int, *, follow: bool
+) -> Iterator[dict[str, Any]]:
+    home = context.home()
+    ledgers = {name: Ledger(home, name) for name in _agents(home, agent)}
+    # The heads come first, so that an event written meanwhile is shown later, not never.
+    heads = {name: ledger.head() for name, ledger in ledgers.items()}
+    begun = [
+        found
+        for name, ledger in ledgers.items()
+        for found in ledger.newest(limit, lambda found, seq=heads[name].seq: _up_to(found, seq))
+    ]
+    begun.sort(key=lambda found: found.instant)
+    yield from map(_row, begun[-limit:] if limit else [])
+    while follow:
+        for name in [agent.lower()] if agent else agents(home):
+            ledger = ledgers.setdefault(name, Ledger(home, name))
+            for found in ledger.read(heads[name]) if name in heads else ledger.read():
+                heads[name] = found.cursor(heads.get(name))
+                yield _row(found)
+        context.clock.sleep(_PAUSE)
+
+
+def _up_to(found: Found, seq: int) -> bool:
+    return (found.line.seq or 0) <= seq
+
+
+def verify(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+) -> Rows:
+    home = context.home()
+    rows: list[dict[str, Any]] = []
+    counts = {"agents": 0, "lines": 0, "unchained": 0, "bad_lines": 0, "problems": 0}
+    loose = 0
+    for name in _agents(home, agent):
+        found = Ledger(home, name).verify()
+        loose += found.loose
+        counts["agents"] += 1
+        counts["lines"] += found.sealed
+        counts["unchained"] += found.unchained
+        counts["bad_lines"] += len(found.bad)
+        counts["problems"] += len(found.problems)
+        rows += _verdict(name, found)
+    code = CORRUPT if counts["problems"] else ATTENTION if loose else 0
+    return Rows(rows, counts, exit_code=code)
+
+
+def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
+    """A row for each thing to look at, and one for the whole."""
+    for problem in found.problems:
+        where = f"{problem.segment}:{problem.line}" if problem.line else problem.segment
+        detail = f"{problem.detail} (byte {problem.offset})"
+        yield {"agent": agent, "state": problem.kind, "where": where, "detail": detail}
+    for bad in found.bad:
+        where = f"{bad.segment} byte {bad.offset}"
+        yield {"agent": agent, "state": "bad line", "where": where, "detail": bad.reason}
+    lines = f"{found.sealed} lines" + (f", {found.unchained} unchained" if found.unchained else "")
+    state = "broken" if found.problems else "sound" if found.sealed else "no events yet"
+    if found.loose and not found.sealed:
+        state = "not a ledger"
+    head = f"#{found.head.seq} {found.head.hash[:16]}"
+    yield {"agent": agent, "state": state, "where": head, "detail": lines}
+
+
+def _agents(home: Home, agent: str | None) -> list[str]:
+    known = agents(home)
+    if agent is None:
+        return known
+    name = agent_id(agent).lower()
+    if name not in known:
+        raise NotFound(
+            f"no agent called {agent}",
+            hint=f"known: {', '.join(known)}"
+            if known
+            else "none yet; `holdfast init NAME` makes one",
+        )
+    return [name]
+
+
+def _filter(
+    fields: dict[str, str | None], begin: float | None, end: float | None
+) -> Callable[[Found], bool]:
+    asked = {name: value for name, value in fields.items() if value is not None}
+
+    def wanted(found: Found) -> bool:
+        if any(found.record.get(name) != value for name, value in asked.items()):
+            return False
+        if begin is None and end is None:
+            return True
+        return (begin is None or found.instant >= begin) and (end is None or found.instant < end)
+
+    return wanted
+
+
+def _row(found: Found) -> dict[str, Any]:
+    return {**found.record, "seq": found.line.seq, "file": found.line.segment}

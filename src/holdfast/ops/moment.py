@@ -1,0 +1,31 @@
+"""Times as people type them: `2h`, `7d`, `2026-11-01`, `2026-11-01T08:00`, with or without zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from holdfast.clock import zone
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def moment(text: str, home: Home) -> float:
+    """The instant meant; a time without a zone is in the home's."""
+    if ago := _AGO.fullmatch(text):
+        return home.clock.now() - int(ago[1]) * _SECONDS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"not a time: {text[:80]!r}", hint="such as 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
+        ) from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=zone(home.settings.timezone))
+    return found.timestamp()

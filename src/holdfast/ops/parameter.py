@@ -1,0 +1,130 @@
+"""The arguments of a verb, declared once in its signature and read off for every face.
+
+    def write(
+        context: Context,
+        text: Annotated[str, Arg("What happened", positional=True)],
+        *,
+        agent: Annotated[str, Arg("Who did it", metavar="AGENT")],
+        event: Annotated[Literal["info", "error"], Arg("What kind of event")] = "info",
+        tag: Annotated[Sequence[str], Arg("A label; may be repeated")] = (),
+        dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    ) -> Change: ...
+
+Types are `str`, `int`, `float`, `bool`, a `Literal` of strings, a `list` or `Sequence` of one
+of these, each perhaps `| None`.  What a face makes of a `Parameter` is its own business.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+Kind = Literal["argument", "option", "flag"]
+Scalar = type[str] | type[int] | type[float] | type[bool]
+
+FACES_OWN = frozenset({"home", "json", "help", "version"})
+"""Names that the faces use themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """What a signature cannot say about a parameter."""
+
+    help: str
+    """One line, without a full stop."""
+    positional: bool = False
+    metavar: str | None = None
+    or_file: bool = False
+    """On the command line `@FILE` and `-` stand for what the file or the standard input holds.
+    The verb sees only the text, so a remote caller can name no file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    name: str
+    """As callers say it: `from`, `dry_run`."""
+    keyword: str
+    """As the function says it: `from_`, `dry_run`."""
+    kind: Kind
+    type: Scalar
+    required: bool
+    repeated: bool
+    default: Any
+    choices: tuple[str, ...]
+    help: str
+    metavar: str
+    or_file: bool
+
+    @property
+    def flag(self) -> str:
+        """`--dry-run`."""
+        return "--" + self.name.replace("_", "-")
+
+
+def parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
+    """The parameters of a verb, without its context; TypeError if it is declared wrongly."""
+    hints = get_type_hints(function, include_extras=True)
+    _, *declared = inspect.signature(function).parameters.values()
+    return tuple(_parameter(each, hints.get(each.name), function) for each in declared)
+
+
+class _Shape:
+    """What an annotation means to a caller."""
+
+    def __init__(self, annotation: object) -> None:
+        self.repeated = False
+        self.choices: tuple[str, ...] = ()
+        if get_origin(annotation) in (Union, UnionType):
+            inner = [each for each in get_args(annotation) if each is not NoneType]
+            annotation = inner[0] if len(inner) == 1 else None
+        if get_origin(annotation) in (list, Sequence):
+            self.repeated = True
+            (annotation,) = get_args(annotation)
+        if get_origin(annotation) is Literal:
+            values = get_args(annotation)
+            self.choices = tuple(each for each in values if isinstance(each, str))
+            annotation = str if len(self.choices) == len(values) else None
+        self.type = cast("Scalar | None", annotation)
+        self.known = annotation in (str, int, float, bool)
+
+
+def _parameter(
+    declared: inspect.Parameter, hint: object, function: Callable[..., object]
+) -> Parameter:
+    where = f"parameter {declared.name} of {function.__module__}:{function.__qualname__}"
+    if get_origin(hint) is not Annotated:
+        raise TypeError(f"{where} is not Annotated[…, Arg(…)]")
+    annotation, *extras = get_args(hint)
+    arg = next((each for each in extras if isinstance(each, Arg)), None)
+    shape = _Shape(annotation)
+    required = declared.default is declared.empty
+    name = declared.name.rstrip("_")
+    if arg is None or not shape.known:
+        raise TypeError(f"{where}: no Arg, or a type that callers cannot give")
+    if name in FACES_OWN:
+        raise TypeError(f"{where}: the faces use that name themselves")
+    flag = shape.type is bool
+    if flag and (arg.positional or shape.repeated or declared.default is not False):
+        raise TypeError(f"{where}: a flag is an option whose default is False")
+    return Parameter(
+        name=name,
+        keyword=declared.name,
+        kind="argument" if arg.positional else "flag" if flag else "option",
+        type=cast("Scalar", shape.type),
+        required=required,
+        repeated=shape.repeated,
+        default=None if required else declared.default,
+        choices=shape.choices,
+        help=arg.help,
+        metavar=arg.metavar or _metavar(name, shape),
+        or_file=arg.or_file,
+    )
+
+
+def _metavar(name: str, shape: _Shape) -> str:
+    if shape.choices:
+        return "|".join(shape.choices)
+    return "N" if shape.type in (int, float) else name.upper().replace("_", "-")

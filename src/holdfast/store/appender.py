@@ -1,0 +1,348 @@
+"""The writing side of a log on files.
+
+The protocol of an append, in this order:
+
+    lock · look at the tail · write whole lines · unlock · fdatasync · acknowledge
+
+A new segment is made under the lock with its first line: hidden temporary, fdatasync, link,
+fsync of the directory.  The segment before it is made durable first, so that only the
+newest one can ever be behind.  An fdatasync that failed is never tried again: the log goes
+on in a new segment whose first line names the failed one.
+
+The lock file holds the name of the newest segment whose directory entry is durable.  It
+is a hint for living processes (if it is not the name you know, list again and sync the
+directory); after a reboot whatever can be seen is durable anyway.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record, encode
+from holdfast.errors import HoldfastError, Indeterminate, from_os
+from holdfast.store import chain
+from holdfast.store import vfs as files
+from holdfast.store.chain import ORIGIN, Hash, Link
+from holdfast.store.commit import Body, Ticket
+from holdfast.store.failpoints import hit
+from holdfast.store.lock import Lock
+from holdfast.store.primitives import CONTROL, START, Cursor
+from holdfast.store.segments import Segment, Series, Tail, find_tail, tail_of
+
+if TYPE_CHECKING:
+    from holdfast.store.place import Place
+    from holdfast.store.vfs import Dir
+
+MARKER_SIZE = 256
+
+
+def marker(filename: str) -> bytes:
+    """What the lock file holds when the entry of `filename` is durable."""
+    return filename.encode().ljust(MARKER_SIZE - 1) + b"\n"
+
+
+def lock_name(series: Series) -> str:
+    return f".{series.stem}.jsonl.lock" if series.stem else ".lock"
+
+
+class _Active:
+    """The segment being appended to, as this process last saw it."""
+
+    __slots__ = ("cursor", "end", "fd", "filename", "gap", "inode", "link", "segment", "torn")
+
+    def __init__(self, segment: Segment, fd: int, inode: int) -> None:
+        self.segment, self.fd, self.inode = segment, fd, inode
+        self.filename = segment.filename
+        self.end = 0
+        self.link: Link = ORIGIN
+        self.cursor: Cursor = START
+        self.gap: Hash | None = None
+        self.torn = False
+
+    def follow(self, tail: Tail, end: int) -> None:
+        """Go on from a tail that was read from disk."""
+        self.end, self.link, self.gap, self.torn = end, tail.link, tail.gap, tail.torn
+        self.cursor = cursor_of(tail)
+
+    def grow(self, length: int, link: Link) -> None:
+        """Go on from a line that we wrote."""
+        self.end += length
+        self.link, self.gap, self.torn = link, None, False
+        self.cursor = Cursor(link.seq, link.digest.hex(), self.filename, self.end)
+
+
+def cursor_of(tail: Tail) -> Cursor:
+    if tail.link is ORIGIN:
+        return START
+    return Cursor(tail.link.seq, tail.link.digest.hex(), tail.segment, tail.offset)
+
+
+class Appender:
+    """Used by one thread at a time."""
+
+    def __init__(
+        self, place: Place, series: Series, encoded: Callable[[Record], Body], rotate_at: int
+    ) -> None:
+        self._series, self._encoded, self._rotate_at = series, encoded, rotate_at
+        self._tools, self._vfs = place.tools, place.tools.vfs
+        self._place = place
+        self._dir: Dir = place.make()
+        self._lock = Lock(self._dir, lock_name(series), self._vfs, place.tools.clock)
+        self._active: _Active | None = None
+        self._marker = b""
+        self._failed = ("", "")
+        self._pending: list[tuple[Ticket, bytes, Link]] = []
+        self._dirty = False
+        self._second, self._stamp, self._day = -1, b"", ""
+
+    def write(self, batch: list[Ticket]) -> None:
+        """Append all tickets of a batch and make them durable."""
+        with self._lock:
+            self._look()
+            self._read_clock()
+            for ticket in batch:
+                self._take(ticket)
+            self._flush()
+            active = self._active
+        hit("log.append.unlocked")
+        if active is not None and self._dirty:
+            self._make_durable(active)
+        hit("log.append.synced")
+
+    def close(self) -> None:
+        self._drop_active()
+        self._lock.close()
+        self._place.close(self._dir)
+
+    # -- one batch ---------------------------------------------------------------------
+
+    def _take(self, ticket: Ticket) -> None:
+        try:
+            bodies = ticket.bodies
+            if ticket.decide is not None:
+                self._flush()
+                here = self._active.cursor if self._active else START
+                bodies = [self._encoded(record) for record in ticket.decide(here)]
+            for data, own_stamp in bodies:
+                self._put(ticket, data if own_stamp else b"{%b,%b" % (self._stamp, data[1:]))
+        except OSError as error:
+            ticket.fail(from_os(error, "appending to the log"))
+        except HoldfastError as error:
+            ticket.fail(error)
+
+    def _put(self, ticket: Ticket, data: bytes) -> None:
+        active = self._active
+        if active is None or self._is_over(active):
+            self._flush()
+            ticket.cursors.append(self._begin_segment(data))
+            return
+        prefix = b""
+        if self._pending:
+            line, link = chain.seal(data, self._pending[-1][2])
+        else:
+            gap = active.gap
+            if active.torn and gap is not None:
+                # A fragment that somebody died over stays, as one bad line.
+                prefix, gap = b"\n", gap.copy()
+                gap.update(prefix)
+            line, link = chain.seal(data, active.link, gap)
+        self._pending.append((ticket, prefix + line, link))
+
+    def _is_over(self, active: _Active) -> bool:
+        if self._series.stem is None and self._day > active.segment.stem:
+            return True
+        return active.end >= self._rotate_at or active.filename == self._failed[0]
+
+    def _flush(self) -> None:
+        """Write the pending lines; if that fails, only whole lines stay in the file."""
+        active, pending = self._active, self._pending
+        if active is None or not pending:
+            return
+        self._pending = []
+        data = memoryview(b"".join([line for _, line, _ in pending]))
+        done, failure = 0, None
+        self._dirty = True
+        try:
+            while done < len(data):
+                done += self._vfs.write(active.fd, data[done:])
+        except OSError as error:
+            failure = error
+        hit("log.append.written")
+        for ticket, line, link in pending:
+            if done >= len(line):
+                done -= len(line)
+                active.grow(len(line), link)
+                ticket.cursors.append(active.cursor)
+            elif failure is not None:
+                done = 0
+                ticket.fail(_half_done(ticket, failure))
+        if failure is not None:
+            self._drop_fragment(active)
+
+    def _drop_fragment(self, active: _Active) -> None:
+        """Cut our own half-written line: nobody took it for a line, and we hold the lock."""
+        try:
+            self._vfs.truncate(active.fd, active.end)
+        except OSError:
+            self._drop_active()  # the fragment stays; the next append ends its line
+
+    def _make_durable(self, active: _Active) -> None:
+        try:
+            self._vfs.sync(active.fd)
+        except OSError as error:
+            self._abandon(active, error)
+            raise Indeterminate(
+                f"the disk failed while {active.filename} was made durable: {error.strerror}",
+                hint="the line may or may not be there; read the log, then look at the disk",
+            ) from error
+
+    # -- the active segment ------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See what others did since we last held the lock."""
+        self._dirty = False
+        self._pending.clear()
+        seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
+        active = self._active
+        if active is not None and seen == self._marker:
+            found = self._dir.stat(active.filename)
+            if found is not None and found.inode == active.inode:
+                if found.size == active.end and active.gap is None:
+                    return
+                tail = tail_of(self._vfs, active.fd, active.filename)
+                if tail.link is not ORIGIN:
+                    active.follow(tail, self._vfs.size(active.fd))
+                    return
+        self._list_again(seen)
+
+    def _list_again(self, seen: bytes) -> None:
+        self._drop_active()
+        self._remove_temporaries()
+        segments = self._series.segments(self._dir)
+        if not segments:
+            return
+        newest = segments[-1]
+        tail = find_tail(self._vfs, self._dir, segments)
+        fd = self._dir.open(newest.filename, files.APPEND)
+        self._active = _Active(newest, fd, self._vfs.inode(fd))
+        self._active.follow(tail, self._vfs.size(fd))
+        self._marker = seen
+        if seen != marker(newest.filename):
+            # Its maker died between the link and the sync of the directory.
+            self._dir.sync(up=len(self._place.parts))
+            self._mark(newest.filename)
+
+    def _remove_temporaries(self) -> None:
+        """Segments are made under the lock we hold, so whoever left these is dead."""
+        for name in self._dir.names():
+            if name.startswith(".") and name.endswith(".tmp") and self._series.parse(name[1:-4]):
+                self._dir.unlink(name)
+
+    def _begin_segment(self, data: bytes | None) -> Cursor:
+        """Open the next segment with its first line, durably."""
+        before = self._active
+        if before is not None and before.filename != self._failed[0]:
+            try:
+                self._vfs.sync(before.fd)
+            except OSError as error:
+                self._fail(before, error)
+        segment = self._series.next(before.segment if before else None, self._day)
+        link, gap = (before.link, before.gap) if before else (ORIGIN, None)
+        text = b""
+        for body in (self._obituary(before), data):
+            if body is not None:
+                line, link = chain.seal(body, link, gap)
+                text, gap = text + line, None
+        fresh = self._publish(segment, text, first=before is None)
+        fresh.grow(len(text), link)
+        self._drop_active()
+        self._active = fresh
+        return fresh.cursor
+
+    def _obituary(self, before: _Active | None) -> bytes | None:
+        """The first line of a segment that follows a failed one."""
+        name, why = self._failed
+        if before is None or before.filename != name:
+            return None
+        record = {CONTROL: "segment_failed", "segment": name, "error": why}
+        return b"{%b,%b" % (self._stamp, encode(record)[1:])
+
+    def _publish(self, segment: Segment, data: bytes, *, first: bool) -> _Active:
+        directory, name = self._dir, segment.filename
+        temporary = f".{name}.tmp"
+        if directory.stat(temporary) is not None:
+            directory.unlink(temporary)
+        fd = directory.open(temporary, files.CREATE_NEW | files.APPEND)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._vfs.write(fd, rest) :]
+            self._vfs.sync(fd)
+            hit("segment.written")
+            self._mark("")
+            directory.link(temporary, name)
+        except OSError:
+            self._vfs.close(fd)
+            with suppress(OSError):
+                directory.unlink(temporary)
+            raise
+        hit("segment.linked")
+        try:
+            directory.unlink(temporary)
+            directory.sync(up=len(self._place.parts) if first else 0)
+        except OSError as error:
+            self._vfs.close(fd)
+            self._drop_active()
+            raise Indeterminate(
+                f"the disk failed while {name} was made: {error.strerror}",
+                hint="the line may or may not be there; read the log, then look at the disk",
+            ) from error
+        self._mark(name)
+        hit("segment.durable")
+        return _Active(segment, fd, self._vfs.inode(fd))
+
+    def _abandon(self, active: _Active, error: OSError) -> None:
+        """Never sync a file again that failed once: go on in the next segment."""
+        self._fail(active, error)
+        # If the disk refuses that too, the next append begins with it.
+        with suppress(OSError, HoldfastError), self._lock:
+            self._look()
+            self._read_clock()
+            if self._active is not None and self._active.filename == self._failed[0]:
+                self._begin_segment(None)
+
+    def _fail(self, active: _Active, error: OSError) -> None:
+        self._failed = (active.filename, errno.errorcode.get(error.errno or 0, "?"))
+
+    def _mark(self, filename: str) -> None:
+        self._marker = marker(filename)
+        self._vfs.pwrite(self._lock.fd, self._marker, 0)
+
+    def _read_clock(self) -> None:
+        now = self._tools.clock.now()
+        if int(now) != self._second:
+            local = self._tools.local(now)
+            text = utc_stamp(now) if self._series.stem else local
+            self._second, self._day = int(now), local[:10]
+            self._stamp = b'"ts":"%b"' % text.encode()
+        active = self._active
+        if active is not None and self._series.stem is None and self._day < active.segment.stem:
+            where = "/".join(self._place.parts)
+            detail = f"{where}: it is {self._day} by the clock, but {active.filename} is there"
+            self._tools.notice("clock_went_back", detail)
+
+    def _drop_active(self) -> None:
+        if self._active is not None:
+            self._vfs.close(self._active.fd)
+            self._active = None
+
+
+def _half_done(ticket: Ticket, failure: OSError) -> HoldfastError:
+    if ticket.cursors:
+        count = len(ticket.cursors)
+        return Indeterminate(f"only the first {count} lines were written: {failure.strerror}")
+    return from_os(failure, "appending to the log")

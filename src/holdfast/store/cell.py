@@ -1,0 +1,144 @@
+"""Where a view lives on files: `NAME` for people and `.NAME.view` for us.
+
+Neither is ever synced.  The sidecar is written first and names the hash of the file that
+goes with it and of the one before, so that a crash in between is not taken for an edit.  A
+file that somebody edited is kept aside under `NAME.edited-<time>`, never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.clock import utc_stamp
+from holdfast.codec import MAX_DOCUMENT, DecodeError, decode, encode
+from holdfast.errors import Corrupt, from_os
+from holdfast.store.document import lock_name, read_file, revision_of, write_temporary
+from holdfast.store.failpoints import hit
+from holdfast.store.lock import Lock
+from holdfast.store.primitives import Cursor, Stamp
+
+if TYPE_CHECKING:
+    from holdfast.store.place import Place
+    from holdfast.store.vfs import Dir
+
+_SUM = b',"sum":"'
+
+
+class FileCell:
+    def __init__(self, place: Place, name: str) -> None:
+        self._place, self._name = place, name
+        self._vfs = place.tools.vfs
+        self._sidecar = f".{name}.view"
+
+    @property
+    def key(self) -> str:
+        return "/".join((*self._place.parts, self._name))
+
+    def load(self, version: int) -> Stamp | None:
+        found = self._load()
+        return found[1] if found is not None and found[0] == version else None
+
+    def peek(self) -> Stamp | None:
+        """The stamp whatever its version, for `check`; None if it is damaged."""
+        found = self._load()
+        return None if found is None else found[1]
+
+    def _load(self) -> tuple[int, Stamp] | None:
+        directory = self._place.open()
+        if directory is None:
+            return None
+        try:
+            found = self._read(directory)
+            shown = found is not None and self._shown(directory) == found["content"]
+        except OSError as error:
+            raise from_os(error, "reading", self.key) from error
+        finally:
+            self._place.close(directory)
+        if found is None:
+            return None
+        stamp = Stamp(found["log"], Cursor(*found["cursor"]), found["state"], shown)
+        return found["version"], stamp
+
+    def save(
+        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+    ) -> str | None:
+        try:
+            directory = self._place.make()
+            lock = Lock(directory, lock_name(self._name), self._vfs, self._place.tools.clock)
+            try:
+                with lock:
+                    return self._save(directory, version, stamp, data, over)
+            finally:
+                lock.close()
+                self._place.close(directory)
+        except OSError as error:
+            raise from_os(error, "writing", self.key) from error
+
+    def _save(
+        self, directory: Dir, version: int, stamp: Stamp, data: bytes, over: Cursor | None
+    ) -> str | None:
+        found = self._read(directory)
+        seen = Cursor(*found["cursor"]) if found and found["version"] == version else None
+        if seen is not None and seen != over and seen.seq > stamp.cursor.seq:
+            return None  # somebody was faster and saw more
+        shown = self._shown(directory)
+        ours = {found["content"], found["before"]} if found else set[str]()
+        aside = None
+        if shown is not None and shown not in ours and shown != revision_of(data):
+            aside = self._keep_aside(directory)
+        record = {
+            "version": version,
+            "log": stamp.log,
+            "cursor": list(stamp.cursor),
+            "content": revision_of(data),
+            "before": shown,
+            "state": stamp.state,
+        }
+        self._put(directory, self._sidecar, _summed(encode(record, limit=MAX_DOCUMENT)))
+        hit("view.stamped")
+        self._put(directory, self._name, data)
+        return aside
+
+    def _put(self, directory: Dir, name: str, data: bytes) -> None:
+        directory.rename(write_temporary(self._vfs, directory, name, data, durable=False), name)
+
+    def _read(self, directory: Dir) -> dict[str, Any] | None:
+        """The sidecar, if it is whole."""
+        data = read_file(self._vfs, directory, self._sidecar)
+        if data is None:
+            return None
+        body = data[: data.rfind(_SUM)] + b"}"
+        if _summed(body) != data:
+            return None
+        try:
+            found = decode(body, limit=MAX_DOCUMENT)
+        except DecodeError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _shown(self, directory: Dir) -> str | None:
+        """The hash of the file that people see; None if there is nothing in it."""
+        try:
+            data = read_file(self._vfs, directory, self._name)
+        except Corrupt:
+            return "too large to be ours"
+        # A power cut can leave a file that was never synced empty or full of NULs.
+        return revision_of(data) if data is not None and data.strip(b"\0") else None
+
+    def _keep_aside(self, directory: Dir) -> str:
+        when = utc_stamp(self._place.tools.clock.now()).replace(":", "").replace("-", "")
+        name, count = f"{self._name}.edited-{when}", 1
+        while directory.stat(name) is not None:
+            count += 1
+            name = f"{self._name}.edited-{when}-{count}"
+        directory.link(self._name, name)
+        self._place.tools.notice("view_edited", f"{self.key} was edited by hand, kept as {name}")
+        return name
+
+    def close(self) -> None:
+        """Nothing is kept open between calls."""
+
+
+def _summed(body: bytes) -> bytes:
+    """The sidecar's bytes: the record with the hash of itself as the last field."""
+    return b'%b%b%b"}\n' % (body[:-1], _SUM, revision_of(body).encode())

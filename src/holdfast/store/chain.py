@@ -1,0 +1,97 @@
+"""The hash chain: what makes a line of a log evidence.  Pure, no I/O.
+
+A sealed line ends in exactly `,"seq":N,"hash":"<64 hex>"}` and
+
+    hash = sha256(previous hash ‖ sha256(gap ‖ line up to `,"hash":`))
+
+where the gap is every byte between the previous sealed line's LF and this line: foreign
+lines and torn fragments are sealed by the next line that is ours.  A line later redacted to
+`{"redacted":"<inner digest>","seq":N,"hash":…}` still verifies.  `tools/verify_log.py` is
+this file again, written without it.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from holdfast.codec import Record, encode
+from holdfast.errors import BadValue
+from holdfast.store.primitives import CONTROL
+
+GENESIS = bytes(32)
+SUFFIX = re.compile(rb',"seq":(0|[1-9]\d{0,18}),"hash":"([0-9a-f]{64})"\}')
+SUFFIX_SPAN = 104
+"""No suffix with its LF is longer than this."""
+_HASH_PART = 75
+_REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
+RESERVED = ("seq", "hash", CONTROL)
+
+
+class Hash(Protocol):
+    """A running digest, as hashlib makes it."""
+
+    def update(self, data: bytes, /) -> None: ...
+    def digest(self) -> bytes: ...
+    def copy(self) -> Hash: ...
+
+
+class Seal(NamedTuple):
+    seq: int
+    digest: bytes
+    covered: int
+    """How many bytes of the line its own hash covers."""
+
+
+class Link(NamedTuple):
+    """The newest sealed line: what the next one is chained to."""
+
+    seq: int
+    digest: bytes
+
+
+ORIGIN = Link(0, GENESIS)
+
+
+def body(record: Record) -> bytes:
+    """The bytes of a record that can be sealed."""
+    if not record:
+        raise BadValue("an empty record cannot be logged")
+    for name in RESERVED:
+        if name in record:
+            raise BadValue(f"{name!r} is set by the log", hint="choose another field name")
+    return encode(record)
+
+
+def seal(data: bytes, last: Link, gap: Hash | None = None) -> tuple[bytes, Link]:
+    """The line for `data`, LF included, and the link it makes."""
+    seq = last.seq + 1
+    covered = b'%b,"seq":%d' % (data[:-1], seq)
+    inner: Hash = sha256() if gap is None else gap.copy()
+    inner.update(covered)
+    digest = sha256(last.digest + inner.digest())
+    line = b'%b,"hash":"%b"}\n' % (covered, digest.hexdigest().encode())
+    return line, Link(seq, digest.digest())
+
+
+def read_seal(line: bytes) -> Seal | None:
+    """The seal of a line without its LF, or None for a line that is not ours."""
+    found = SUFFIX.search(line, max(0, len(line) - SUFFIX_SPAN))
+    if found is None or found.end() != len(line):
+        return None
+    return Seal(int(found[1]), bytes.fromhex(found[2].decode()), len(line) - _HASH_PART)
+
+
+def holds(line: bytes, found: Seal, previous: bytes, gap: Hash | None = None) -> bool:
+    """Whether the line's hash follows from its bytes and the previous hash."""
+    covered = line[: found.covered]
+    inner: Hash = sha256() if gap is None else gap.copy()
+    inner.update(covered)
+    if sha256(previous + inner.digest()).digest() == found.digest:
+        return True
+    redacted = _REDACTED.fullmatch(covered)
+    return (
+        redacted is not None
+        and sha256(previous + bytes.fromhex(redacted[1].decode())).digest() == found.digest
+    )

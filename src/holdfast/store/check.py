@@ -1,0 +1,135 @@
+"""Every invariant of a home, proved or named as broken.
+
+`doctor` prints what comes out of here, `holdfast check` sets its exit code by it, and the
+crash tests assert that it is empty.  Looks only; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
+from holdfast.errors import BadName, HoldfastError
+from holdfast.ids import key_parts
+from holdfast.store.segments import Series, series_of
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+    from holdfast.store.vfs import Dir
+
+
+class Finding(NamedTuple):
+    kind: str
+    """What kind of invariant is broken: one of the words below."""
+    key: str
+    detail: str
+    repair: str
+    """What to do about it."""
+
+
+REPAIRS = {
+    "alien": "look at it, then move it away",
+    "temporary": "`holdfast doctor --fix` removes it",
+    "corrupt": "restore it from a backup, or move it away",
+    "view": "`holdfast rebuild` folds it again from its log",
+    "cut": "compare with a backup: lines were removed from the end of this log",
+    "bad_line": "nothing to do: the bytes stay as evidence and are skipped",
+    "edited": "compare with a backup: the line is not what was written",
+    "missing": "compare with a backup: lines were removed",
+    "misplaced": "compare with a backup: lines were moved or repeated",
+    "empty": "compare with a backup: the file was emptied",
+    "damaged": "look at the disk; the lines that are there are sound",
+}
+HARMLESS = frozenset({"bad_line", "temporary"})
+"""Traces of a crash that cost nothing."""
+
+
+def check(home: Home) -> Iterator[Finding]:
+    """Walk the whole home."""
+    root = home.open_dir()
+    if root is not None:
+        yield from _directory(home, root, "")
+
+
+def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
+    logs: set[Series] = set()
+    for name in sorted(directory.names()):
+        key = f"{prefix}/{name}" if prefix else name
+        entry = directory.stat(name)
+        if entry is None:
+            continue
+        if entry.kind == "dir" and not name.startswith("."):
+            inner = directory.subdir(name)
+            try:
+                yield from _directory(home, inner, key)
+            finally:
+                inner.close()
+        elif entry.kind != "file":
+            yield _finding("alien", key, f"a {entry.kind} stands where files of ours belong")
+        elif name.startswith("."):
+            yield from _hidden(home, prefix, name)
+        elif not _is_key(name):
+            yield _finding("alien", key, "a name that Holdfast does not write")
+        elif name.endswith(".jsonl"):
+            logs.add(series_of(name))
+        elif name.endswith(".json"):
+            yield from _document(home, key)
+    for series in sorted(logs, key=str):
+        yield from _log(home, f"{prefix}/{series.stem}.jsonl" if series.stem else prefix)
+
+
+def _hidden(home: Home, prefix: str, name: str) -> Iterator[Finding]:
+    key = f"{prefix}/{name}" if prefix else name
+    if name.endswith(".tmp"):
+        yield _finding("temporary", key, "somebody is writing, or died before it was done")
+    elif name.endswith(".view"):
+        shown = name[1:].removesuffix(".view")
+        yield from _view(home, f"{prefix}/{shown}" if prefix else shown)
+
+
+def _view(home: Home, key: str) -> Iterator[Finding]:
+    found = home.cell(key).peek()
+    if found is None:
+        yield _finding("view", key, "its stamp is damaged")
+        return
+    if not found.shown:
+        yield _finding("view", key, "the file is not what its stamp says")
+    log = home.log(found.log)
+    if not log.contains(found.cursor):
+        detail = f"{key} has seen line {found.cursor.seq}, which the log no longer holds"
+        yield _finding("cut", found.log, detail)
+
+
+def _document(home: Home, key: str) -> Iterator[Finding]:
+    try:
+        text = home.document(key).read()
+        if text is not None:
+            decode(text.data.rstrip(b"\n"), limit=MAX_DOCUMENT)
+    except (HoldfastError, DecodeError) as error:
+        yield _finding("corrupt", key, str(error))
+
+
+def _log(home: Home, key: str) -> Iterator[Finding]:
+    try:
+        found = home.log(key).verify()
+    except HoldfastError as error:
+        yield _finding("corrupt", key, str(error))
+        return
+    for problem in found.problems:
+        where = f"{problem.segment}:{problem.line}"
+        yield _finding(problem.kind, key, f"{where} (byte {problem.offset}): {problem.detail}")
+    for bad in found.bad:
+        yield _finding("bad_line", key, f"{bad.segment} (byte {bad.offset}): {bad.reason}")
+
+
+def _is_key(name: str) -> bool:
+    try:
+        key_parts(name)
+    except BadName:
+        return False
+    return True
+
+
+def _finding(kind: str, key: str, detail: str) -> Finding:
+    return Finding(kind, key, detail, REPAIRS[kind])

@@ -1,0 +1,87 @@
+"""Group commit: threads that arrive together share one write and one fdatasync.
+
+The first to come leads: it writes everything that is waiting, and while it waits for the
+disk the next ones queue up.  When it is done it wakes the next leader before it wakes the
+ones it served, so that the disk is busy again while they return to their callers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from holdfast.errors import HoldfastError, Indeterminate
+from holdfast.store.primitives import Cursor, Decide
+
+Body = tuple[bytes, bool]
+"""Encoded record, and whether it brings its own `ts`."""
+
+
+class Ticket:
+    """One caller's lines, and what became of them."""
+
+    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate")
+
+    def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
+        self.bodies = bodies
+        self.decide = decide
+        self.cursors: list[Cursor] = []
+        self.error: BaseException | None = None
+        self.done = False
+        self.gate: threading.Lock | None = None
+
+    def fail(self, error: BaseException) -> None:
+        # The first reason is the one worth telling.
+        self.error = self.error or error
+
+
+class GroupCommit:
+    def __init__(self, write: Callable[[list[Ticket]], None]) -> None:
+        self._write = write
+        self._mutex = threading.Lock()
+        self._queue: list[Ticket] = []
+        self._led = False
+
+    def submit(self, ticket: Ticket) -> list[Cursor]:
+        """Have the ticket's lines written, by this thread or by the one that leads."""
+        with self._mutex:
+            if self._led:
+                ticket.gate = threading.Lock()
+                ticket.gate.acquire()
+                self._queue.append(ticket)
+            else:
+                self._led = True
+        if ticket.gate is not None:
+            ticket.gate.acquire()
+        if not ticket.done:
+            self._lead(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.cursors
+
+    def _lead(self, own: Ticket) -> None:
+        with self._mutex:
+            batch = [own, *(waiting for waiting in self._queue if waiting is not own)]
+            self._queue.clear()
+        try:
+            self._write(batch)
+        except HoldfastError as error:
+            for ticket in batch:
+                ticket.fail(error)
+        except BaseException:
+            lost = Indeterminate("interrupted while writing", hint="read the log to see")
+            for ticket in batch[1:]:
+                ticket.fail(lost)
+            raise
+        finally:
+            self._hand_over(batch)
+
+    def _hand_over(self, batch: list[Ticket]) -> None:
+        with self._mutex:
+            following = self._queue[0] if self._queue else None
+            self._led = following is not None
+        for ticket in batch:
+            ticket.done = True
+        for ticket in (following, *batch[1:]):
+            if ticket is not None and ticket.gate is not None:
+                ticket.gate.release()

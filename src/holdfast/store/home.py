@@ -1,0 +1,309 @@
+"""A home: one directory that holds everything, opened as primitives by key.
+
+The home is found in this order: the path that was given, `$HOLDFAST_HOME`, the nearest
+`.holdfast/` at or above the working directory, the user's data directory.  It decides once,
+when it is made, which time zone its days have.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from typing import NamedTuple, cast
+
+from holdfast import mask
+from holdfast.clock import Clock, SystemClock, local_stamp, zone
+from holdfast.errors import ConfigError, NewerFormat, NotFound, NotOurs, from_os
+from holdfast.ids import key_parts
+from holdfast.store import vfs as files
+from holdfast.store.cell import FileCell
+from holdfast.store.document import FileDocument
+from holdfast.store.lease import FileLease
+from holdfast.store.log import ROTATE_AT, FileLog
+from holdfast.store.place import Place, Tools
+from holdfast.store.primitives import Line, Log
+from holdfast.store.vfs import Dir, RealVfs, Vfs
+from holdfast.store.view import Shape, State, View
+
+FORMAT = 1
+SETTINGS = "holdfast.toml"
+_MASK_KEY = ".mask-key"
+_AUDIT = "audit"
+
+
+class Settings(NamedTuple):
+    format: int = FORMAT
+    timezone: str = "UTC"
+    heartbeat: float = 60.0
+    """How often a living agent is expected to be heard of, in seconds."""
+    offline_after: float = 300.0
+    """After how many seconds of silence it counts as offline."""
+    extra_events: tuple[str, ...] = ()
+    """Event types of the ledger beside the built-in ones."""
+
+
+class Home:
+    """The file backend of the store; see `primitives.Backend`."""
+
+    def __init__(self, path: str, root: Dir, settings: Settings, vfs: Vfs, clock: Clock) -> None:
+        self.path, self.settings, self.clock = path, settings, clock
+        self._root, self._vfs = root, vfs
+        where = zone(settings.timezone)
+
+        def local(instant: float) -> str:
+            return local_stamp(instant, where)
+
+        tools = Tools(vfs, clock, mask.nothing, local, _unheard)
+        key = FileDocument(Place(root, (), tools), _MASK_KEY).read()
+        masker = mask.by_key_name(bytes.fromhex(key.data.decode())) if key else mask.nothing
+        tools = tools._replace(mask=masker)
+        self._audit = FileLog(Place(root, (_AUDIT,), tools), None)
+        self._tools = tools._replace(notice=self._notice)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | None = None,
+        *,
+        create: bool = False,
+        timezone: str | None = None,
+        clock: Clock | None = None,
+        vfs: Vfs | None = None,
+    ) -> Home:
+        """Open the home; `create` makes it first if it is not there."""
+        path = os.path.abspath(path or find())
+        vfs, clock = vfs or RealVfs(), clock or SystemClock()
+        try:
+            root = vfs.root(path, create=create)
+        except FileNotFoundError:
+            raise _no_home(path) from None
+        except OSError as error:
+            raise from_os(error, "opening the home", path) from error
+        try:
+            settings = _settings(root, vfs, clock, timezone, create=create)
+            if settings is None:
+                raise _no_home(path)
+            return cls(path, root, settings, vfs, clock)
+        except BaseException:
+            root.close()
+            raise
+
+    def log(self, key: str, *, rotate_at: int = ROTATE_AT) -> FileLog:
+        parts = key_parts(key)
+        if not key.endswith(".jsonl"):
+            return FileLog(self._place(parts), None, rotate_at=rotate_at)
+        stem = parts.pop().removesuffix(".jsonl")
+        return FileLog(self._place(parts), stem, rotate_at=rotate_at)
+
+    def document(self, key: str) -> FileDocument:
+        *parts, name = key_parts(key)
+        return FileDocument(self._place(parts), name)
+
+    def cell(self, key: str) -> FileCell:
+        *parts, name = key_parts(key)
+        return FileCell(self._place(parts), name)
+
+    def view(self, key: str, log: Log, shape: Shape[State]) -> View[State]:
+        return View(log, self.cell(key), shape, self.clock)
+
+    def lease(self, key: str) -> FileLease:
+        *parts, name = key_parts(key)
+        return FileLease(self._place(parts), name)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """The keys of all visible files below `prefix`, in order."""
+        place = self._place(key_parts(prefix) if prefix else [])
+        directory = place.open()
+        if directory is None:
+            return []
+        try:
+            return sorted(_walk(directory, prefix))
+        finally:
+            place.close(directory)
+
+    def open_dir(self, key: str = "") -> Dir | None:
+        """A directory of the home as it is, for `check` and `doctor`."""
+        return self._place(key_parts(key) if key else []).open()
+
+    def close_dir(self, directory: Dir) -> None:
+        if directory is not self._root:
+            directory.close()
+
+    def today(self) -> str:
+        """The day by the home's clock and zone."""
+        return self._tools.local(self.clock.now())[:10]
+
+    def _notice(self, word: str, detail: str) -> None:
+        record = {"event": word, "detail": detail}
+        last = None
+        for line in self._audit.read():
+            last = line.record if isinstance(line, Line) else last
+        if last is None or {name: last.get(name) for name in record} != record:
+            self._audit.append(record)
+
+    @property
+    def vfs(self) -> Vfs:
+        return self._vfs
+
+    def _place(self, parts: list[str]) -> Place:
+        return Place(self._root, tuple(parts), self._tools)
+
+    def close(self) -> None:
+        self._audit.close()
+        self._root.close()
+
+    def __enter__(self) -> Home:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def find() -> str:
+    """Where the home is when nobody says."""
+    if given := os.environ.get("HOLDFAST_HOME"):
+        return given
+    here = os.getcwd()
+    while True:
+        candidate = os.path.join(here, ".holdfast")
+        if os.path.isdir(candidate):
+            if not files.owned_by_us(candidate):
+                raise NotOurs(
+                    f"{candidate} belongs to somebody else",
+                    hint="name the home you want with --home or HOLDFAST_HOME",
+                    path=candidate,
+                )
+            return candidate
+        above = os.path.dirname(here)
+        if above == here:
+            break
+        here = above
+    from platformdirs import user_data_dir  # noqa: PLC0415 - a millisecond most calls need not pay
+
+    return user_data_dir("holdfast")
+
+
+def local_zone() -> str:
+    """The machine's zone by name, for a home that is being made."""
+    name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    try:
+        zone(name)
+    except ConfigError:
+        return "UTC"
+    return name.replace("Etc/UTC", "UTC")
+
+
+def _settings(
+    root: Dir, vfs: Vfs, clock: Clock, timezone: str | None, *, create: bool
+) -> Settings | None:
+    plain = Tools(vfs, clock, mask.nothing, str, _unheard)
+    place = Place(root, (), plain)
+    document = FileDocument(place, SETTINGS)
+    text = document.read()
+    if text is None:
+        if not create:
+            return None
+        chosen = timezone or local_zone()
+        zone(chosen)
+        FileDocument(place, _MASK_KEY).update(lambda old: old or secrets.token_hex(32).encode())
+        document.update(lambda old: old or _TEMPLATE.format(FORMAT, chosen).encode())
+        text = document.read()
+        assert text is not None
+    return parse_settings(text.data)
+
+
+def parse_settings(data: bytes) -> Settings:
+    """The settings in the text of holdfast.toml."""
+    try:
+        found = tomllib.loads(data.decode())
+    except ValueError as error:
+        raise ConfigError(
+            f"{SETTINGS} cannot be read: {error}", hint="mend it with an editor", path=SETTINGS
+        ) from None
+    made_by = found.get("format")
+    if not isinstance(made_by, int):
+        raise ConfigError(
+            f"{SETTINGS} has no format number", hint="add `format = 1`", path=SETTINGS
+        )
+    if made_by > FORMAT:
+        raise NewerFormat(
+            f"this home has format {made_by}, this Holdfast knows {FORMAT}",
+            hint="upgrade Holdfast; nothing was touched",
+            path=SETTINGS,
+        )
+    standard = Settings()
+    timezone = str(found.get("timezone", standard.timezone))
+    zone(timezone)
+    return Settings(
+        made_by,
+        timezone,
+        _seconds(found, "heartbeat", standard.heartbeat),
+        _seconds(found, "offline_after", standard.offline_after),
+        _words(found.get("ledger"), "extra_events"),
+    )
+
+
+def _words(table: object, name: str) -> tuple[str, ...]:
+    match table:
+        case None:
+            return ()
+        case dict():
+            values = cast("dict[str, object]", table).get(name, [])
+            if isinstance(values, list) and all(
+                isinstance(v, str) for v in cast("list[object]", values)
+            ):
+                return tuple(cast("list[str]", values))
+        case _:
+            pass
+    raise ConfigError(f'{SETTINGS}: [ledger] {name} has to be a list of words, ["a", "b"]')
+
+
+def _seconds(found: dict[str, object], name: str, standard: float) -> float:
+    value = found.get(name, standard)
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    try:
+        if isinstance(value, str) and value[-1:] in units:
+            return float(value[:-1]) * units[value[-1]]
+        return float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"{SETTINGS}: {name} = {value!r} is no duration", hint='write it as "300s" or "5m"'
+        ) from None
+
+
+def _unheard(word: str, detail: str) -> None:
+    """The notice of a store that has no audit log yet."""
+
+
+def _walk(directory: Dir, prefix: str) -> list[str]:
+    found: list[str] = []
+    for name in directory.names():
+        entry = None if name.startswith(".") else directory.stat(name)
+        key = f"{prefix}/{name}" if prefix else name
+        if entry is None:
+            continue
+        if entry.kind == "dir":
+            inner = directory.subdir(name)
+            try:
+                found += _walk(inner, key)
+            finally:
+                inner.close()
+        elif entry.kind == "file":
+            found.append(key)
+    return found
+
+
+def _no_home(path: str) -> NotFound:
+    return NotFound(f"no Holdfast home at {path}", hint="make one with `holdfast init`", path=path)
+
+
+_TEMPLATE = """\
+# A Holdfast home.  `format` and `timezone` stay as they are once there is data.
+format = {}
+timezone = "{}"
+
+# How often an agent is expected to be heard of, and when silence counts as offline.
+heartbeat = "60s"
+offline_after = "300s"
+"""

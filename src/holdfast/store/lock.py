@@ -1,0 +1,72 @@
+"""One lock file, never renamed, held for moments: the gate of a log, a document or a view.
+
+The kernel drops the lock when its holder dies, so a lock file left behind by a crash or
+checked out of git blocks nobody.  Waiting always ends: in the lock, or in Busy that names
+the holder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Busy
+from holdfast.store import vfs as files
+
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+    from holdfast.store.vfs import Dir, Vfs
+
+PATIENCE = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.00005, 0.002
+
+
+class Lock:
+    def __init__(self, directory: Dir, name: str, vfs: Vfs, clock: Clock) -> None:
+        self._dir, self._name, self._vfs, self._clock = directory, name, vfs, clock
+        self.fd = -1
+        self._inode = 0
+
+    def acquire(self, patience: float = PATIENCE) -> None:
+        """Hold the lock, or raise Busy when `patience` seconds have passed."""
+        deadline: float | None = None
+        pause = _FIRST_PAUSE
+        while True:
+            if self.fd < 0:
+                self.fd = self._dir.open(self._name, files.CREATE)
+                self._inode = self._vfs.inode(self.fd)
+            if self._vfs.try_lock(self.fd):
+                found = self._dir.stat(self._name)
+                if found is not None and found.inode == self._inode:
+                    return
+                # Somebody deleted or replaced the file: a lock on the old one guards nothing.
+                self.close()
+                continue
+            now = self._clock.boottime()
+            if deadline is None:
+                deadline = now + patience
+            if now >= deadline:
+                raise self._busy(patience)
+            self._clock.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def release(self) -> None:
+        self._vfs.unlock(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            self._vfs.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def _busy(self, patience: float) -> Busy:
+        holder = files.lock_holder(self._inode)
+        who = f"process {holder}" if holder else "another process"
+        return Busy(
+            f"{self._name} is held by {who} for more than {patience:g} s",
+            hint=f"look at it with `ps {holder}`; it may be stopped" if holder else "try again",
+        )

@@ -1,0 +1,203 @@
+"""The log on files: append-only, chained, durable when acknowledged.
+
+Writing is in `appender`, the sharing of one write among threads in `commit`, reading and
+verifying in `reader`; this is the handle that a caller holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.codec import Record, encode
+from holdfast.errors import BadValue, HoldfastError, Indeterminate, from_os
+from holdfast.store import chain
+from holdfast.store import vfs as files
+from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name, marker
+from holdfast.store.commit import Body, GroupCommit, Ticket
+from holdfast.store.primitives import (
+    CONTROL,
+    START,
+    BadLine,
+    Cursor,
+    Decide,
+    Line,
+    Verified,
+)
+from holdfast.store.reader import CHUNK, Source, read_lines, verify
+from holdfast.store.segments import Series, find_tail
+
+if TYPE_CHECKING:
+    from holdfast.store.place import Place
+    from holdfast.store.vfs import Dir
+
+ROTATE_AT = 100 << 20
+
+
+class FileLog:
+    """`stem` names a log of its own in a directory; None is a log by days."""
+
+    def __init__(self, place: Place, stem: str | None, *, rotate_at: int = ROTATE_AT) -> None:
+        self._place, self._series, self._rotate_at = place, Series(stem), rotate_at
+        self._vfs = place.tools.vfs
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._commit = GroupCommit(self._write)
+        self._appender: Appender | None = None
+
+    # -- writing -----------------------------------------------------------------------
+
+    def append(self, record: Record) -> Cursor:
+        return self._submit(Ticket([self._encoded(record)]))[0]
+
+    def append_all(self, records: Sequence[Record]) -> list[Cursor]:
+        return self._submit(Ticket([self._encoded(record) for record in records]))
+
+    def transact(self, decide: Decide) -> list[Cursor]:
+        return self._submit(Ticket([], decide))
+
+    def tell_of_cut(self, lost: Cursor) -> Cursor:
+        body = encode({CONTROL: "cut_tail", "lost": lost.seq, "hash_of_lost": lost.hash})
+        return self._submit(Ticket([(body, False)]))[0]
+
+    def _encoded(self, record: Record) -> Body:
+        own_stamp = "ts" in record
+        if own_stamp and self._series.stem is None:
+            raise BadValue("`ts` is set by the log", hint="give another time another name")
+        return chain.body(self._place.tools.mask(record)), own_stamp
+
+    def _submit(self, ticket: Ticket) -> list[Cursor]:
+        if os.getpid() != self._pid:
+            # A forked child shares its parent's locks through the descriptors: open its own.
+            self.close()
+            self._start()
+        return self._commit.submit(ticket)
+
+    def _write(self, batch: list[Ticket]) -> None:
+        try:
+            if self._appender is None:
+                self._appender = Appender(self._place, self._series, self._encoded, self._rotate_at)
+            self._appender.write(batch)
+        except OSError as error:
+            # The directory may have been taken away: begin at the root again next time.
+            self.close()
+            raise from_os(error, "appending to the log", self.key) from error
+
+    def close(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None
+
+    # -- reading -----------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        stem = self._series.stem
+        return "/".join((*self._place.parts, f"{stem}.jsonl") if stem else self._place.parts)
+
+    def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
+        return read_lines(self._sources(after))
+
+    def verify(self) -> Verified:
+        return verify(self._sources(START))
+
+    def _sources(self, after: Cursor) -> Iterator[Source]:
+        directory = self._place.open()
+        if directory is None:
+            return
+        try:
+            segments = self._series.segments(directory)
+            first = self._series.parse(after.segment) if after.segment else None
+            for segment in segments:
+                if first is not None and segment < first:
+                    continue
+                start = after.offset if segment == first else 0
+                fd = directory.open(segment.filename, files.READ)
+                try:
+                    chunks = self._chunks(fd, start)
+                    yield Source(segment.filename, start, segment == segments[-1], chunks)
+                finally:
+                    self._vfs.close(fd)
+        finally:
+            self._place.close(directory)
+
+    def _chunks(self, fd: int, offset: int) -> Iterator[bytes]:
+        while data := self._vfs.pread(fd, CHUNK, offset):
+            yield data
+            offset += len(data)
+
+    def segments(self) -> list[str]:
+        directory = self._place.open()
+        if directory is None:
+            return []
+        try:
+            return [segment.filename for segment in self._series.segments(directory)]
+        finally:
+            self._place.close(directory)
+
+    def head(self) -> Cursor:
+        return self._newest(durable=False)
+
+    def settle(self) -> Cursor:
+        return self._newest(durable=True)
+
+    def _newest(self, *, durable: bool) -> Cursor:
+        directory = self._place.open()
+        if directory is None:
+            return START
+        try:
+            segments = self._series.segments(directory)
+            tail = find_tail(self._vfs, directory, segments)
+            if durable and segments:
+                self._make_durable(directory, segments[-1].filename)
+        finally:
+            self._place.close(directory)
+        return cursor_of(tail)
+
+    def _make_durable(self, directory: Dir, filename: str) -> None:
+        """Only the newest segment can be behind; its maker may have died before the sync."""
+        fd = directory.open(filename, files.READ)
+        try:
+            self._vfs.sync(fd)
+            if self._marker(directory) != marker(filename):
+                directory.sync(up=len(self._place.parts))
+        except OSError as error:
+            raise Indeterminate(
+                f"the disk failed while {filename} was made durable: {error.strerror}",
+                hint="look at the disk before you rely on the newest lines",
+                path=self.key,
+            ) from error
+        finally:
+            self._vfs.close(fd)
+
+    def _marker(self, directory: Dir) -> bytes:
+        try:
+            fd = directory.open(lock_name(self._series), files.READ)
+        except FileNotFoundError:
+            return b""
+        try:
+            return self._vfs.pread(fd, MARKER_SIZE, 0)
+        finally:
+            self._vfs.close(fd)
+
+    def contains(self, cursor: Cursor) -> bool:
+        if cursor == START:
+            return True
+        directory = self._place.open()
+        if directory is None:
+            return False
+        try:
+            fd = directory.open(cursor.segment, files.READ)
+        except (OSError, HoldfastError):
+            return False
+        finally:
+            self._place.close(directory)
+        try:
+            start = max(0, cursor.offset - chain.SUFFIX_SPAN)
+            data = self._vfs.pread(fd, cursor.offset - start, start)
+        finally:
+            self._vfs.close(fd)
+        return data.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))

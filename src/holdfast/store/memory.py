@@ -1,0 +1,257 @@
+"""The store in memory: the same primitives without a disk.
+
+For tests, simulations and as the proof that the seam is a seam: everything above the store
+runs on this backend unchanged.  It is as durable as the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
+
+from holdfast import mask
+from holdfast.clock import Clock, SystemClock, local_stamp, utc_stamp
+from holdfast.codec import MAX_DOCUMENT, Record, encode
+from holdfast.errors import BadValue, Busy, Conflict
+from holdfast.ids import key_parts
+from holdfast.mask import Masker
+from holdfast.store import chain
+from holdfast.store.chain import ORIGIN, Link
+from holdfast.store.document import revision_of
+from holdfast.store.primitives import (
+    CONTROL,
+    START,
+    BadLine,
+    Cursor,
+    Decide,
+    Held,
+    Line,
+    Owner,
+    Stamp,
+    Text,
+    Verified,
+)
+from holdfast.store.reader import Source, read_lines, verify
+from holdfast.store.vfs import is_alive, this_process
+
+
+class Memory:
+    """A backend; primitives opened by the same key share one content."""
+
+    def __init__(self, clock: Clock | None = None, masker: Masker = mask.nothing) -> None:
+        self.clock = clock or SystemClock()
+        self.mask = masker
+        self._logs: dict[str, MemoryLog] = {}
+        self._documents: dict[str, MemoryDocument] = {}
+        self._cells: dict[str, MemoryCell] = {}
+        self._leases: dict[str, MemoryLease] = {}
+
+    def log(self, key: str) -> MemoryLog:
+        key_parts(key)
+        return self._logs.setdefault(key, MemoryLog(key, self.clock, self.mask))
+
+    def document(self, key: str) -> MemoryDocument:
+        key_parts(key)
+        return self._documents.setdefault(key, MemoryDocument(key))
+
+    def cell(self, key: str) -> MemoryCell:
+        key_parts(key)
+        return self._cells.setdefault(key, MemoryCell())
+
+    def lease(self, key: str) -> MemoryLease:
+        key_parts(key)
+        shared = self._leases.setdefault(key, MemoryLease(self.clock, _Slot()))
+        return MemoryLease(self.clock, shared.slot)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        logs = [
+            key if key.endswith(".jsonl") else f"{key}/{segment}"
+            for key, log in self._logs.items()
+            for segment in log.segments()
+        ]
+        documents = [key for key, one in self._documents.items() if one.read() is not None]
+        views = [key for key, one in self._cells.items() if one.data is not None]
+        inside = f"{prefix}/" if prefix else ""
+        return sorted(key for key in (*logs, *documents, *views) if key.startswith(inside))
+
+
+class MemoryLog:
+    def __init__(self, key: str, clock: Clock, masker: Masker) -> None:
+        self.key = key
+        self._clock, self._mask = clock, masker
+        self._daily = not key.endswith(".jsonl")
+        self._lock = threading.RLock()
+        self._segments: dict[str, bytearray] = {}
+        self._link: Link = ORIGIN
+        self._head = START
+
+    def append(self, record: Record) -> Cursor:
+        return self.append_all([record])[0]
+
+    def append_all(self, records: Sequence[Record]) -> list[Cursor]:
+        bodies = [self._encoded(record) for record in records]
+        with self._lock:
+            return [self._put(*body) for body in bodies]
+
+    def transact(self, decide: Decide) -> list[Cursor]:
+        with self._lock:
+            return self.append_all(decide(self._head))
+
+    def tell_of_cut(self, lost: Cursor) -> Cursor:
+        with self._lock:
+            record = {CONTROL: "cut_tail", "lost": lost.seq, "hash_of_lost": lost.hash}
+            return self._put(encode(record), own_stamp=False)
+
+    def _encoded(self, record: Record) -> tuple[bytes, bool]:
+        own_stamp = "ts" in record
+        if own_stamp and self._daily:
+            raise BadValue("`ts` is set by the log", hint="give another time another name")
+        return chain.body(self._mask(record)), own_stamp
+
+    def _put(self, data: bytes, own_stamp: bool) -> Cursor:
+        now = self._clock.now()
+        local = local_stamp(now, UTC)
+        stamp = local if self._daily else utc_stamp(now)
+        if not own_stamp:
+            data = b'{"ts":"%b",%b' % (stamp.encode(), data[1:])
+        line, self._link = chain.seal(data, self._link)
+        today = f"{local[:10]}.jsonl"
+        segment = max(today, *self._segments, "") if self._daily else self.key
+        text = self._segments.setdefault(segment, bytearray())
+        text += line
+        self._head = Cursor(self._link.seq, self._link.digest.hex(), segment, len(text))
+        return self._head
+
+    def segments(self) -> list[str]:
+        return sorted(self._segments)
+
+    def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
+        return read_lines(self._sources(after))
+
+    def verify(self) -> Verified:
+        return verify(self._sources(START))
+
+    def _sources(self, after: Cursor) -> Iterator[Source]:
+        with self._lock:
+            texts = {name: bytes(text) for name, text in self._segments.items()}
+        for name in sorted(texts):
+            if name >= after.segment:
+                start = after.offset if name == after.segment else 0
+                yield Source(name, start, name == max(texts), iter([texts[name][start:]]))
+
+    def head(self) -> Cursor:
+        return self._head
+
+    def settle(self) -> Cursor:
+        return self._head
+
+    def contains(self, cursor: Cursor) -> bool:
+        if cursor == START:
+            return True
+        text = bytes(self._segments.get(cursor.segment, b""))[: cursor.offset]
+        return text.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class MemoryDocument:
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._data: bytes | None = None
+        self._lock = threading.Lock()
+
+    def read(self) -> Text | None:
+        data = self._data
+        return None if data is None else Text(data, revision_of(data))
+
+    def replace(self, data: bytes, *, expected: str | None = None) -> str:
+        def checked(old: bytes | None) -> bytes:
+            if expected is not None and expected != ("" if old is None else revision_of(old)):
+                raise Conflict(f"{self.key} has changed since it was read", path=self.key)
+            return data
+
+        return self.update(checked)
+
+    def update(self, change: Callable[[bytes | None], bytes]) -> str:
+        with self._lock:
+            data = change(self._data)
+            if len(data) > MAX_DOCUMENT:
+                raise BadValue(f"too large for a document: {len(data)} bytes", path=self.key)
+            self._data = data
+        return revision_of(data)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class MemoryCell:
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self._stamp: tuple[int, Stamp] | None = None
+
+    def load(self, version: int) -> Stamp | None:
+        if self._stamp is None or self._stamp[0] != version:
+            return None
+        return self._stamp[1]
+
+    def save(
+        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+    ) -> str | None:
+        seen = self.load(version)
+        newer = seen is not None and seen.cursor.seq > stamp.cursor.seq
+        if not newer or (seen is not None and seen.cursor == over):
+            self.data, self._stamp = data, (version, stamp)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class _Slot:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: Held | None = None
+        self.fence = 0
+
+
+class MemoryLease:
+    def __init__(self, clock: Clock, slot: _Slot) -> None:
+        self.slot, self._clock = slot, clock
+        self._mine = False
+
+    def acquire(
+        self,
+        purpose: str,
+        *,
+        patience: float = 0.0,
+        steal: Callable[[Owner], None] | None = None,
+    ) -> int:
+        deadline = self._clock.boottime() + patience
+        while not self.slot.lock.acquire(blocking=False):
+            held = self.slot.held
+            if steal is not None and held is not None:
+                steal(held.owner)
+                steal = None
+                continue
+            if self._clock.boottime() >= deadline:
+                raise Busy(f"held since {held.since}: {held.purpose}" if held else "held")
+            self._clock.sleep(0.01)
+        self._mine = True
+        self.slot.fence += 1
+        since = utc_stamp(self._clock.now())
+        owner = this_process()
+        self.slot.held = Held(owner, purpose, since, is_alive(owner), self.slot.fence)
+        return self.slot.fence
+
+    def release(self) -> None:
+        if self._mine:
+            self._mine = False
+            self.slot.held = None
+            self.slot.lock.release()
+
+    def holder(self) -> Held | None:
+        return self.slot.held
+
+    def close(self) -> None:
+        self.release()

@@ -1,0 +1,225 @@
+"""The seam: what a backend has to offer.  Values and protocols, no behaviour.
+
+The file backend, the in-memory backend and later ones are held to the same conformance
+suite, `holdfast.testing.conformance`.  Everything is addressed by key (`state/rio/tasks.json`),
+never by path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.codec import Record
+
+
+class Cursor(NamedTuple):
+    """A place in a log: just after the sealed line `seq`."""
+
+    seq: int
+    hash: str
+    """Hex digest of that line; of nothing at all, zeros, at the start of a log."""
+    segment: str
+    offset: int
+
+
+START = Cursor(0, "0" * 64, "", 0)
+
+
+CONTROL = "_log"
+"""The field of a line that the log wrote about itself."""
+
+
+class Line(NamedTuple):
+    """One line that holds a record; `seq` and `hash` are None where it is not ours."""
+
+    seq: int | None
+    hash: str | None
+    record: Record
+    segment: str
+    offset: int
+    end: int
+
+
+class BadLine(NamedTuple):
+    """Bytes in a log that are no record; kept where they are, and reported."""
+
+    segment: str
+    offset: int
+    end: int
+    reason: str
+
+
+class Problem(NamedTuple):
+    """One place where a log is not what was written."""
+
+    kind: str
+    """edited, missing, misplaced, empty, damaged or cut."""
+    segment: str
+    line: int
+    offset: int
+    detail: str
+
+
+class Verified(NamedTuple):
+    """What `Log.verify` found; the log is sound when there are no problems."""
+
+    sealed: int
+    unchained: int
+    bad: list[BadLine]
+    loose: int
+    """How many of the bad lines no sealed line follows yet."""
+    problems: list[Problem]
+    in_progress: int
+    """Bytes of an unterminated tail: somebody is writing, or died writing."""
+    head: Cursor
+
+
+Decide = Callable[[Cursor], Sequence[Record]]
+
+
+class Log(Protocol):
+    """Append-only lines, chained by hash; acknowledged means durable."""
+
+    @property
+    def key(self) -> str: ...
+
+    def append(self, record: Record) -> Cursor:
+        """Write one line; it is on disk when this returns."""
+        ...
+
+    def append_all(self, records: Sequence[Record]) -> list[Cursor]: ...
+
+    def transact(self, decide: Decide) -> list[Cursor]:
+        """Append what `decide(head)` returns, with nobody writing in between."""
+        ...
+
+    def tell_of_cut(self, lost: Cursor) -> Cursor:
+        """Put on record that the log once held the line `lost` and holds it no more."""
+        ...
+
+    def read(self, after: Cursor = START) -> Iterator[Line | BadLine]: ...
+
+    def segments(self) -> list[str]:
+        """The names of its parts, oldest first; of days, for a log by days."""
+        ...
+
+    def head(self) -> Cursor:
+        """The newest line that can be seen; it need not be durable yet."""
+        ...
+
+    def settle(self) -> Cursor:
+        """Make every visible line durable; the newest of them."""
+        ...
+
+    def contains(self, cursor: Cursor) -> bool:
+        """Whether the line that the cursor names is there."""
+        ...
+
+    def verify(self) -> Verified: ...
+    def close(self) -> None: ...
+
+
+class Text(NamedTuple):
+    """The content of a document and its revision."""
+
+    data: bytes
+    revision: str
+
+
+class Document(Protocol):
+    """A file replaced whole or not at all."""
+
+    def read(self) -> Text | None: ...
+
+    def replace(self, data: bytes, *, expected: str | None = None) -> str:
+        """Put new content; with `expected`, only if that is still the revision ("" = absent)."""
+        ...
+
+    def update(self, change: Callable[[bytes | None], bytes]) -> str:
+        """Read, change and replace, with nobody writing in between."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Stamp(NamedTuple):
+    """What a view has seen and the state it made of it."""
+
+    log: str
+    """Key of the log."""
+    cursor: Cursor
+    state: Any
+    shown: bool = True
+    """Whether the file beside it shows just this."""
+
+
+class Cell(Protocol):
+    """Where a view keeps its file and its stamp: a convenience that may vanish at any time."""
+
+    def load(self, version: int) -> Stamp | None: ...
+
+    def save(
+        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+    ) -> str | None:
+        """Show `data`, unless a newer stamp than this, and another one than `over`, is there.
+
+        Returns the name under which a hand-edited file was kept aside, if there was one.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Owner(NamedTuple):
+    """A process that cannot be mistaken for another with the same number."""
+
+    host: str
+    boot: str
+    pid: int
+    started: int
+
+
+class Held(NamedTuple):
+    """A lease somebody has."""
+
+    owner: Owner
+    purpose: str
+    since: str
+    alive: bool
+    fence: int
+
+
+class Lease(Protocol):
+    """Ownership for the life of a process; a frozen owner keeps it."""
+
+    def acquire(
+        self,
+        purpose: str,
+        *,
+        patience: float = 0.0,
+        steal: Callable[[Owner], None] | None = None,
+    ) -> int:
+        """Own it and return the fencing number, or raise Busy.
+
+        `steal` has to end the owner and everything it started; it is called once, and only
+        if somebody has the lease.
+        """
+        ...
+
+    def release(self) -> None: ...
+    def holder(self) -> Held | None: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """Opens primitives by key."""
+
+    def log(self, key: str) -> Log:
+        """A key that ends in `.jsonl` is one log; any other is a directory with one file a day."""
+        ...
+
+    def document(self, key: str) -> Document: ...
+    def cell(self, key: str) -> Cell: ...
+    def lease(self, key: str) -> Lease: ...
+    def keys(self, prefix: str = "") -> list[str]: ...

@@ -1,0 +1,229 @@
+"""Reading a log: records out of bytes, and proof that the bytes are the ones written.
+
+Readers never write.  A bad line is reported and reading goes on behind it; an unterminated
+tail of the newest segment is somebody's append in progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import NamedTuple
+
+from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
+from holdfast.store.chain import GENESIS, Hash, Seal, holds, read_seal
+from holdfast.store.primitives import CONTROL, START, BadLine, Cursor, Line, Problem, Verified
+
+CHUNK = 1 << 20
+_WORD = b'"_log":'
+_TOO_LONG = f"longer than {MAX_LINE} bytes"
+
+
+class Source(NamedTuple):
+    """The bytes of one segment from `start` on."""
+
+    name: str
+    start: int
+    last: bool
+    """Whether it is the newest segment, whose tail may be in progress."""
+    chunks: Iterator[bytes]
+
+
+class Batch(NamedTuple):
+    offset: int
+    lines: list[bytes]
+    """Whole lines without LF, or one piece of a line that is too long."""
+    piece: bool = False
+    ends: bool = True
+    """Whether a piece ends its line."""
+
+
+def split(source: Source) -> Iterator[Batch]:
+    """Cut a segment at LF only; the unterminated tail comes last as a piece that does not end."""
+    offset, rest, long = source.start, b"", False
+    for chunk in source.chunks:
+        data = rest + chunk
+        if long:
+            cut = data.find(b"\n") + 1
+            yield Batch(offset, [data[: cut or None]], piece=True, ends=cut > 0)
+            offset += cut or len(data)
+            data = data[cut:] if cut else b""
+            long = cut == 0
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            yield Batch(offset, lines)
+            offset += len(data) - len(rest)
+        if len(rest) > MAX_LINE:
+            yield Batch(offset, [rest], piece=True, ends=False)
+            offset, rest, long = offset + len(rest), b"", True
+    if rest:
+        yield Batch(offset, [rest], piece=True, ends=False)
+
+
+def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
+    """Every record and every bad line, in order."""
+    for source in sources:
+        began: int | None = None
+        end = source.start
+        for offset, lines, piece, ends in split(source):
+            if piece:
+                began = offset if began is None else began
+                end = offset + len(lines[0])
+                if ends:
+                    yield BadLine(source.name, began, end, _TOO_LONG)
+                    began = None
+                continue
+            end = offset
+            for raw in lines:
+                start, end = end, end + len(raw) + 1
+                yield _line(raw, source.name, start, end)
+        if began is not None and not source.last:
+            yield BadLine(source.name, began, end, "no line end")
+
+
+def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
+    if len(raw) > MAX_LINE:
+        return BadLine(segment, start, end, _TOO_LONG)
+    try:
+        record = decode_record(raw)
+    except DecodeError as error:
+        return BadLine(segment, start, end, str(error))
+    if read_seal(raw) is None:
+        return Line(None, None, record, segment, start, end)
+    return Line(record.pop("seq"), record.pop("hash"), record, segment, start, end)
+
+
+def verify(sources: Iterable[Source]) -> Verified:
+    """Follow the chain over all segments and name every place where it breaks."""
+    proof = _Proof()
+    for source in sources:
+        proof.segment(source)
+    return Verified(
+        proof.sealed,
+        proof.unchained,
+        proof.bad,
+        len(proof.bad) - proof.sealed_bad,
+        proof.problems,
+        proof.in_progress,
+        proof.head,
+    )
+
+
+class _Proof:
+    def __init__(self) -> None:
+        self.sealed = self.unchained = self.sealed_bad = self.in_progress = 0
+        self.bad: list[BadLine] = []
+        self.problems: list[Problem] = []
+        self.head = START
+        self._seq = 0
+        self._digest: bytes = GENESIS
+        self._gap: Hash | None = None
+
+    def segment(self, source: Source) -> None:
+        number, end, began = 0, source.start, None
+        for offset, lines, piece, ends in split(source):
+            if piece:
+                began = offset if began is None else began
+                end = offset + len(lines[0])
+                self._into_gap(lines[0])
+                if ends:
+                    number += 1
+                    self.bad.append(BadLine(source.name, began, end, _TOO_LONG))
+                    began = None
+                continue
+            end = self._lines(source.name, number, offset, lines)
+            number += len(lines)
+        if began is not None:
+            self.in_progress = end - began
+            if not source.last:
+                self.bad.append(BadLine(source.name, began, end, "no line end"))
+                self.in_progress = 0
+        if end == 0:
+            self._problem("empty", source.name, 1, 0, "0 bytes: its lines were removed")
+
+    def _lines(self, segment: str, number: int, offset: int, lines: list[bytes]) -> int:
+        seq, digest, sealed = self._seq, self._digest, self.sealed
+        newest = -1
+        for raw in lines:
+            number += 1
+            covered = raw[:-75]
+            # The common case, kept free of calls: the next line of ours, nothing in between.
+            if self._gap is None and covered.endswith(b',"seq":%d' % (seq + 1)):
+                follows = sha256(digest + sha256(covered).digest())
+                if raw[-75:] == b',"hash":"%b"}' % follows.hexdigest().encode():
+                    seq += 1
+                    sealed += 1
+                    digest = follows.digest()
+                    if _WORD in raw:
+                        self._heed(segment, number, offset, raw)
+                    newest = offset = offset + len(raw) + 1
+                    continue
+            self._seq, self._digest, self.sealed = seq, digest, sealed
+            ours = self._unusual(segment, number, offset, raw)
+            seq, digest, sealed = self._seq, self._digest, self.sealed
+            offset += len(raw) + 1
+            newest = offset if ours else newest
+        self._seq, self._digest, self.sealed = seq, digest, sealed
+        if newest >= 0:
+            self.head = Cursor(seq, digest.hex(), segment, newest)
+        return offset
+
+    def _unusual(self, segment: str, number: int, offset: int, raw: bytes) -> bool:
+        """Take in a line that is not simply the next one of ours; whether it is sealed."""
+        found = read_seal(raw)
+        if found is None:
+            self._into_gap(raw + b"\n")
+            line = _line(raw, segment, offset, offset + len(raw) + 1)
+            if isinstance(line, Line):
+                self.unchained += 1
+            else:
+                self.bad.append(line)
+            return False
+        self._judge(segment, number, offset, raw, found)
+        self.sealed += 1
+        self.sealed_bad = len(self.bad)
+        self._seq, self._digest, self._gap = found.seq, found.digest, None
+        return True
+
+    def _judge(self, segment: str, number: int, offset: int, raw: bytes, found: Seal) -> None:
+        expected = self._seq + 1
+        if found.seq > expected:
+            detail = f"lines {expected} to {found.seq - 1} are not there"
+            kind, told = "missing", _control(raw)
+            if told.get(CONTROL) == "segment_failed":
+                kind = "damaged"
+                detail += f": the disk failed under {told.get('segment')} ({told.get('error')})"
+            self._problem(kind, segment, number, offset, detail)
+        elif found.seq < expected:
+            detail = f"line {found.seq} stands where {expected} belongs"
+            self._problem("misplaced", segment, number, offset, detail)
+        elif not holds(raw, found, self._digest, self._gap):
+            detail = f"line {found.seq}, or bytes before it, is not what was written"
+            self._problem("edited", segment, number, offset, detail)
+        else:
+            self._heed(segment, number, offset, raw)
+
+    def _heed(self, segment: str, number: int, offset: int, raw: bytes) -> None:
+        """A sound line may say that the log was not: its tail was once cut off."""
+        record = _control(raw)
+        if record.get(CONTROL) == "cut_tail":
+            detail = f"lines up to {record.get('lost')} were once there; the tail was cut off here"
+            self._problem("cut", segment, number, offset, detail)
+
+    def _problem(self, kind: str, segment: str, line: int, offset: int, detail: str) -> None:
+        self.problems.append(Problem(kind, segment, line, offset, detail))
+
+    def _into_gap(self, data: bytes) -> None:
+        if self._gap is None:
+            self._gap = sha256()
+        self._gap.update(data)
+
+
+def _control(raw: bytes) -> Record:
+    """The record of a line that the log wrote about itself; empty for any other line."""
+    try:
+        record = decode_record(raw)
+    except DecodeError:
+        return {}
+    return record if CONTROL in record else {}

@@ -1,0 +1,136 @@
+"""How the files of one log are named, and where its newest sealed line is.
+
+A log lives in numbered files that are never renamed: `journal.jsonl`, `journal.1.jsonl`, …
+or, by day, `2026-11-15.jsonl`, `2026-11-15.1.jsonl`, `2026-11-16.jsonl`.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.store import vfs as files
+from holdfast.store.chain import ORIGIN, SUFFIX, SUFFIX_SPAN, Hash, Link
+
+if TYPE_CHECKING:
+    from holdfast.store.vfs import Dir, Vfs
+
+_NAME = re.compile(r"(.+?)(?:\.([1-9]\d{0,8}))?\.jsonl")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_SEQ = b',"seq":'
+_SMALL, _LARGE = 1 << 12, 1 << 20
+
+
+class Segment(NamedTuple):
+    """Sorts in the order of writing."""
+
+    stem: str
+    number: int
+
+    @property
+    def filename(self) -> str:
+        return f"{self.stem}.{self.number}.jsonl" if self.number else f"{self.stem}.jsonl"
+
+
+class Series(NamedTuple):
+    """Which files of a directory are the segments of one log: those of a stem, or of all days."""
+
+    stem: str | None
+
+    def segments(self, directory: Dir) -> list[Segment]:
+        found = (self.parse(name) for name in directory.names())
+        return sorted(segment for segment in found if segment)
+
+    def parse(self, filename: str) -> Segment | None:
+        match = _NAME.fullmatch(filename)
+        if match is None:
+            return None
+        stem, number = match[1], int(match[2] or 0)
+        mine = stem == self.stem if self.stem else _DAY.fullmatch(stem) is not None
+        return Segment(stem, number) if mine else None
+
+    def next(self, newest: Segment | None, day: str) -> Segment:
+        """The segment that comes after `newest`; a day never goes back."""
+        stem = self.stem or max(day, newest.stem if newest else day)
+        if newest and newest.stem == stem:
+            return Segment(stem, newest.number + 1)
+        return Segment(stem, 0)
+
+
+def series_of(filename: str) -> Series:
+    """The log that a file called `filename` is a segment of."""
+    match = _NAME.fullmatch(filename)
+    stem = match[1] if match else filename
+    return Series(None if _DAY.fullmatch(stem) else stem)
+
+
+class Tail(NamedTuple):
+    """What the next line of a log is chained to."""
+
+    link: Link
+    segment: str
+    offset: int
+    """Just behind the sealed line that `link` names."""
+    gap: Hash | None
+    """Digest of the foreign bytes behind it, over segments."""
+    torn: bool
+    """Whether the newest segment does not end in a line end."""
+
+
+def find_tail(vfs: Vfs, directory: Dir, segments: list[Segment]) -> Tail:
+    """Search backwards for the last sealed line; one small read in the common case."""
+    behind: list[Segment] = []
+    tail = Tail(ORIGIN, "", 0, None, torn=False)
+    for segment in reversed(segments):
+        fd = directory.open(segment.filename, files.READ)
+        try:
+            tail = tail_of(vfs, fd, segment.filename)
+        finally:
+            vfs.close(fd)
+        if tail.link is not ORIGIN:
+            break
+        behind.insert(0, segment)
+    gap, torn = tail.gap if tail.link is not ORIGIN else None, tail.torn
+    for segment in behind:
+        fd = directory.open(segment.filename, files.READ)
+        try:
+            gap, torn = _hash_from(vfs, fd, 0, gap)
+        finally:
+            vfs.close(fd)
+    return tail._replace(gap=gap, torn=torn)
+
+
+def tail_of(vfs: Vfs, fd: int, name: str) -> Tail:
+    """The tail as one file has it; its link is ORIGIN if no line in it is sealed."""
+    link, offset = _last_seal(vfs, fd, vfs.size(fd))
+    gap, torn = _hash_from(vfs, fd, offset, None)
+    return Tail(link, name, offset, gap, torn)
+
+
+def _last_seal(vfs: Vfs, fd: int, size: int) -> tuple[Link, int]:
+    stop, step, later = size, _SMALL, b""
+    while stop > 0:
+        start = max(0, stop - step)
+        window = vfs.pread(fd, stop - start, start) + later
+        at = window.rfind(_SEQ)
+        while at >= 0:
+            match = SUFFIX.match(window, at)
+            if match and window[match.end() : match.end() + 1] == b"\n":
+                link = Link(int(match[1]), bytes.fromhex(match[2].decode()))
+                return link, start + match.end() + 1
+            at = window.rfind(_SEQ, 0, at)
+        # A suffix may lie across the border of two reads.
+        stop, step, later = start, _LARGE, window[:SUFFIX_SPAN]
+    return ORIGIN, 0
+
+
+def _hash_from(vfs: Vfs, fd: int, offset: int, gap: Hash | None) -> tuple[Hash | None, bool]:
+    """Add the rest of a file to `gap`; whether its last byte is something else than LF."""
+    last = b"\n"
+    while data := vfs.pread(fd, _LARGE, offset):
+        gap = gap or sha256()
+        gap.update(data)
+        offset += len(data)
+        last = data[-1:]
+    return gap, last != b"\n"

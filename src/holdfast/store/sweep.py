@@ -1,0 +1,48 @@
+"""Remove temporaries whose writers died.
+
+Every writer makes its temporary under the lock of what it writes, so whoever gets that lock
+knows that the temporary beside it belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Busy
+from holdfast.store.appender import lock_name as log_lock
+from holdfast.store.check import check
+from holdfast.store.document import lock_name as document_lock
+from holdfast.store.lock import Lock
+from holdfast.store.segments import series_of
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+
+def sweep(home: Home, *, dry_run: bool = False) -> Iterator[str]:
+    """The keys of what was removed."""
+    for each in [found for found in check(home) if found.kind == "temporary"]:
+        prefix, _, name = each.key.rpartition("/")
+        directory = home.open_dir(prefix)
+        if directory is None:
+            continue
+        lock = Lock(directory, _lock_of(name), home.vfs, home.clock)
+        try:
+            lock.acquire(0.0)
+            if directory.stat(name) is not None:
+                if not dry_run:
+                    directory.unlink(name)
+                yield each.key
+        except Busy:
+            pass  # its writer lives
+        finally:
+            lock.close()
+            home.close_dir(directory)
+
+
+def _lock_of(temporary: str) -> str:
+    written = temporary.removeprefix(".").removesuffix(".tmp")
+    if written.endswith(".jsonl"):
+        return log_lock(series_of(written))
+    return document_lock(written.lstrip(".").removesuffix(".view"))

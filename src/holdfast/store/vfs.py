@@ -1,0 +1,261 @@
+"""Every file call of the store, and nothing else.
+
+A `Dir` is an open directory; names are single components, so that no path is ever resolved
+twice and a symbolic link planted by an agent is never followed.  The rest of the store sees
+only the two protocols below, which the crash-state simulator implements as well.
+
+Knows nothing of logs, documents or JSON.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from typing import NamedTuple, Protocol
+
+from holdfast.errors import NotOurs
+from holdfast.store.primitives import Owner
+
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+READ = os.O_RDONLY
+CREATE = os.O_RDWR | os.O_CREAT
+CREATE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
+APPEND = os.O_RDWR | os.O_APPEND
+
+
+class Stat(NamedTuple):
+    inode: int
+    size: int
+    kind: str
+    """`file`, `dir`, or what else stands there: `link`, `fifo`, `socket`, `device`."""
+    mtime: float
+
+
+class Dir(Protocol):
+    """An open directory."""
+
+    def subdir(self, name: str, *, create: bool = False) -> Dir:
+        """Open a directory inside; `create` makes it if it is absent, not yet durably."""
+        ...
+
+    def open(self, name: str, flags: int) -> int:
+        """A descriptor of a regular file, one of READ, CREATE, CREATE_NEW, APPEND."""
+        ...
+
+    def stat(self, name: str) -> Stat | None: ...
+    def names(self) -> list[str]: ...
+    def link(self, existing: str, new: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def unlink(self, name: str) -> None: ...
+    def sync(self, up: int = 0) -> None:
+        """Make the entries of this directory, and of `up` directories above, durable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Vfs(Protocol):
+    """Calls on descriptors, and the way into a tree."""
+
+    def root(self, path: str, *, create: bool = False) -> Dir: ...
+    def pread(self, fd: int, count: int, offset: int, /) -> bytes: ...
+    def write(self, fd: int, data: bytes | memoryview, /) -> int: ...
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int, /) -> int: ...
+    def truncate(self, fd: int, size: int, /) -> None: ...
+    def sync(self, fd: int, /) -> None:
+        """Make data and size of a file durable (fdatasync)."""
+        ...
+
+    def size(self, fd: int, /) -> int: ...
+    def inode(self, fd: int, /) -> int: ...
+    def try_lock(self, fd: int, /) -> bool:
+        """Take the exclusive lock of an open file if nobody has it."""
+        ...
+
+    def unlock(self, fd: int, /) -> None: ...
+    def close(self, fd: int, /) -> None: ...
+
+
+class RealDir:
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self.path = path
+
+    def subdir(self, name: str, *, create: bool = False) -> RealDir:
+        flags = _SAFE | os.O_RDONLY | os.O_DIRECTORY
+        try:
+            fd = os.open(name, flags, dir_fd=self._fd)
+        except FileNotFoundError:
+            if not create:
+                raise
+            try:
+                os.mkdir(name, 0o700, dir_fd=self._fd)
+            except FileExistsError:
+                pass  # somebody was faster
+            fd = os.open(name, flags, dir_fd=self._fd)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise _not_ours(f"{self.path}/{name}", "a directory") from None
+            raise
+        return RealDir(fd, f"{self.path}/{name}")
+
+    def open(self, name: str, flags: int) -> int:
+        try:
+            fd = os.open(name, flags | _SAFE, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            # ELOOP: a symbolic link. ENXIO: a FIFO or socket opened without a peer.
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise _not_ours(f"{self.path}/{name}", "a regular file") from None
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise _not_ours(f"{self.path}/{name}", "a regular file")
+        return fd
+
+    def stat(self, name: str) -> Stat | None:
+        try:
+            found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
+        return Stat(found.st_ino, found.st_size, _kind(found.st_mode), found.st_mtime)
+
+    def names(self) -> list[str]:
+        return os.listdir(self._fd)
+
+    def link(self, existing: str, new: str) -> None:
+        os.link(existing, new, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(name, dir_fd=self._fd)
+
+    def sync(self, up: int = 0) -> None:
+        os.fsync(self._fd)
+        if up:
+            above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
+            try:
+                RealDir(above, f"{self.path}/..").sync(up - 1)
+            finally:
+                os.close(above)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealVfs:
+    # Bound to the system's own functions: an append spends nothing on a wrapper.
+    pread = staticmethod(os.pread)
+    write = staticmethod(os.write)
+    pwrite = staticmethod(os.pwrite)
+    truncate = staticmethod(os.ftruncate)
+    sync = staticmethod(os.fdatasync)
+    close = staticmethod(os.close)
+
+    def root(self, path: str, *, create: bool = False) -> RealDir:
+        path = os.path.abspath(path)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if not create:
+                raise
+            # Every directory made on the way has to be durable in its parent.
+            parent, name = os.path.split(path)
+            above = self.root(parent, create=True)
+            try:
+                made = above.subdir(name, create=True)
+                above.sync()
+                return made
+            finally:
+                above.close()
+        return RealDir(fd, path)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def inode(self, fd: int) -> int:
+        return os.fstat(fd).st_ino
+
+    def try_lock(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def lock_holder(inode: int) -> int | None:
+    """The process that holds the lock of a file, where the kernel tells."""
+    try:
+        with open("/proc/locks", encoding="ascii") as table:
+            for row in table:
+                fields = row.split()
+                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+                    return int(fields[4])
+    except OSError:
+        pass
+    return None
+
+
+def this_process() -> Owner:
+    """Who we are, so that a later process with our number is not taken for us."""
+    boot = _small_file("/proc/sys/kernel/random/boot_id")
+    return Owner(os.uname().nodename, boot, os.getpid(), process_start(os.getpid()))
+
+
+def process_start(pid: int) -> int:
+    """Clock ticks after boot at which a living process started; 0 if there is none."""
+    # The second field is the command in parentheses, which may hold spaces and parentheses.
+    fields = _small_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether that very process still runs on this machine."""
+    here = this_process()
+    if (owner.host, owner.boot) != (here.host, here.boot):
+        return False
+    return process_start(owner.pid) == owner.started
+
+
+def _small_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def owned_by_us(path: str) -> bool:
+    """Whether a directory belongs to the user who runs us."""
+    return os.stat(path).st_uid == os.geteuid()
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    if stat.S_ISLNK(mode):
+        return "link"
+    if stat.S_ISFIFO(mode):
+        return "fifo"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+def _not_ours(path: str, expected: str) -> NotOurs:
+    return NotOurs(
+        f"not {expected}: {path}",
+        hint="something else stands where Holdfast keeps its data; look at it, then move it away",
+        path=path,
+    )

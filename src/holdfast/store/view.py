@@ -1,0 +1,132 @@
+"""A view: a document folded from a log, which can be thrown away and made again.
+
+A view is always current when it is read through here.  Its file is for `cat`: replaced
+without fsync, at most twenty times a second, and always when the view is closed.  Beside it
+a hidden sidecar keeps the folded state and the line it has seen, so that reading goes on
+from there; if the sidecar is lost or damaged, the log is folded again from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from holdfast.store.primitives import CONTROL, START, Cell, Cursor, Line, Log, Stamp
+
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+
+State = TypeVar("State")
+_PAUSE = 0.05
+
+
+class Shape(Generic[State]):
+    """What a view is made of: pure functions over a state of plain JSON values."""
+
+    def __init__(
+        self,
+        *,
+        version: int,
+        initial: Callable[[], State],
+        fold: Callable[[State, Line], State],
+        render: Callable[[State], bytes],
+    ) -> None:
+        self.version = version
+        """Raised when fold changes, so that old states are folded anew."""
+        self.initial, self.fold, self.render = initial, fold, render
+
+
+class View(Generic[State]):
+    def __init__(self, log: Log, cell: Cell, shape: Shape[State], clock: Clock) -> None:
+        self._log, self._cell, self._shape, self._clock = log, cell, shape, clock
+        self._state = shape.initial()
+        self._cursor = START
+        self._unsealed: list[Line] = []
+        self._loaded = False
+        self._fresh = False
+        self._saved_at = float("-inf")
+        self._cut: Cursor | None = None
+        self._over: Cursor | None = None
+        self.kept_aside: list[str] = []
+        """Names under which hand-edited files were kept."""
+
+    def read(self) -> State:
+        """The state after every line of the log."""
+        self._catch_up()
+        if not self._unsealed:
+            return self._state
+        # Foreign lines at the end count for the reader; they are stamped once they are sealed.
+        state = deepcopy(self._state)
+        for line in self._unsealed:
+            state = self._shape.fold(state, line)
+        return state
+
+    def refresh(self, acked: Cursor = START) -> None:
+        """Bring the file up to date; `acked` is the newest line this process knows is durable."""
+        self._catch_up()
+        if self._fresh or self._clock.boottime() - self._saved_at < _PAUSE:
+            return
+        self._save(acked)
+
+    def close(self) -> None:
+        """Write what `refresh` put off, and let go."""
+        if self._loaded and not self._fresh:
+            self._save(START)
+        self._cell.close()
+
+    def rebuild(self) -> None:
+        """Fold the whole log again and write the result."""
+        self._load()
+        self._begin_again(self._cursor if self._cut is None else self._cut)
+        self._catch_up()
+        self._save(START)
+
+    def _save(self, acked: Cursor) -> None:
+        if self._cut is not None:
+            self._log.tell_of_cut(self._cut)
+            self._cut = None
+            self._catch_up()
+        if self._cursor.seq > acked.seq:
+            # Visible is not durable: never stamp a line that a power cut could take away.
+            self._log.settle()
+        data = self._shape.render(self._state)
+        stamp = Stamp(self._log.key, self._cursor, self._state)
+        aside = self._cell.save(self._shape.version, stamp, data, over=self._over)
+        if aside is not None:
+            self.kept_aside.append(aside)
+        self._fresh, self._saved_at, self._over = True, self._clock.boottime(), None
+
+    def _catch_up(self) -> None:
+        if not self._loaded:
+            self._load()
+        self._unsealed = []
+        for line in self._log.read(self._cursor):
+            if not isinstance(line, Line):
+                continue
+            if line.seq is None or line.hash is None:
+                self._unsealed.append(line)
+                continue
+            for each in (*self._unsealed, line):
+                if CONTROL not in each.record:
+                    self._state = self._shape.fold(self._state, each)
+            self._unsealed = []
+            self._cursor = Cursor(line.seq, line.hash, line.segment, line.end)
+            self._fresh = False
+
+    def _load(self) -> None:
+        self._loaded = True
+        stamp = self._cell.load(self._shape.version)
+        if stamp is None:
+            return
+        if self._log.contains(stamp.cursor):
+            self._state, self._cursor, self._fresh = stamp.state, stamp.cursor, stamp.shown
+        else:
+            # The log once reached further than it does now; whoever writes the view next
+            # puts that on record before the stamp that proves it is replaced.
+            self._cut = stamp.cursor
+            self._begin_again(stamp.cursor)
+
+    def _begin_again(self, over: Cursor) -> None:
+        self._state, self._cursor, self._unsealed = self._shape.initial(), START, []
+        self._fresh, self._over = False, over

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Check the hash chain of a Holdfast log with nothing but the standard library.
+
+    python3 verify_log.py FILE…          the files of one log, in any order
+
+Each line ends in ,"seq":N,"hash":"<64 hex>"} and its hash is
+sha256(previous hash + sha256(every byte since the previous such line, up to ,"hash":)).
+Prints one line for each break and exits 1 if there is one.
+"""
+
+import hashlib
+import re
+import sys
+
+SUFFIX = re.compile(rb',"seq":(\d+),"hash":"([0-9a-f]{64})"\}\n')
+REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
+NAME = re.compile(r"(.*?)(?:\.(\d+))?\.jsonl")
+
+
+def order(path):
+    stem, number = NAME.fullmatch(path).groups()
+    return stem, int(number or 0)
+
+
+def main(paths):
+    previous, seq, gap, breaks = bytes(32), 0, b"", 0
+    for path in sorted(paths, key=order):
+        data = open(path, "rb").read()
+        start = 0
+        for number, line in enumerate(re.findall(rb"[^\n]*\n|[^\n]+$", data), 1):
+            start += len(line)
+            match = SUFFIX.search(line, max(0, len(line) - 104))
+            if not match or match.end() != len(line):
+                gap += line  # foreign or torn: sealed by the next line that is not
+                continue
+            stated, found = bytes.fromhex(match[2].decode()), int(match[1])
+            covered = line[: -len(b',"hash":""}\n') - 64]
+            inner = hashlib.sha256(gap + covered).digest()
+            good = hashlib.sha256(previous + inner).digest() == stated
+            if not good and (redacted := REDACTED.fullmatch(covered)):
+                inner = bytes.fromhex(redacted[1].decode())
+                good = hashlib.sha256(previous + inner).digest() == stated
+            if found != seq + 1 or not good:
+                why = "hash does not follow" if found == seq + 1 else f"expected seq {seq + 1}"
+                print(f"{path}:{number}: seq {found}: {why}")
+                breaks += 1
+            previous, seq, gap = stated, found, b""
+        if not data:
+            print(f"{path}: empty")
+            breaks += 1
+    print(f"{seq} is the last line, {breaks} breaks")
+    return 1 if breaks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
