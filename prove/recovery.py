@@ -23,6 +23,9 @@ _LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
 _USED_BY = {"journal": "agtvws", "ledger": "edbs", "tasks": "uc", "note": "r"}
 
 
+Listing = Mapping[str, bytes | None]
+
+
 @dataclass
 class Parts:
     """Which objects a scenario touches; the others need not be looked at."""
@@ -67,9 +70,11 @@ class Found:
     """What the first process after the crash wrote."""
 
 
-def recover(state: State, scenario: Scenario, parts: Parts, *, tolerate: bool = False) -> Found:
-    """Open, look, write, look, write, look.  `tolerate` is for disks that failed a sync."""
-    fs = SimFs(state)
+def recover(
+    state: State, scenario: Scenario, parts: Parts, *, tolerate: bool = False, depth: int = 1
+) -> Found:
+    """Open, look, write, write, look.  `tolerate` is for disks that failed a sync."""
+    fs = SimFs(state, lies=scenario.lies)
     clock = SimClock(NOON + DAY)
     found = Found()
     try:
@@ -77,7 +82,7 @@ def recover(state: State, scenario: Scenario, parts: Parts, *, tolerate: bool = 
         _look(station, parts, found, tolerate=tolerate)
         if fs.journal:
             found.recovery.append(f"reading wrote: {fs.journal[0]}")
-        _go_on(fs, clock, scenario, parts, found, tolerate=tolerate)
+        _go_on(fs, clock, scenario, parts, found, tolerate=tolerate, depth=depth)
     except HoldfastError as error:
         found.recovery.append(f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -146,46 +151,55 @@ def _document(text: Any, name: str, kind: type, found: Found) -> Any:
 
 
 def _go_on(
-    fs: SimFs, clock: SimClock, scenario: Scenario, parts: Parts, found: Found, *, tolerate: bool
+    fs: SimFs,
+    clock: SimClock,
+    scenario: Scenario,
+    parts: Parts,
+    found: Found,
+    *,
+    tolerate: bool,
+    depth: int,
 ) -> None:
     """The next process writes; then another one does, and nothing else may change."""
-    expected: Mapping[str, list[Entry]] = {k: list(v) for k, v in found.streams.items()}
-    previous = ""
-    for turn, name in enumerate(("r", "q")):
-        before = fs.state() if turn else None
-        station = Station(fs.process(), clock, scenario.rotate_at)
-        writer = Writer(fs, turn, name, station)
-        writer.work(parts.word())
-        station.view.close()
-        found.recovery += [f"writing after the crash: {said}" for said in writer.surprises]
-        if turn == 0:
-            found.journal = list(fs.journal)
-            fences = [op.detail[0] for op in fs.journal if op.kind == "fence"]
-            found.fence = fences[0] if fences else None
-        for log in station.logs().values():
-            log.close()
-        again = Found()
-        _look(Station(fs.process(), clock, scenario.rotate_at), parts, again, tolerate=tolerate)
-        _compare(again, expected, name, found)
-        expected = again.streams
-        previous = name
-        if before is not None:
-            found.recovery += _only_appended(before, fs.state())
-    found.recovery += _leftovers(fs.state(), previous)
+    names = (f"r{depth}", f"q{depth}")
+    _write_on(fs, clock, scenario, parts, found, names[0])
+    found.journal = list(fs.journal)
+    fences = [op.detail[0] for op in fs.journal if op.kind == "fence"]
+    found.fence = fences[0] if fences else None
+    once = fs.state()
+    _write_on(fs, clock, scenario, parts, found, names[1])
+    twice = fs.state().listing()
+    found.recovery += _only_appended(once.listing(), twice)
+    found.recovery += _leftovers(twice)
+    again = Found()
+    _look(Station(fs.process(), clock, scenario.rotate_at), parts, again, tolerate=tolerate)
+    _compare(again, found, names)
 
 
-def _compare(again: Found, expected: Mapping[str, list[Entry]], name: str, found: Found) -> None:
+def _write_on(
+    fs: SimFs, clock: SimClock, scenario: Scenario, parts: Parts, found: Found, name: str
+) -> None:
+    station = Station(fs.process(), clock, scenario.rotate_at)
+    writer = Writer(fs, len(fs.processes) - 1, name, station)
+    writer.work(parts.word())
+    station.view.close()
+    for log in station.logs().values():
+        log.close()
+    found.recovery += [f"writing after the crash: {said}" for said in writer.surprises]
+
+
+def _compare(again: Found, found: Found, names: tuple[str, str]) -> None:
+    """After two more writes everything is there, and those two, once each and last."""
     for stream, lines in again.streams.items():
-        fresh = [entry for entry in lines if entry.id.startswith(f"{name}.")]
-        rest = [entry for entry in lines if entry not in fresh]
-        if len(fresh) != 1:
-            found.recovery.append(
-                f"{stream}: the write after the crash is there {len(fresh)} times"
-            )
-        if rest != expected[stream]:
-            found.recovery.append(f"{stream}: {expected[stream]} became {rest} by writing on")
+        before = found.streams[stream]
+        rest = lines[: len(before)]
+        fresh = [entry.id.partition(".")[0] for entry in lines[len(before) :]]
+        if rest != before:
+            found.recovery.append(f"{stream}: {before} became {rest} by writing on")
+        if fresh != list(names):
+            found.recovery.append(f"{stream}: writing twice after the crash added {fresh}")
     for stream, held in again.registers.items():
-        if held is None or not held.startswith(f"{name}."):
+        if held is None or not held.startswith(f"{names[1]}."):
             found.recovery.append(f"{stream} holds {held} after it was written again")
     found.recovery += [f"after writing on: {said}" for said in (*again.torn, *again.problems)]
     for view, (shown, folded) in again.views.items():
@@ -193,20 +207,18 @@ def _compare(again: Found, expected: Mapping[str, list[Entry]], name: str, found
             found.recovery.append(f"after writing on, {view} answers {shown}, not {folded}")
 
 
-def _only_appended(before: State, after: State) -> list[str]:
+def _only_appended(once: Listing, twice: Listing) -> list[str]:
     """Recovery is done once: the second process only adds to what is there."""
-    old, new = before.listing(), after.listing()
     return [
         f"{path} was changed by a second recovery"
-        for path, data in old.items()
-        if path.endswith(".jsonl") and data and not (new.get(path) or b"").startswith(data)
+        for path, data in once.items()
+        if path.endswith(".jsonl") and data and not (twice.get(path) or b"").startswith(data)
     ]
 
 
-def _leftovers(state: State, name: str) -> list[str]:
-    del name
+def _leftovers(listing: Listing) -> list[str]:
     said: list[str] = []
-    for path in state.listing():
+    for path in listing:
         if path.endswith(".tmp"):
             said.append(f"{path} is left over")
         if ".edited-" in path:
@@ -217,16 +229,21 @@ def _leftovers(state: State, name: str) -> list[str]:
 # --- judging --------------------------------------------------------------------------------
 
 
-def writes_of(journal: Sequence[Op], scenario: Scenario) -> list[Write]:
-    """Every write with the places in the journal where it began and was acknowledged."""
-    writes = [
+def writes_at_start(scenario: Scenario) -> list[Write]:
+    """What the disk held, durably, before anything happened."""
+    return [
         Write(stream, name, -2, -1)
         for stream, names in start_ids(scenario.start).items()
         for name in names
     ]
+
+
+def writes_of(journal: Sequence[Op], since: int = 0) -> list[Write]:
+    """Every write with the places in the journal where it began and was acknowledged."""
+    writes: list[Write] = []
     began: dict[str, tuple[str, int]] = {}
     ended: dict[str, tuple[int, int | None, bool]] = {}
-    for place, op in enumerate(journal):
+    for place, op in enumerate(journal, since):
         if op.kind == "start":
             began |= dict.fromkeys(op.detail[1], (op.detail[0], place))
         elif op.kind == "ack":

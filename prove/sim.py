@@ -123,6 +123,7 @@ class SimFs:
         scheduler: Scheduler | None = None,
         fault: Fault | None = None,
         torn_writes: bool = False,
+        lies: str = "",
     ) -> None:
         self.files: dict[int, bytes] = dict(state.files)
         self.dirs: dict[int, dict[str, int]] = {
@@ -145,6 +146,8 @@ class SimFs:
         self.scheduler = scheduler
         self.fault = fault
         self.torn_writes = torn_writes
+        self.lies = lies
+        """What this machine only pretends to do: `sync`, `dirsync` or `lock`; for controls."""
         self.processes: list[Process] = []
         self.fired_at = 0
         """Length of the journal when the fault struck."""
@@ -336,7 +339,8 @@ class SimVfs(_Caller):
         if count > opened.seen_errors:
             opened.seen_errors = count
             raise _os_error(getattr(errno, trouble or "EIO"))
-        self.fs.journal.append(Op("sync", self.process.number, opened.inode))
+        if self.fs.lies != "sync":
+            self.fs.journal.append(Op("sync", self.process.number, opened.inode))
 
     def size(self, fd: int, /) -> int:
         self.enter("size")
@@ -350,7 +354,7 @@ class SimVfs(_Caller):
         self.enter("try_lock")
         opened = self.opened(fd)
         holder = self.fs.locks.setdefault(opened.inode, opened)
-        return holder is opened
+        return holder is opened or self.fs.lies == "lock"
 
     def unlock(self, fd: int, /) -> None:
         self.enter("unlock")
@@ -463,7 +467,8 @@ class SimDir(_Caller):
         inode = self._inode
         for _ in range(up + 1):
             self._begin("dirsync")
-            self.fs.journal.append(Op("dirsync", self.process.number, inode))
+            if self.fs.lies != "dirsync":
+                self.fs.journal.append(Op("dirsync", self.process.number, inode))
             inode = self.fs.parents.get(inode, ROOT)
 
     def close(self) -> None:

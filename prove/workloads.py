@@ -24,6 +24,7 @@ from holdfast.store.lease import FileLease
 from holdfast.store.log import FileLog
 from holdfast.store.place import Place, Tools
 from holdfast.store.primitives import Cursor, Line
+from holdfast.store.vfs import Vfs
 from holdfast.store.view import Shape, View
 from prove.schedule import Scheduler, SimClock, SimThreading
 from prove.sim import EMPTY, Fault, Op, SimFs, SimVfs, State
@@ -49,7 +50,7 @@ SHAPE: Shape[list[str]] = Shape(
 class Station:
     """The primitives as one process has them open."""
 
-    def __init__(self, vfs: SimVfs, clock: SimClock, rotate_at: int) -> None:
+    def __init__(self, vfs: Vfs, clock: SimClock, rotate_at: int, path: str = "/") -> None:
         self.clock = clock
         self.notices: list[str] = []
         tools = Tools(
@@ -59,7 +60,7 @@ class Station:
             lambda instant: local_stamp(instant, UTC),
             lambda word, detail: self.notices.append(f"{word}: {detail}"),
         )
-        root = vfs.root("/")
+        root = vfs.root(path)
         place = Place(root, PLACE, tools)
         self.journal = FileLog(place, "journal", rotate_at=rotate_at)
         self.ledger = FileLog(Place(root, LEDGER, tools), None, rotate_at=rotate_at)
@@ -243,16 +244,18 @@ class Scenario(NamedTuple):
     rotate_at: int = 100 << 20
     torn_writes: bool = False
     fault: Fault | None = None
+    lies: str = ""
+    """What the disk only pretends to do, for controls: `sync`, `dirsync` or `lock`."""
 
     def __str__(self) -> str:
         parts = [",".join(self.words), self.start, str(self.seed), str(self.rotate_at)]
         parts.append("torn" if self.torn_writes else "whole")
         parts.append(str(self.fault) if self.fault else "-")
-        return ":".join(parts)
+        return ":".join([*parts, self.lies] if self.lies else parts)
 
     @classmethod
     def parse(cls, text: str) -> Scenario:
-        words, start, seed, rotate_at, torn, fault = text.split(":")
+        words, start, seed, rotate_at, torn, fault, *lies = text.split(":")
         return cls(
             tuple(words.split(",")),
             start,
@@ -260,6 +263,7 @@ class Scenario(NamedTuple):
             int(rotate_at),
             torn == "torn",
             None if fault == "-" else parse_fault(fault),
+            lies[0] if lies else "",
         )
 
 

@@ -25,10 +25,9 @@ def order(path):
 def main(paths):
     previous, seq, gap, breaks = bytes(32), 0, b"", 0
     for path in sorted(paths, key=order):
-        data = open(path, "rb").read()
-        start = 0
+        with open(path, "rb") as file:
+            data = file.read()
         for number, line in enumerate(re.findall(rb"[^\n]*\n|[^\n]+$", data), 1):
-            start += len(line)
             match = SUFFIX.search(line, max(0, len(line) - 104))
             if not match or match.end() != len(line):
                 gap += line  # foreign or torn: sealed by the next line that is not

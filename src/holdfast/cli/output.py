@@ -15,7 +15,6 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
-from holdfast.cli.render import Grid, clip, outline, table
 from holdfast.cli.safe import safe, safe_json
 from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
@@ -82,17 +81,24 @@ class Output:
     def _plain(self, result: Rows | Show | Change, columns: Sequence[str]) -> None:
         match result:
             case Rows():
-                header, *lines = table(result.rows, columns) or [""]
-                if header:
-                    self.text("\n".join([self._header(header), *map(self._clip, lines)]))
-                self._footer(result)
+                self._rows(result, columns)
             case Show() if result.text is not None:
                 self.text(safe(result.text, lines=True))
             case Show():
+                from holdfast.cli.render import outline
+
                 self.text("\n".join(outline(result.data)))
             case Change():
                 prefix = "dry run: " if result.dry_run else ""
                 self.text(prefix + safe(result.detail, lines=True))
+
+    def _rows(self, result: Rows, columns: Sequence[str]) -> None:
+        from holdfast.cli.render import table
+
+        header, *lines = table(result.rows, columns) or [""]
+        if header:
+            self.text("\n".join([self._header(header), *map(self._clip, lines)]))
+        self._footer(result)
 
     def _footer(self, result: Rows) -> None:
         said = [f"{safe(key)} {value}" for key, value in result.counts.items()]
@@ -121,6 +127,8 @@ class Output:
         return (json_line(row) for row in stream.rows)
 
     def _grid_lines(self, stream: Stream, columns: Sequence[str]) -> Iterator[str]:
+        from holdfast.cli.render import Grid
+
         grid: Grid | None = None
         for row in stream.rows:
             if grid is None:
@@ -186,7 +194,11 @@ class Output:
         return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
 
     def _clip(self, text: str) -> str:
-        return text if self._columns is None else clip(text, self._columns)
+        if self._columns is None:
+            return text
+        from holdfast.cli.render import clip
+
+        return clip(text, self._columns)
 
 
 def json_line(value: Mapping[str, Any]) -> str:

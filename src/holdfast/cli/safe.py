@@ -8,8 +8,9 @@ people: `--json` loses nothing.
 from __future__ import annotations
 
 import re
+from functools import cache
 
-_ESCAPED = re.compile(
+_ESCAPED = (
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1: a lone U+009B already starts a terminal escape
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # bidi controls, line separators
     "\ud800-\udfff"  # what was not UTF-8
@@ -23,13 +24,19 @@ def safe(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     if lines:
-        return _ESCAPED.sub(_visible_in_lines, text)
-    return _ESCAPED.sub(_visible, text)
+        return _escaped().sub(_visible_in_lines, text)
+    return _escaped().sub(_visible, text)
 
 
 def safe_json(text: str) -> str:
     """JSON text with the same characters as JSON escapes: it still means what it meant."""
-    return text if text.isascii() and "\x7f" not in text else _ESCAPED.sub(_json_escape, text)
+    return text if text.isascii() and "\x7f" not in text else _escaped().sub(_json_escape, text)
+
+
+@cache
+def _escaped() -> re.Pattern[str]:
+    # Most runs meet only text that needs none of this.
+    return re.compile(_ESCAPED)
 
 
 def _visible(found: re.Match[str]) -> str:

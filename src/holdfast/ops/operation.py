@@ -8,9 +8,8 @@ how a face shows its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Result
@@ -23,8 +22,7 @@ EVERYWHERE: frozenset[Face] = frozenset({"cli", "http", "mcp"})
 CLI_ONLY: frozenset[Face] = frozenset({"cli"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     name: str
     """`status`, or noun and verb: `ledger write`."""
     summary: str

@@ -18,9 +18,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 Kind = Literal["argument", "option", "flag"]
 Scalar = type[str] | type[int] | type[float] | type[bool]
@@ -29,8 +38,7 @@ FACES_OWN = frozenset({"home", "json", "help", "version"})
 """Names that the faces use themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class Arg(NamedTuple):
     """What a signature cannot say about a parameter."""
 
     help: str
@@ -42,8 +50,7 @@ class Arg:
     The verb sees only the text, so a remote caller can name no file."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     name: str
     """As callers say it: `from`, `dry_run`."""
     keyword: str

@@ -145,10 +145,9 @@ class Appender:
             line, link = chain.seal(data, self._pending[-1][2])
         else:
             gap = active.gap
-            if active.torn and gap is not None:
+            if active.torn:
                 # A fragment that somebody died over stays, as one bad line.
-                prefix, gap = b"\n", gap.copy()
-                gap.update(prefix)
+                prefix, gap = b"\n", _ended(gap)
             line, link = chain.seal(data, active.link, gap)
         self._pending.append((ticket, prefix + line, link))
 
@@ -188,7 +187,8 @@ class Appender:
         try:
             self._vfs.truncate(active.fd, active.end)
         except OSError:
-            self._drop_active()  # the fragment stays; the next append ends its line
+            # The fragment stays, and whoever appends next ends its line.
+            active.follow(tail_of(self._vfs, active.fd, active.filename), self._vfs.size(active.fd))
 
     def _make_durable(self, active: _Active) -> None:
         try:
@@ -245,11 +245,8 @@ class Appender:
     def _begin_segment(self, data: bytes | None) -> Cursor:
         """Open the next segment with its first line, durably."""
         before = self._active
-        if before is not None and before.filename != self._failed[0]:
-            try:
-                self._vfs.sync(before.fd)
-            except OSError as error:
-                self._fail(before, error)
+        if before is not None:
+            self._finish(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
@@ -262,6 +259,17 @@ class Appender:
         self._drop_active()
         self._active = fresh
         return fresh.cursor
+
+    def _finish(self, before: _Active) -> None:
+        """Make a segment durable that gets no more lines, ending the last one if it is torn."""
+        if before.torn:
+            self._vfs.write(before.fd, b"\n")
+            before.gap, before.torn = _ended(before.gap), False
+        if before.filename != self._failed[0]:
+            try:
+                self._vfs.sync(before.fd)
+            except OSError as error:
+                self._fail(before, error)
 
     def _obituary(self, before: _Active | None) -> bytes | None:
         """The first line of a segment that follows a failed one."""
@@ -301,7 +309,8 @@ class Appender:
                 f"the disk failed while {name} was made: {error.strerror}",
                 hint="the line may or may not be there; read the log, then look at the disk",
             ) from error
-        self._mark(name)
+        with suppress(OSError):
+            self._mark(name)  # a hint: without it the next one only looks twice
         hit("segment.durable")
         return _Active(segment, fd, self._vfs.inode(fd))
 
@@ -339,6 +348,15 @@ class Appender:
         if self._active is not None:
             self._vfs.close(self._active.fd)
             self._active = None
+
+
+def _ended(gap: Hash | None) -> Hash | None:
+    """The gap once the torn line before it has its LF; a whole line takes the LF for itself."""
+    if gap is None:
+        return None
+    gap = gap.copy()
+    gap.update(b"\n")
+    return gap
 
 
 def _half_done(ticket: Ticket, failure: OSError) -> HoldfastError:

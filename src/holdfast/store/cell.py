@@ -122,8 +122,19 @@ class FileCell:
             data = read_file(self._vfs, directory, self._name)
         except Corrupt:
             return "too large to be ours"
-        # A power cut can leave a file that was never synced empty or full of NULs.
-        return revision_of(data) if data is not None and data.strip(b"\0") else None
+        # A power cut can leave a file that was never synced empty, cut or full of NULs.
+        if data is None or not data.strip(b"\0") or self._is_cut(data):
+            return None
+        return revision_of(data)
+
+    def _is_cut(self, data: bytes) -> bool:
+        if not self._name.endswith(".json"):
+            return False
+        try:
+            decode(data.rstrip(b"\n"), limit=MAX_DOCUMENT)
+        except DecodeError:
+            return True
+        return False
 
     def _keep_aside(self, directory: Dir) -> str:
         when = utc_stamp(self._place.tools.clock.now()).replace(":", "").replace("-", "")

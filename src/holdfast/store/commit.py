@@ -35,6 +35,15 @@ class Ticket:
         self.error = self.error or error
 
 
+def _afterwards(error: HoldfastError) -> HoldfastError:
+    """What a failure means to a caller whose lines can already be seen."""
+    if isinstance(error, Indeterminate):
+        return error
+    return Indeterminate(
+        f"written, but perhaps not durable: {error.message}", hint=error.hint, path=error.path
+    )
+
+
 class GroupCommit:
     def __init__(self, write: Callable[[list[Ticket]], None]) -> None:
         self._write = write
@@ -67,7 +76,7 @@ class GroupCommit:
             self._write(batch)
         except HoldfastError as error:
             for ticket in batch:
-                ticket.fail(error)
+                ticket.fail(_afterwards(error) if ticket.cursors else error)
         except BaseException:
             lost = Indeterminate("interrupted while writing", hint="read the log to see")
             for ticket in batch[1:]:

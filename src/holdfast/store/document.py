@@ -118,7 +118,7 @@ class FileDocument:
                 with lock:
                     old = read_file(self._vfs, directory, self._name)
                     data = change(old)
-                    self._publish(directory, data, first=old is None)
+                    self._publish(directory, data, lock)
             finally:
                 lock.close()
                 self._place.close(directory)
@@ -126,7 +126,7 @@ class FileDocument:
             raise from_os(error, "writing", self.key) from error
         return revision_of(data)
 
-    def _publish(self, directory: Dir, data: bytes, *, first: bool) -> None:
+    def _publish(self, directory: Dir, data: bytes, lock: Lock) -> None:
         if len(data) > MAX_DOCUMENT:
             raise BadValue(f"too large for a document: {len(data)} bytes", path=self.key)
         temporary = write_temporary(self._vfs, directory, self._name, data, durable=True)
@@ -134,7 +134,11 @@ class FileDocument:
         directory.rename(temporary, self._name)
         hit("document.renamed")
         try:
-            directory.sync(up=len(self._place.parts) if first else 0)
+            if lock.parents_durable:
+                directory.sync()
+            else:
+                directory.sync(up=len(self._place.parts))
+                lock.note_parents_durable()
         except OSError as error:
             raise Indeterminate(
                 f"the disk failed after {self.key} was replaced: {error.strerror}",

@@ -7,6 +7,8 @@ people.  The fencing number grows with every acquisition and is durable before i
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.vfs import Dir
 
+_SIZE, _MOST = 4096, 1024
 _PAUSE = 0.01
 _AFTER_STEAL = 5.0
 
@@ -82,8 +85,7 @@ class FileLease:
         fence = last.fence + 1 if last else 1
         try:
             self._write(fd, purpose, fence)
-            if last is None:
-                directory.sync(up=len(self._place.parts))
+            directory.sync(up=len(self._place.parts))
         except OSError:
             self._vfs.close(fd)
             raise
@@ -93,12 +95,16 @@ class FileLease:
     def _write(self, fd: int, purpose: str, fence: int) -> None:
         since = utc_stamp(self._clock.now())
         owner = list(files.this_process())
-        self._put(fd, {"owner": owner, "purpose": purpose, "since": since, "fence": fence})
+        shown = purpose.encode()[:_MOST].decode(errors="ignore")
+        self._put(fd, {"owner": owner, "purpose": shown, "since": since, "fence": fence})
         self._vfs.sync(fd)
 
     def _put(self, fd: int, record: Record) -> None:
-        # Padded to the old length: a reader never sees the rest of an older text.
-        self._vfs.pwrite(fd, encode(record).ljust(self._vfs.size(fd) - 1) + b"\n", 0)
+        # One size for ever: once it is there, a full disk cannot tear it.
+        data = encode(record).ljust(_SIZE - 1) + b"\n"
+        if self._vfs.pwrite(fd, data, 0) < len(data):
+            self._vfs.truncate(fd, 0)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def release(self) -> None:
         if self._fd < 0:
@@ -128,7 +134,7 @@ class FileLease:
 
     def _read(self, fd: int) -> Held | None:
         try:
-            found = decode(self._vfs.pread(fd, 1 << 16, 0).strip())
+            found = decode(self._vfs.pread(fd, _SIZE, 0).strip())
         except DecodeError:
             return None
         match found:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.store.vfs import Dir, Vfs
 
 PATIENCE = 10.0
+_DURABLE = b"durable\n"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.00005, 0.002
 
 
@@ -50,12 +51,23 @@ class Lock:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def release(self) -> None:
-        self._vfs.unlock(self.fd)
+        try:
+            self._vfs.unlock(self.fd)
+        except OSError:
+            self.close()  # which lets go of the lock as well
 
     def close(self) -> None:
         if self.fd >= 0:
             self._vfs.close(self.fd)
             self.fd = -1
+
+    @property
+    def parents_durable(self) -> bool:
+        """Whether somebody who held the lock has said that the directories above are durable."""
+        return self._vfs.pread(self.fd, len(_DURABLE), 0) == _DURABLE
+
+    def note_parents_durable(self) -> None:
+        self._vfs.pwrite(self.fd, _DURABLE, 0)
 
     def __enter__(self) -> None:
         self.acquire()

@@ -119,6 +119,7 @@ class _Proof:
         self._seq = 0
         self._digest: bytes = GENESIS
         self._gap: Hash | None = None
+        self._nul = False
 
     def segment(self, source: Source) -> None:
         number, end, began = 0, source.start, None
@@ -183,7 +184,7 @@ class _Proof:
         self._judge(segment, number, offset, raw, found)
         self.sealed += 1
         self.sealed_bad = len(self.bad)
-        self._seq, self._digest, self._gap = found.seq, found.digest, None
+        self._seq, self._digest, self._gap, self._nul = found.seq, found.digest, None, False
         return True
 
     def _judge(self, segment: str, number: int, offset: int, raw: bytes, found: Seal) -> None:
@@ -200,7 +201,7 @@ class _Proof:
             self._problem("misplaced", segment, number, offset, detail)
         elif not holds(raw, found, self._digest, self._gap):
             detail = f"line {found.seq}, or bytes before it, is not what was written"
-            self._problem("edited", segment, number, offset, detail)
+            self._problem("edited", segment, number, offset, detail, lost=b"\0" in raw)
         else:
             self._heed(segment, number, offset, raw)
 
@@ -211,10 +212,16 @@ class _Proof:
             detail = f"lines up to {record.get('lost')} were once there; the tail was cut off here"
             self._problem("cut", segment, number, offset, detail)
 
-    def _problem(self, kind: str, segment: str, line: int, offset: int, detail: str) -> None:
+    def _problem(
+        self, kind: str, segment: str, line: int, offset: int, detail: str, *, lost: bool = False
+    ) -> None:
+        if lost or self._nul:
+            # We never write NUL: the disk lost bytes that it had not been told to keep.
+            kind, detail = "damaged", f"{detail}: a crash left NUL bytes"
         self.problems.append(Problem(kind, segment, line, offset, detail))
 
     def _into_gap(self, data: bytes) -> None:
+        self._nul = self._nul or b"\0" in data
         if self._gap is None:
             self._gap = sha256()
         self._gap.update(data)

@@ -78,37 +78,35 @@ class Tail(NamedTuple):
     """Whether the newest segment does not end in a line end."""
 
 
-def find_tail(vfs: Vfs, directory: Dir, segments: list[Segment]) -> Tail:
-    """Search backwards for the last sealed line; one small read in the common case."""
-    behind: list[Segment] = []
-    tail = Tail(ORIGIN, "", 0, None, torn=False)
+def find_tail(vfs: Vfs, directory: Dir, segments: list[Segment], *, unended: bool = False) -> Tail:
+    """Search backwards for the last sealed line; one small read in the common case.
+
+    `unended` also takes a last line that lacks nothing but its LF: an appender, which ends
+    it, has to chain to it, while for a reader it is still in progress.
+    """
+    tail, behind = Tail(ORIGIN, "", 0, None, torn=False), list[Tail]()
     for segment in reversed(segments):
-        fd = directory.open(segment.filename, files.READ)
-        try:
-            tail = tail_of(vfs, fd, segment.filename)
-        finally:
-            vfs.close(fd)
+        with files.reading(vfs, directory, segment.filename) as fd:
+            tail = tail_of(vfs, fd, segment.filename, unended=unended)
         if tail.link is not ORIGIN:
             break
-        behind.insert(0, segment)
-    gap, torn = tail.gap if tail.link is not ORIGIN else None, tail.torn
-    for segment in behind:
-        fd = directory.open(segment.filename, files.READ)
-        try:
-            gap, torn = _hash_from(vfs, fd, 0, gap)
-        finally:
-            vfs.close(fd)
+        behind.insert(0, tail)
+    gap, torn = None if tail.link is ORIGIN else tail.gap, tail.torn
+    for later in behind:
+        with files.reading(vfs, directory, later.segment) as fd:
+            gap, torn = _hash_from(vfs, fd, 0, gap), later.torn
     return tail._replace(gap=gap, torn=torn)
 
 
-def tail_of(vfs: Vfs, fd: int, name: str) -> Tail:
+def tail_of(vfs: Vfs, fd: int, name: str, *, unended: bool = False) -> Tail:
     """The tail as one file has it; its link is ORIGIN if no line in it is sealed."""
-    link, offset = _last_seal(vfs, fd, vfs.size(fd))
-    gap, torn = _hash_from(vfs, fd, offset, None)
-    return Tail(link, name, offset, gap, torn)
+    size = vfs.size(fd)
+    link, offset = _last_seal(vfs, fd, size, ends=(b"\n", b"") if unended else (b"\n",))
+    torn = size > 0 and vfs.pread(fd, 1, size - 1) != b"\n"
+    return Tail(link, name, offset, _hash_from(vfs, fd, offset, None), torn)
 
 
-def _last_seal(vfs: Vfs, fd: int, size: int) -> tuple[Link, int]:
+def _last_seal(vfs: Vfs, fd: int, size: int, ends: tuple[bytes, ...]) -> tuple[Link, int]:
     stop, step, later = size, _SMALL, b""
     while stop > 0:
         start = max(0, stop - step)
@@ -116,21 +114,19 @@ def _last_seal(vfs: Vfs, fd: int, size: int) -> tuple[Link, int]:
         at = window.rfind(_SEQ)
         while at >= 0:
             match = SUFFIX.match(window, at)
-            if match and window[match.end() : match.end() + 1] == b"\n":
+            if match and window[match.end() : match.end() + 1] in ends:
                 link = Link(int(match[1]), bytes.fromhex(match[2].decode()))
-                return link, start + match.end() + 1
+                return link, min(start + match.end() + 1, size)
             at = window.rfind(_SEQ, 0, at)
         # A suffix may lie across the border of two reads.
         stop, step, later = start, _LARGE, window[:SUFFIX_SPAN]
     return ORIGIN, 0
 
 
-def _hash_from(vfs: Vfs, fd: int, offset: int, gap: Hash | None) -> tuple[Hash | None, bool]:
-    """Add the rest of a file to `gap`; whether its last byte is something else than LF."""
-    last = b"\n"
+def _hash_from(vfs: Vfs, fd: int, offset: int, gap: Hash | None) -> Hash | None:
+    """Add the rest of a file to `gap`."""
     while data := vfs.pread(fd, _LARGE, offset):
         gap = gap or sha256()
         gap.update(data)
         offset += len(data)
-        last = data[-1:]
-    return gap, last != b"\n"
+    return gap

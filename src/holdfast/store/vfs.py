@@ -13,6 +13,8 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import NotOurs
@@ -192,6 +194,16 @@ class RealVfs:
 
     def unlock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+@contextmanager
+def reading(vfs: Vfs, directory: Dir, name: str) -> Generator[int]:
+    """A descriptor of a file, closed again at the end of the block."""
+    fd = directory.open(name, READ)
+    try:
+        yield fd
+    finally:
+        vfs.close(fd)
 
 
 def lock_holder(inode: int) -> int | None:
