@@ -52,7 +52,7 @@ def lock_name(series: Series) -> str:
 class _Active:
     """The segment being appended to, as this process last saw it."""
 
-    __slots__ = ("cursor", "end", "fd", "filename", "gap", "inode", "link", "segment", "torn")
+    __slots__ = ("cursor", "end", "fd", "filename", "gap", "inode", "link", "segment")
 
     def __init__(self, segment: Segment, fd: int, inode: int) -> None:
         self.segment, self.fd, self.inode = segment, fd, inode
@@ -61,17 +61,16 @@ class _Active:
         self.link: Link = ORIGIN
         self.cursor: Cursor = START
         self.gap: Hash | None = None
-        self.torn = False
 
     def follow(self, tail: Tail, end: int) -> None:
         """Go on from a tail that was read from disk."""
-        self.end, self.link, self.gap, self.torn = end, tail.link, tail.gap, tail.torn
+        self.end, self.link, self.gap = end, tail.link, tail.gap
         self.cursor = cursor_of(tail)
 
     def grow(self, length: int, link: Link) -> None:
         """Go on from a line that we wrote."""
         self.end += length
-        self.link, self.gap, self.torn = link, None, False
+        self.link, self.gap = link, None
         self.cursor = Cursor(link.seq, link.digest.hex(), self.filename, self.end)
 
 
@@ -140,16 +139,11 @@ class Appender:
             self._flush()
             ticket.cursors.append(self._begin_segment(data))
             return
-        prefix = b""
         if self._pending:
             line, link = chain.seal(data, self._pending[-1][2])
         else:
-            gap = active.gap
-            if active.torn:
-                # A fragment that somebody died over stays, as one bad line.
-                prefix, gap = b"\n", _ended(gap)
-            line, link = chain.seal(data, active.link, gap)
-        self._pending.append((ticket, prefix + line, link))
+            line, link = chain.seal(data, active.link, active.gap)
+        self._pending.append((ticket, line, link))
 
     def _is_over(self, active: _Active) -> bool:
         if self._series.stem is None and self._day > active.segment.stem:
@@ -187,8 +181,7 @@ class Appender:
         try:
             self._vfs.truncate(active.fd, active.end)
         except OSError:
-            # The fragment stays, and whoever appends next ends its line.
-            active.follow(tail_of(self._vfs, active.fd, active.filename), self._vfs.size(active.fd))
+            self._follow(active)  # the fragment stays, as one bad line
 
     def _make_durable(self, active: _Active) -> None:
         try:
@@ -213,11 +206,28 @@ class Appender:
             if found is not None and found.inode == active.inode:
                 if found.size == active.end and active.gap is None:
                     return
-                tail = tail_of(self._vfs, active.fd, active.filename)
-                if tail.link is not ORIGIN:
-                    active.follow(tail, self._vfs.size(active.fd))
+                if self._follow(active):
                     return
         self._list_again(seen)
+
+    def _follow(self, active: _Active) -> bool:
+        """Read the tail of the active segment again; whether it has one of its own."""
+        tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
+        if tail.link is ORIGIN:
+            return False
+        self._take_over(active, tail)
+        return True
+
+    def _take_over(self, active: _Active, tail: Tail) -> None:
+        """Go on behind a tail, ending its last line if somebody died over it."""
+        if tail.torn:
+            self._vfs.write(active.fd, b"\n")
+            self._dirty = True
+            if tail.gap is None:
+                tail = tail._replace(offset=tail.offset + 1)  # the line lacked only this
+            else:
+                tail.gap.update(b"\n")
+        active.follow(tail, self._vfs.size(active.fd))
 
     def _list_again(self, seen: bytes) -> None:
         self._drop_active()
@@ -226,10 +236,10 @@ class Appender:
         if not segments:
             return
         newest = segments[-1]
-        tail = find_tail(self._vfs, self._dir, segments)
+        tail = find_tail(self._vfs, self._dir, segments, unended=True)
         fd = self._dir.open(newest.filename, files.APPEND)
         self._active = _Active(newest, fd, self._vfs.inode(fd))
-        self._active.follow(tail, self._vfs.size(fd))
+        self._take_over(self._active, tail)
         self._marker = seen
         if seen != marker(newest.filename):
             # Its maker died between the link and the sync of the directory.
@@ -245,8 +255,11 @@ class Appender:
     def _begin_segment(self, data: bytes | None) -> Cursor:
         """Open the next segment with its first line, durably."""
         before = self._active
-        if before is not None:
-            self._finish(before)
+        if before is not None and before.filename != self._failed[0]:
+            try:
+                self._vfs.sync(before.fd)
+            except OSError as error:
+                self._fail(before, error)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
@@ -259,17 +272,6 @@ class Appender:
         self._drop_active()
         self._active = fresh
         return fresh.cursor
-
-    def _finish(self, before: _Active) -> None:
-        """Make a segment durable that gets no more lines, ending the last one if it is torn."""
-        if before.torn:
-            self._vfs.write(before.fd, b"\n")
-            before.gap, before.torn = _ended(before.gap), False
-        if before.filename != self._failed[0]:
-            try:
-                self._vfs.sync(before.fd)
-            except OSError as error:
-                self._fail(before, error)
 
     def _obituary(self, before: _Active | None) -> bytes | None:
         """The first line of a segment that follows a failed one."""
@@ -348,15 +350,6 @@ class Appender:
         if self._active is not None:
             self._vfs.close(self._active.fd)
             self._active = None
-
-
-def _ended(gap: Hash | None) -> Hash | None:
-    """The gap once the torn line before it has its LF; a whole line takes the LF for itself."""
-    if gap is None:
-        return None
-    gap = gap.copy()
-    gap.update(b"\n")
-    return gap
 
 
 def _half_done(ticket: Ticket, failure: OSError) -> HoldfastError:

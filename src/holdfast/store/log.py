@@ -115,12 +115,9 @@ class FileLog:
                 if first is not None and segment < first:
                     continue
                 start = after.offset if segment == first else 0
-                fd = directory.open(segment.filename, files.READ)
-                try:
+                with files.reading(self._vfs, directory, segment.filename) as fd:
                     chunks = self._chunks(fd, start)
                     yield Source(segment.filename, start, segment == segments[-1], chunks)
-                finally:
-                    self._vfs.close(fd)
         finally:
             self._place.close(directory)
 
@@ -159,9 +156,9 @@ class FileLog:
 
     def _make_durable(self, directory: Dir, filename: str) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
-        fd = directory.open(filename, files.READ)
         try:
-            self._vfs.sync(fd)
+            with files.reading(self._vfs, directory, filename) as fd:
+                self._vfs.sync(fd)
             if self._marker(directory) != marker(filename):
                 directory.sync(up=len(self._place.parts))
         except OSError as error:
@@ -170,18 +167,13 @@ class FileLog:
                 hint="look at the disk before you rely on the newest lines",
                 path=self.key,
             ) from error
-        finally:
-            self._vfs.close(fd)
 
     def _marker(self, directory: Dir) -> bytes:
         try:
-            fd = directory.open(lock_name(self._series), files.READ)
+            with files.reading(self._vfs, directory, lock_name(self._series)) as fd:
+                return self._vfs.pread(fd, MARKER_SIZE, 0)
         except FileNotFoundError:
             return b""
-        try:
-            return self._vfs.pread(fd, MARKER_SIZE, 0)
-        finally:
-            self._vfs.close(fd)
 
     def contains(self, cursor: Cursor) -> bool:
         if cursor == START:
@@ -189,15 +181,12 @@ class FileLog:
         directory = self._place.open()
         if directory is None:
             return False
+        start = max(0, cursor.offset - chain.SUFFIX_SPAN)
         try:
-            fd = directory.open(cursor.segment, files.READ)
+            with files.reading(self._vfs, directory, cursor.segment) as fd:
+                data = self._vfs.pread(fd, cursor.offset - start, start)
         except (OSError, HoldfastError):
             return False
         finally:
             self._place.close(directory)
-        try:
-            start = max(0, cursor.offset - chain.SUFFIX_SPAN)
-            data = self._vfs.pread(fd, cursor.offset - start, start)
-        finally:
-            self._vfs.close(fd)
         return data.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))

@@ -1,0 +1,84 @@
+"""The command line: one event written by one process, against a bare interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.frame import (
+    Absent,
+    Bar,
+    Outcome,
+    Setup,
+    child_environment,
+    percentile,
+    rounded,
+    seconds_of,
+    significant,
+)
+
+RUNS, QUICK_RUNS = 20, 6
+GROUP = 4
+MOST_SECONDS = 0.15
+WHAT = "`holdfast ledger write` as a process"
+NEEDED = ("holdfast.cli.main", "holdfast.ops.ledger")
+
+
+def run(setup: Setup) -> Outcome:
+    outcome = Outcome()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        outcome.absent.append(Absent(WHAT, f"{', '.join(missing)} does not exist yet"))
+        return outcome
+    home = setup.scratch / "home"
+    program = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+    holdfast = [sys.executable, "-c", program]
+    call([*holdfast, "init", "rio"], home)
+    write = [*holdfast, "ledger", "write", "--agent", "rio", "--event", "task_start"]
+    write += ["--task", "wo-1", "Reading the logs"]
+    call(write, home)
+    ours: list[float] = []
+    raw: list[float] = []
+    for _ in range(QUICK_RUNS if setup.quick else RUNS):
+        raw.append(seconds_of(lambda: call([sys.executable, "-c", "pass"], home)))
+        ours.append(seconds_of(lambda: call(write, home)))
+    loaded = modules_loaded(write, home)
+    groups = [statistics.median(raw[at : at + GROUP]) for at in range(0, len(raw), GROUP)]
+    outcome.numbers = {
+        "modules_loaded": loaded,
+        "median_ms": significant(statistics.median(ours) * 1e3),
+        "p90_ms": significant(percentile(ours, 0.9) * 1e3),
+        "raw_median_ms": significant(statistics.median(raw) * 1e3),
+        "ratio_to_bare_python": significant(statistics.median(ours) / statistics.median(raw)),
+        "ms": rounded([each * 1e3 for each in ours]),
+        "raw_ms": rounded([each * 1e3 for each in raw]),
+    }
+    outcome.bars.append(
+        Bar(
+            WHAT,
+            statistics.median(ours) * 1e3,
+            "<",
+            MOST_SECONDS * 1e3,
+            "ms",
+            timed=True,
+            beside=tuple(groups),
+        )
+    )
+    return outcome
+
+
+def call(command: list[str], home: Path) -> str:
+    environment = child_environment() | {"HOLDFAST_HOME": str(home)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise AssertionError(f"{command[1:]} exits {ran.returncode}: {ran.stderr[-500:]}")
+    return ran.stderr
+
+
+def modules_loaded(write: list[str], home: Path) -> int:
+    """How many modules one call imports: a count that no noise moves."""
+    told = call([write[0], "-X", "importtime", *write[1:]], home)
+    return sum(row.startswith("import time:") for row in told.splitlines())

@@ -1,0 +1,64 @@
+"""The table in `docs/benchmarks.md`, made from the stored results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench import frame
+
+PAGE = frame.REPO / "docs/benchmarks.md"
+BEGIN = "<!-- begin: made by `python -m bench`, do not edit -->"
+END = "<!-- end -->"
+_MARKS = {"passed": "met", "failed": "**missed**", "inconclusive": "inconclusive"}
+
+
+def write() -> None:
+    """Put the newest results between the marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        raise ValueError(f"{PAGE.name} has lost its marks")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n{END}{after}", encoding="utf-8")
+
+
+def table() -> str:
+    return "\n".join(section(record) for name in frame.NAMES if (record := frame.stored(name)))
+
+
+def section(record: dict[str, Any]) -> str:
+    rows = [
+        f"### {record['name']}",
+        "",
+        about(record),
+        "",
+        "| What | Bar | Measured | Verdict |",
+        "|---|---|---|---|",
+        *map(row, record["bars"]),
+        "",
+    ]
+    return "\n".join(rows)
+
+
+def about(record: dict[str, Any]) -> str:
+    before, after = record["load_before"][0], record["load_after"][0]
+    commit = (record["commit"] or "before the first commit")[:12]
+    return (
+        f"{record['time']}, {record['seconds']:.0f} s; commit {commit}, store "
+        f"{record['store_tree'][:12]}; Python {record['python']}, kernel {record['kernel']}, "
+        f"{record['file_system']}, {record['cores']} cores, load {before} before and {after} after; "
+        f"seed {record['seed']}."
+    )
+
+
+def row(bar: dict[str, Any]) -> str:
+    if bar["verdict"] == "absent":
+        return f"| {bar['what']} | | | absent: {bar['reason']} |"
+    unit = f" {bar['unit']}" if bar["unit"] else ""
+    mark = _MARKS.get(bar["verdict"], bar["verdict"])
+    why = f": {bar['reason']}" if bar["reason"] else ""
+    sense = {"<=": "≤", ">=": "≥", "==": "="}.get(bar["sense"], bar["sense"])
+    return (
+        f"| {bar['what']} | {sense} {bar['limit']:,g}{unit} | {bar['value']:,g}{unit} "
+        f"| {mark}{why} |"
+    )

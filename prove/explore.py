@@ -1,0 +1,294 @@
+"""One scenario with all its crash states: play, cut the power everywhere, recover, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from prove.crash import Disk
+from prove.properties import Broken, Write, lost_in
+from prove.recovery import (
+    Found,
+    Parts,
+    Promises,
+    judge,
+    recover,
+    until,
+    writes_at_start,
+    writes_of,
+)
+from prove.schedule import Stuck
+from prove.sim import Fault, Op, State
+from prove.workloads import Run, Scenario, play
+
+_PROMISES = frozenset({"ack", "refuse", "settled", "fence"})
+_SYNCS = frozenset({"sync", "dirsync", "start"})
+_LATER = 1_000_000
+"""Places in the journal of a recovery come after all places of the run before it."""
+
+
+class Limits(NamedTuple):
+    """How much of a scenario is looked at."""
+
+    states: int = 24
+    """Crash states at each place of an undisturbed run."""
+    states_after_fault: int = 6
+    kills: int = 4
+    """Places at which one process is killed; -1 for every call of every process."""
+    errors: int = 4
+    """Calls that fail; -1 for every one."""
+    deep: int = 2
+    """Crash states of each run whose recovery is interrupted by a crash, too."""
+    deep_states: int = 3
+
+
+@dataclass
+class Tally:
+    """What was seen; `disks` are the distinct states that were recovered."""
+
+    disks: set[bytes] = field(default_factory=set[bytes])
+    bad: set[bytes] = field(default_factory=set[bytes])
+    unfired: set[bytes] = field(default_factory=set[bytes])
+    judged: int = 0
+    deep: int = 0
+    runs: int = 0
+    kills: int = 0
+    errors: int = 0
+    lost: int = 0
+    failures: list[tuple[str, str, tuple[str, ...]]] = field(
+        default_factory=list[tuple[str, str, tuple[str, ...]]]
+    )
+
+    def fail(self, scenario: Scenario, says: str, trace: tuple[str, ...] = ()) -> None:
+        if len(self.failures) < 12:
+            self.failures.append((str(scenario), says, trace))
+
+    def merge(self, other: Tally) -> None:
+        self.disks |= other.disks
+        self.bad |= other.bad
+        self.unfired |= other.unfired
+        for name in ("judged", "deep", "runs", "kills", "errors", "lost"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.failures += other.failures[: max(0, 20 - len(self.failures))]
+
+
+def explore(scenario: Scenario, limits: Limits) -> Tally:
+    """The scenario undisturbed, then with a kill, then with an error, at various calls."""
+    tally = Tally()
+    if scenario.fault is not None:
+        _crash_everywhere(scenario, limits, tally)
+        return tally
+    run = _crash_everywhere(scenario, limits, tally)
+    if run is None:
+        return tally
+    rng = Random(f"faults|{scenario}")
+    for fault in _sample(list(kills(run)), limits.kills, rng):
+        tally.kills += 1
+        _crash_everywhere(scenario._replace(fault=fault), limits, tally)
+    for fault in _sample(list(errors(run)), limits.errors, rng):
+        tally.errors += 1
+        _crash_everywhere(scenario._replace(fault=fault), limits, tally)
+    return tally
+
+
+def _sample(faults: list[Fault], most: int, rng: Random) -> list[Fault]:
+    return faults if most < 0 or len(faults) <= most else rng.sample(faults, most)
+
+
+def kills(run: Run) -> Iterator[Fault]:
+    """A kill at every call of every process, and in the middle of every write."""
+    for process, calls in enumerate(run.calls):
+        for at, kind in enumerate(calls):
+            yield Fault(process, at, "kill")
+            if kind in ("write", "pwrite"):
+                yield Fault(process, at, "half")
+
+
+_ERRORS: dict[str, tuple[tuple[str, int], ...]] = {
+    "write": (("ENOSPC", 1), ("ENOSPC", 6), ("EIO", 1)),
+    "pwrite": (("ENOSPC", 1), ("EIO", 1)),
+    "sync": (("EIO", 1),),
+    "dirsync": (("EIO", 1),),
+    "truncate": (("EIO", 1),),
+    "open": (("ENOSPC", 1), ("EMFILE", 1), ("EIO", 1)),
+    "opendir": (("EMFILE", 1),),
+    "mkdir": (("ENOSPC", 1),),
+    "link": (("ENOSPC", 1), ("EIO", 1)),
+    "rename": (("ENOSPC", 1), ("EIO", 1)),
+    "unlink": (("EIO", 1),),
+    "pread": (("EIO", 1),),
+    "stat": (("EIO", 1),),
+    "names": (("EIO", 1),),
+}
+
+
+def errors(run: Run) -> Iterator[Fault]:
+    """Every error that every call can give."""
+    for process, calls in enumerate(run.calls):
+        for at, kind in enumerate(calls):
+            for name, times in _ERRORS.get(kind, ()):
+                yield Fault(process, at, name, times)
+
+
+# --- one run --------------------------------------------------------------------------------
+
+
+class _Judge:
+    """Recovers each distinct disk once and judges it for each set of promises."""
+
+    def __init__(self, run: Run, tally: Tally) -> None:
+        self.run, self.scenario, self.tally = run, run.scenario, tally
+        self.parts = Parts.of(run.scenario)
+        self.tolerate = any(op.kind == "syncfail" for op in run.journal)
+        self._found: dict[bytes, Found] = {}
+        self._judged: set[tuple[bytes, int]] = set()
+
+    def case(
+        self, state: State, writes: list[Write], promises: Promises, signature: int, place: int
+    ) -> Found | None:
+        """Judge one state; what was found if it is one not judged before."""
+        digest = state.digest()
+        if (digest, signature) in self._judged:
+            return None
+        self._judged.add((digest, signature))
+        found = self._found.get(digest)
+        if found is None:
+            found = recover(state, self.scenario, self.parts, tolerate=self.tolerate)
+            self._found[digest] = found
+        self.settle(digest, judge(found, writes, promises, self.parts), place, state)
+        return found
+
+    def settle(self, digest: bytes, broken: list[Broken], place: int, state: State) -> None:
+        tally = self.tally
+        tally.judged += 1
+        tally.disks.add(digest)
+        if self.scenario.fault and not self.run.fired:
+            tally.unfired.add(digest)
+        if broken:
+            tally.bad.add(digest)
+            tally.lost += lost_in(broken)
+            tally.fail(self.scenario, str(broken[0]), _trace(self.run.journal[:place], state))
+
+
+def _trace(journal: list[Op], state: State) -> tuple[str, ...]:
+    rows = [str(op) for op in journal]
+    rows += [f"left: {path} {_shown(data)}" for path, data in sorted(state.listing().items())]
+    return tuple(rows)
+
+
+def _shown(data: bytes | None) -> str:
+    return "/" if data is None else repr(data)
+
+
+def _crash_everywhere(scenario: Scenario, limits: Limits, tally: Tally) -> Run | None:
+    try:
+        run = play(scenario)
+    except (Stuck, AssertionError, LookupError, ValueError, TypeError, OSError) as error:
+        tally.fail(scenario, f"P7: {type(error).__name__}: {error}")
+        tally.bad.add(str(scenario).encode())
+        tally.disks.add(str(scenario).encode())
+        return None
+    tally.runs += 1
+    for says in (*run.surprises, *retried_syncs(run.journal), *not_resumed(run)):
+        tally.fail(scenario, f"P7: {says}", tuple(str(op) for op in run.journal))
+        tally.bad.add(str(scenario).encode())
+        tally.disks.add(str(scenario).encode())
+    if scenario.fault is not None:
+        limits = limits._replace(states=limits.states_after_fault)
+    _cut_power(run, limits, tally)
+    return run
+
+
+def _cut_power(run: Run, limits: Limits, tally: Tally) -> None:
+    rng = Random(f"crash|{run.scenario}")
+    disk = Disk(run.before, rng)
+    judge_of = _Judge(run, tally)
+    known = writes_at_start(run.scenario) + writes_of(run.journal)
+    writes, promises, signature = until(known, 0), Promises(), 0
+    deep: list[tuple[State, Found, list[Write], Promises]] = []
+    for place, op in enumerate(run.journal, 1):
+        disk.apply(op)
+        if op.kind in _PROMISES:
+            signature += 1
+            promises = Promises.of(run.journal[:place])
+        if op.kind in _SYNCS or place <= run.fired_at:
+            continue  # nothing that was not there before
+        writes = until(known, place)
+        for state in disk.states(limits.states):
+            found = judge_of.case(state, writes, promises, signature, place)
+            if found is not None:
+                _keep_some(deep, (state, found, writes, promises), limits.deep, rng)
+    for state, found, before, held in deep:
+        _crash_again(judge_of, state, found, before, held, limits.deep_states, rng)
+
+
+def _keep_some(kept: list, case: tuple, most: int, rng: Random) -> None:  # type: ignore[type-arg]
+    """Reservoir of the cases that are crashed a second time."""
+    if len(kept) < most:
+        kept.append(case)
+    elif most and rng.random() < 0.02:
+        kept[rng.randrange(most)] = case
+
+
+def _crash_again(
+    judge_of: _Judge,
+    state: State,
+    found: Found,
+    writes: list[Write],
+    promises: Promises,
+    most: int,
+    rng: Random,
+) -> None:
+    """Crash the recovery itself, at every place."""
+    disk = Disk(state, rng)
+    later = writes_of(found.journal, _LATER)
+    seen: set[bytes] = set()
+    for place, op in enumerate(found.journal, 1):
+        disk.apply(op)
+        if op.kind in _SYNCS:
+            continue
+        both = writes + until(later, _LATER + place)
+        more = Promises.of(found.journal[:place])
+        held = Promises(promises.settled + more.settled, max(promises.fence, more.fence))
+        for again in disk.states(most):
+            digest = again.digest()
+            if digest in seen:
+                continue
+            seen.add(digest)
+            scenario, parts = judge_of.scenario, judge_of.parts
+            after = recover(again, scenario, parts, tolerate=judge_of.tolerate, depth=2)
+            judge_of.tally.deep += 1
+            judge_of.settle(digest, judge(after, both, held, parts), 0, again)
+
+
+# --- checks on the record of operations -----------------------------------------------------
+
+
+def retried_syncs(journal: list[Op]) -> Iterator[str]:
+    """A file whose sync failed must never be synced again by the one who knows it."""
+    failed: set[tuple[int, int]] = set()
+    for op in journal:
+        if op.kind == "syncfail":
+            failed.add((op.process, op.inode))
+        elif op.kind == "sync" and (op.process, op.inode) in failed:
+            yield f"p{op.process} synced file #{op.inode} again after its sync had failed"
+
+
+def not_resumed(run: Run) -> Iterator[str]:
+    """After one error, the same process goes on: what it begins later is acknowledged."""
+    fault = run.scenario.fault
+    if fault is None or fault.kind in ("kill", "half") or fault.times > 1:
+        return
+    pending: dict[str, int] = {}
+    for place, op in enumerate(run.journal):
+        if op.process != fault.process:
+            continue
+        if op.kind == "start" and place >= run.fired_at and op.detail[0] != "tasks":
+            pending |= dict.fromkeys(op.detail[1], place)
+        elif op.kind == "ack":
+            for name in op.detail[1]:
+                pending.pop(name, None)
+    for name in pending:
+        yield f"{name} began after the only error and was not acknowledged"
