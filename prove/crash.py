@@ -6,19 +6,21 @@ changes to its entries may have happened.  Syncing a file makes its bytes durabl
 name; syncing a directory makes names durable but not bytes.  After a sync that failed the
 bytes may be there or not, whatever a later sync says.
 
-Weaker than any file system we know of, on purpose: what holds here holds there.
+Weaker than the file systems we know of, on purpose: what holds here holds there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from random import Random
 
 from prove.sim import ROOT, Op, State
 
 BLOCK = 64
-"""Small, so that short test lines lie across several blocks."""
+"""What arrives or not when a file grows; small, so that short lines lie across several."""
+SECTOR = 512
+"""What disks overwrite as one: durable bytes become others by whole sectors only."""
 Change = tuple[tuple[str, int | None], ...]
 
 
@@ -193,12 +195,17 @@ def variants(
     cuts = {low, low + 1, high - 1, *boundaries}
     cuts |= {rng.randint(low, high) for _ in range(3)} if high > low else set()
     old = base.ljust(len(full), b"\0")
-    for cut in sorted(cuts):
-        if low <= cut <= len(full):
+    for cut in sorted(_whole_sectors(cuts, len(base))):
+        if cut <= len(full):
             yield full[:cut] + base[cut:]  # cut off
             yield full[:cut] + old[cut:]  # the size arrived, the rest of the bytes did not
-    yield from _block_subsets(full, old, low, rng)
+    if low >= len(base):
+        yield from _block_subsets(full, old, low, rng)
     yield full
+
+
+def _whole_sectors(cuts: Iterable[int], durable: int) -> set[int]:
+    return {cut if cut >= durable else cut // SECTOR * SECTOR for cut in cuts}
 
 
 def _block_subsets(full: bytes, old: bytes, low: int, rng: Random) -> Iterator[bytes]:

@@ -76,20 +76,20 @@ class Tally:
 
 def explore(scenario: Scenario, limits: Limits) -> Tally:
     """The scenario undisturbed, then with a kill, then with an error, at various calls."""
-    tally = Tally()
+    tally, memo = Tally(), Memo()
     if scenario.fault is not None:
-        _crash_everywhere(scenario, limits, tally)
+        _crash_everywhere(scenario, limits, tally, memo)
         return tally
-    run = _crash_everywhere(scenario, limits, tally)
+    run = _crash_everywhere(scenario, limits, tally, memo)
     if run is None:
         return tally
     rng = Random(f"faults|{scenario}")
     for fault in _sample(list(kills(run)), limits.kills, rng):
         tally.kills += 1
-        _crash_everywhere(scenario._replace(fault=fault), limits, tally)
+        _crash_everywhere(scenario._replace(fault=fault), limits, tally, memo)
     for fault in _sample(list(errors(run)), limits.errors, rng):
         tally.errors += 1
-        _crash_everywhere(scenario._replace(fault=fault), limits, tally)
+        _crash_everywhere(scenario._replace(fault=fault), limits, tally, memo)
     return tally
 
 
@@ -135,14 +135,18 @@ def errors(run: Run) -> Iterator[Fault]:
 # --- one run --------------------------------------------------------------------------------
 
 
+Memo = dict[tuple[bytes, bool, int], Found]
+"""What recovery found, by disk, tolerance and depth; the same for all runs of a scenario."""
+
+
 class _Judge:
     """Recovers each distinct disk once and judges it for each set of promises."""
 
-    def __init__(self, run: Run, tally: Tally) -> None:
+    def __init__(self, run: Run, tally: Tally, memo: Memo) -> None:
         self.run, self.scenario, self.tally = run, run.scenario, tally
         self.parts = Parts.of(run.scenario)
-        self.tolerate = any(op.kind == "syncfail" for op in run.journal)
-        self._found: dict[bytes, Found] = {}
+        self._tolerate = any(op.kind == "syncfail" for op in run.journal)
+        self._memo = memo
         self._judged: set[tuple[bytes, int]] = set()
 
     def case(
@@ -153,11 +157,16 @@ class _Judge:
         if (digest, signature) in self._judged:
             return None
         self._judged.add((digest, signature))
-        found = self._found.get(digest)
-        if found is None:
-            found = recover(state, self.scenario, self.parts, tolerate=self.tolerate)
-            self._found[digest] = found
+        found = self.recover(state, digest, depth=1)
         self.settle(digest, judge(found, writes, promises, self.parts), place, state)
+        return found
+
+    def recover(self, state: State, digest: bytes, depth: int) -> Found:
+        key = (digest, self._tolerate, depth)
+        found = self._memo.get(key)
+        if found is None:
+            found = recover(state, self.scenario, self.parts, tolerate=self._tolerate, depth=depth)
+            self._memo[key] = found
         return found
 
     def settle(self, digest: bytes, broken: list[Broken], place: int, state: State) -> None:
@@ -182,7 +191,7 @@ def _shown(data: bytes | None) -> str:
     return "/" if data is None else repr(data)
 
 
-def _crash_everywhere(scenario: Scenario, limits: Limits, tally: Tally) -> Run | None:
+def _crash_everywhere(scenario: Scenario, limits: Limits, tally: Tally, memo: Memo) -> Run | None:
     try:
         run = play(scenario)
     except (Stuck, AssertionError, LookupError, ValueError, TypeError, OSError) as error:
@@ -197,17 +206,17 @@ def _crash_everywhere(scenario: Scenario, limits: Limits, tally: Tally) -> Run |
         tally.disks.add(str(scenario).encode())
     if scenario.fault is not None:
         limits = limits._replace(states=limits.states_after_fault)
-    _cut_power(run, limits, tally)
+    _cut_power(run, limits, tally, memo)
     return run
 
 
-def _cut_power(run: Run, limits: Limits, tally: Tally) -> None:
+def _cut_power(run: Run, limits: Limits, tally: Tally, memo: Memo) -> None:
     rng = Random(f"crash|{run.scenario}")
     disk = Disk(run.before, rng)
-    judge_of = _Judge(run, tally)
+    judge_of = _Judge(run, tally, memo)
     known = writes_at_start(run.scenario) + writes_of(run.journal)
     writes, promises, signature = until(known, 0), Promises(), 0
-    deep: list[tuple[State, Found, list[Write], Promises]] = []
+    deep: list[tuple[Found, list[Write], Promises]] = []
     for place, op in enumerate(run.journal, 1):
         disk.apply(op)
         if op.kind in _PROMISES:
@@ -219,9 +228,9 @@ def _cut_power(run: Run, limits: Limits, tally: Tally) -> None:
         for state in disk.states(limits.states):
             found = judge_of.case(state, writes, promises, signature, place)
             if found is not None:
-                _keep_some(deep, (state, found, writes, promises), limits.deep, rng)
-    for state, found, before, held in deep:
-        _crash_again(judge_of, state, found, before, held, limits.deep_states, rng)
+                _keep_some(deep, (found, writes, promises), limits.deep, rng)
+    for found, before, held in deep:
+        _crash_again(judge_of, found, before, held, limits.deep_states, rng)
 
 
 def _keep_some(kept: list, case: tuple, most: int, rng: Random) -> None:  # type: ignore[type-arg]
@@ -234,7 +243,6 @@ def _keep_some(kept: list, case: tuple, most: int, rng: Random) -> None:  # type
 
 def _crash_again(
     judge_of: _Judge,
-    state: State,
     found: Found,
     writes: list[Write],
     promises: Promises,
@@ -242,7 +250,7 @@ def _crash_again(
     rng: Random,
 ) -> None:
     """Crash the recovery itself, at every place."""
-    disk = Disk(state, rng)
+    disk = Disk(found.state, rng)
     later = writes_of(found.journal, _LATER)
     seen: set[bytes] = set()
     for place, op in enumerate(found.journal, 1):
@@ -257,23 +265,34 @@ def _crash_again(
             if digest in seen:
                 continue
             seen.add(digest)
-            scenario, parts = judge_of.scenario, judge_of.parts
-            after = recover(again, scenario, parts, tolerate=judge_of.tolerate, depth=2)
+            after = judge_of.recover(again, digest, depth=2)
             judge_of.tally.deep += 1
-            judge_of.settle(digest, judge(after, both, held, parts), 0, again)
+            judge_of.settle(digest, judge(after, both, held, judge_of.parts), 0, again)
 
 
 # --- checks on the record of operations -----------------------------------------------------
 
 
 def retried_syncs(journal: list[Op]) -> Iterator[str]:
-    """A file whose sync failed must never be synced again by the one who knows it."""
-    failed: set[tuple[int, int]] = set()
+    """Bytes whose sync failed are only safe when written again, or elsewhere."""
+    dirty: dict[int, list[tuple[int, int]]] = {}
+    doubtful: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for op in journal:
-        if op.kind == "syncfail":
-            failed.add((op.process, op.inode))
-        elif op.kind == "sync" and (op.process, op.inode) in failed:
-            yield f"p{op.process} synced file #{op.inode} again after its sync had failed"
+        here = (op.process, op.inode)
+        match op.kind:
+            case "write":
+                low, high = op.detail[0], op.detail[0] + len(op.detail[1])
+                dirty.setdefault(op.inode, []).append((low, high))
+                if here in doubtful:
+                    doubtful[here] = [r for r in doubtful[here] if r[0] < low or r[1] > high]
+            case "syncfail":
+                doubtful[here] = dirty.pop(op.inode, [])
+            case "sync":
+                dirty.pop(op.inode, None)
+                if doubtful.get(here):
+                    yield f"p{op.process} synced file #{op.inode} again after its sync had failed"
+            case _:
+                pass
 
 
 def not_resumed(run: Run) -> Iterator[str]:

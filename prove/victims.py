@@ -43,6 +43,8 @@ class Victim:
     def __init__(self, nursery: Nursery, pid: int, channel: socket.socket) -> None:
         self.nursery, self.pid, self.channel = nursery, pid, channel
         self.status: int | None = None
+        self.gone = False
+        """Whether its channel has come to an end."""
 
     def signal(self, number: signal.Signals) -> None:
         if self.status is None:
@@ -105,9 +107,14 @@ class Victim:
     def packets(self) -> list[bytes]:
         """What it has said so far."""
         found: list[bytes] = []
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+        try:
             while packet := self.channel.recv(1 << 16, socket.MSG_DONTWAIT):
                 found.append(packet)
+            self.gone = True
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            self.gone = True
         return found
 
     def end(self) -> list[bytes]:

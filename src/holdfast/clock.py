@@ -63,7 +63,7 @@ class FakeClock:
         self._now += seconds
 
 
-_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
+_OFFSET = re.compile(r"([+-])([0-9]{2}):([0-5][0-9])")
 
 
 def zone(name: str) -> tzinfo:
@@ -81,7 +81,7 @@ def zone(name: str) -> tzinfo:
 
         try:
             return ZoneInfo(name)
-        except (ValueError, OSError):
+        except (KeyError, ValueError, OSError):
             pass
     raise ConfigError(
         f"unknown time zone {name!r}",

@@ -25,6 +25,8 @@ that `except HoldfastError` cannot swallow it.
 from __future__ import annotations
 
 import errno
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -120,6 +122,15 @@ class Interrupted(Signal):
     """The user or the supervisor asked us to stop; exit code 130."""
 
 
+@contextmanager
+def typed(doing: str, path: str | None = None) -> Generator[None]:
+    """Turn what the operating system says in the block into an error of the tree."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os(error, doing, path) from error
+
+
 def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastError:
     """The typed error for what the operating system said while we were `doing` something."""
     said = f"{doing}: {error.strerror or error}"
@@ -143,6 +154,6 @@ def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastErro
         case errno.EMFILE | errno.ENFILE:
             return Busy(said, hint="too many open files; raise `ulimit -n`", path=path)
         case errno.ENOENT:
-            return NotFound(said, path=path)
+            return NotFound(said, hint="it was taken away meanwhile; try again", path=path)
         case _:
             return StorageError(said, hint="run `holdfast doctor`", path=path)

@@ -13,7 +13,9 @@ from holdfast.errors import BadName
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _KEY_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_SESSION = re.compile(r"(\d{4}-\d{2}-\d{2})_([a-z0-9][a-z0-9_-]{0,63})_(\d{3,})")
+_SESSION = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})_([a-z0-9][a-z0-9_-]{0,63})_([0-9]{3}|[1-9][0-9]{3,17})"
+)
 
 
 class SessionId(NamedTuple):

@@ -36,7 +36,9 @@ def by_key_name(key: bytes) -> Masker:
     """A masker for values that stand under a telling name, tagged with the home's `key`."""
 
     def tag(kind: str, secret: str) -> str:
-        digest = blake2b(secret.encode(), digest_size=4, key=key[:64]).hexdigest()
+        digest = blake2b(
+            secret.encode("utf-8", "surrogatepass"), digest_size=4, key=key[:64]
+        ).hexdigest()
         return f"[SECRET:{kind}:{digest}]"
 
     def mask(value: Any, kind: str | None) -> Any:
@@ -53,7 +55,9 @@ def by_key_name(key: bytes) -> Masker:
         try:
             return mask(record, None)
         except RecursionError:
-            raise BadValue("nested too deeply to be masked") from None
+            raise BadValue(
+                "nested too deeply", hint="put deep structures into a file and name it"
+            ) from None
 
     return whole
 

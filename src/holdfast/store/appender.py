@@ -95,7 +95,7 @@ class Appender:
         self._marker = b""
         self._failed = ("", "")
         self._pending: list[tuple[Ticket, bytes, Link]] = []
-        self._dirty = False
+        self._unsynced: list[Ticket] = []
         self._second, self._stamp, self._day = -1, b"", ""
 
     def write(self, batch: list[Ticket]) -> None:
@@ -108,7 +108,7 @@ class Appender:
             self._flush()
             active = self._active
         hit("log.append.unlocked")
-        if active is not None and self._dirty:
+        if active is not None and self._unsynced:
             self._make_durable(active)
         hit("log.append.synced")
 
@@ -130,8 +130,11 @@ class Appender:
                 self._put(ticket, data if own_stamp else b"{%b,%b" % (self._stamp, data[1:]))
         except OSError as error:
             ticket.fail(from_os(error, "appending to the log"))
-        except HoldfastError as error:
+        except Exception as error:
+            # Whatever goes wrong in one caller's `decide` is that caller's alone.
             ticket.fail(error)
+        if self._active is None:
+            self._list_again(b"")  # never take a log that we lost sight of for an empty one
 
     def _put(self, ticket: Ticket, data: bytes) -> None:
         active = self._active
@@ -158,7 +161,6 @@ class Appender:
         self._pending = []
         data = memoryview(b"".join([line for _, line, _ in pending]))
         done, failure = 0, None
-        self._dirty = True
         try:
             while done < len(data):
                 done += self._vfs.write(active.fd, data[done:])
@@ -170,6 +172,7 @@ class Appender:
                 done -= len(line)
                 active.grow(len(line), link)
                 ticket.cursors.append(active.cursor)
+                self._unsynced.append(ticket)
             elif failure is not None:
                 done = 0
                 ticket.fail(_half_done(ticket, failure))
@@ -188,16 +191,13 @@ class Appender:
             self._vfs.sync(active.fd)
         except OSError as error:
             self._abandon(active, error)
-            raise Indeterminate(
-                f"the disk failed while {active.filename} was made durable: {error.strerror}",
-                hint="the line may or may not be there; read the log, then look at the disk",
-            ) from error
+            raise _not_durable(active.filename, error) from error
 
     # -- the active segment ------------------------------------------------------------
 
     def _look(self) -> None:
         """See what others did since we last held the lock."""
-        self._dirty = False
+        self._unsynced.clear()
         self._pending.clear()
         seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
         active = self._active
@@ -222,7 +222,6 @@ class Appender:
         """Go on behind a tail, ending its last line if somebody died over it."""
         if tail.torn:
             self._vfs.write(active.fd, b"\n")
-            self._dirty = True
             if tail.gap is None:
                 tail = tail._replace(offset=tail.offset + 1)  # the line lacked only this
             else:
@@ -256,10 +255,7 @@ class Appender:
         """Open the next segment with its first line, durably."""
         before = self._active
         if before is not None and before.filename != self._failed[0]:
-            try:
-                self._vfs.sync(before.fd)
-            except OSError as error:
-                self._fail(before, error)
+            self._close_off(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
@@ -272,6 +268,16 @@ class Appender:
         self._drop_active()
         self._active = fresh
         return fresh.cursor
+
+    def _close_off(self, before: _Active) -> None:
+        """Make a segment durable that gets no more lines."""
+        try:
+            self._vfs.sync(before.fd)
+        except OSError as error:
+            self._fail(before.filename, error)
+            for ticket in self._unsynced:
+                ticket.fail(_not_durable(before.filename, error))
+        self._unsynced.clear()
 
     def _obituary(self, before: _Active | None) -> bytes | None:
         """The first line of a segment that follows a failed one."""
@@ -293,7 +299,7 @@ class Appender:
                 rest = rest[self._vfs.write(fd, rest) :]
             self._vfs.sync(fd)
             hit("segment.written")
-            self._mark("")
+            self._unmark()
             directory.link(temporary, name)
         except OSError:
             self._vfs.close(fd)
@@ -306,11 +312,9 @@ class Appender:
             directory.sync(up=len(self._place.parts) if first else 0)
         except OSError as error:
             self._vfs.close(fd)
+            self._fail(name, error)
             self._drop_active()
-            raise Indeterminate(
-                f"the disk failed while {name} was made: {error.strerror}",
-                hint="the line may or may not be there; read the log, then look at the disk",
-            ) from error
+            raise _not_durable(name, error) from error
         with suppress(OSError):
             self._mark(name)  # a hint: without it the next one only looks twice
         hit("segment.durable")
@@ -318,7 +322,7 @@ class Appender:
 
     def _abandon(self, active: _Active, error: OSError) -> None:
         """Never sync a file again that failed once: go on in the next segment."""
-        self._fail(active, error)
+        self._fail(active.filename, error)
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
@@ -326,12 +330,17 @@ class Appender:
             if self._active is not None and self._active.filename == self._failed[0]:
                 self._begin_segment(None)
 
-    def _fail(self, active: _Active, error: OSError) -> None:
-        self._failed = (active.filename, errno.errorcode.get(error.errno or 0, "?"))
+    def _fail(self, filename: str, error: OSError) -> None:
+        self._failed = (filename, errno.errorcode.get(error.errno or 0, "?"))
 
     def _mark(self, filename: str) -> None:
+        self._vfs.pwrite(self._lock.fd, marker(filename), 0)
         self._marker = marker(filename)
-        self._vfs.pwrite(self._lock.fd, self._marker, 0)
+
+    def _unmark(self) -> None:
+        """Make everybody look again, ourselves too, whatever happens next."""
+        self._marker = b""
+        self._vfs.pwrite(self._lock.fd, marker(""), 0)
 
     def _read_clock(self) -> None:
         now = self._tools.clock.now()
@@ -352,8 +361,18 @@ class Appender:
             self._active = None
 
 
+def _not_durable(filename: str, error: OSError) -> Indeterminate:
+    return Indeterminate(
+        f"the disk failed while {filename} was made durable: {error.strerror}",
+        hint="the line may or may not be there; read the log, then look at the disk",
+    )
+
+
 def _half_done(ticket: Ticket, failure: OSError) -> HoldfastError:
     if ticket.cursors:
         count = len(ticket.cursors)
-        return Indeterminate(f"only the first {count} lines were written: {failure.strerror}")
+        return Indeterminate(
+            f"only the first {count} lines were written: {failure.strerror}",
+            hint="write the others again when there is room",
+        )
     return from_os(failure, "appending to the log")

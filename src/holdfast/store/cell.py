@@ -7,11 +7,11 @@ file that somebody edited is kept aside under `NAME.edited-<time>`, never overwr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode, encode
-from holdfast.errors import Corrupt, from_os
+from holdfast.errors import Corrupt, typed
 from holdfast.store.document import lock_name, read_file, revision_of, write_temporary
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from holdfast.store.vfs import Dir
 
 _SUM = b',"sum":"'
+
+
+class _Sidecar(NamedTuple):
+    version: int
+    stamp: Stamp
+    content: str
+    """Hash of the file that goes with it."""
+    before: str | None
+    """Hash of the file that was there when it was written."""
 
 
 class FileCell:
@@ -44,25 +53,17 @@ class FileCell:
         return None if found is None else found[1]
 
     def _load(self) -> tuple[int, Stamp] | None:
-        directory = self._place.open()
-        if directory is None:
-            return None
-        try:
-            found = self._read(directory)
-            shown = found is not None and self._shown(directory) == found["content"]
-        except OSError as error:
-            raise from_os(error, "reading", self.key) from error
-        finally:
-            self._place.close(directory)
-        if found is None:
-            return None
-        stamp = Stamp(found["log"], Cursor(*found["cursor"]), found["state"], shown)
-        return found["version"], stamp
+        with typed("reading", self.key), self._place.opened() as directory:
+            found = self._read(directory) if directory else None
+            if directory is None or found is None:
+                return None
+            shown = self._shown(directory) == found.content
+        return found.version, found.stamp._replace(shown=shown)
 
     def save(
         self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
     ) -> str | None:
-        try:
+        with typed("writing", self.key):
             directory = self._place.make()
             lock = Lock(directory, lock_name(self._name), self._vfs, self._place.tools.clock)
             try:
@@ -71,18 +72,16 @@ class FileCell:
             finally:
                 lock.close()
                 self._place.close(directory)
-        except OSError as error:
-            raise from_os(error, "writing", self.key) from error
 
     def _save(
         self, directory: Dir, version: int, stamp: Stamp, data: bytes, over: Cursor | None
     ) -> str | None:
         found = self._read(directory)
-        seen = Cursor(*found["cursor"]) if found and found["version"] == version else None
+        seen = found.stamp.cursor if found and found.version == version else None
         if seen is not None and seen != over and seen.seq > stamp.cursor.seq:
             return None  # somebody was faster and saw more
         shown = self._shown(directory)
-        ours = {found["content"], found["before"]} if found else set[str]()
+        ours = {found.content, found.before} if found else set[str | None]()
         aside = None
         if shown is not None and shown not in ours and shown != revision_of(data):
             aside = self._keep_aside(directory)
@@ -102,7 +101,7 @@ class FileCell:
     def _put(self, directory: Dir, name: str, data: bytes) -> None:
         directory.rename(write_temporary(self._vfs, directory, name, data, durable=False), name)
 
-    def _read(self, directory: Dir) -> dict[str, Any] | None:
+    def _read(self, directory: Dir) -> _Sidecar | None:
         """The sidecar, if it is whole."""
         data = read_file(self._vfs, directory, self._sidecar)
         if data is None:
@@ -110,11 +109,19 @@ class FileCell:
         body = data[: data.rfind(_SUM)] + b"}"
         if _summed(body) != data:
             return None
-        try:
-            found = decode(body, limit=MAX_DOCUMENT)
-        except DecodeError:
-            return None
-        return found if isinstance(found, dict) else None
+        match decode(body, limit=MAX_DOCUMENT):
+            case {
+                "version": int(version),
+                "log": str(log),
+                "cursor": [int(seq), str(digest), str(segment), int(offset)],
+                "content": str(content),
+                "before": str() | None as before,
+                "state": state,
+            }:
+                cursor = Cursor(seq, digest, segment, offset)
+                return _Sidecar(version, Stamp(log, cursor, state), content, before)
+            case _:
+                return None
 
     def _shown(self, directory: Dir) -> str | None:
         """The hash of the file that people see; None if there is nothing in it."""

@@ -16,7 +16,7 @@ import re
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from holdfast.codec import Record, encode
+from holdfast.codec import MAX_LINE, Record, encode
 from holdfast.errors import BadValue
 from holdfast.store.primitives import CONTROL
 
@@ -25,6 +25,8 @@ SUFFIX = re.compile(rb',"seq":(0|[1-9]\d{0,18}),"hash":"([0-9a-f]{64})"\}')
 SUFFIX_SPAN = 104
 """No suffix with its LF is longer than this."""
 _HASH_PART = 75
+_ROOM = 256
+"""What time, number and hash add to a record at most."""
 _REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
 RESERVED = ("seq", "hash", CONTROL)
 
@@ -57,11 +59,11 @@ ORIGIN = Link(0, GENESIS)
 def body(record: Record) -> bytes:
     """The bytes of a record that can be sealed."""
     if not record:
-        raise BadValue("an empty record cannot be logged")
+        raise BadValue("an empty record cannot be logged", hint="give it at least one field")
     for name in RESERVED:
         if name in record:
             raise BadValue(f"{name!r} is set by the log", hint="choose another field name")
-    return encode(record)
+    return encode(record, limit=MAX_LINE - _ROOM)
 
 
 def seal(data: bytes, last: Link, gap: Hash | None = None) -> tuple[bytes, Link]:

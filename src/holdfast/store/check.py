@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
-from holdfast.errors import BadName, HoldfastError
+from holdfast.errors import BadName, HoldfastError, typed
 from holdfast.ids import key_parts
 from holdfast.store.segments import Series, series_of
 
@@ -49,7 +49,8 @@ def check(home: Home) -> Iterator[Finding]:
     """Walk the whole home."""
     root = home.open_dir()
     if root is not None:
-        yield from _directory(home, root, "")
+        with typed("checking", home.path):
+            yield from _directory(home, root, "")
 
 
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
@@ -89,14 +90,22 @@ def _hidden(home: Home, prefix: str, name: str) -> Iterator[Finding]:
 
 
 def _view(home: Home, key: str) -> Iterator[Finding]:
-    found = home.cell(key).peek()
+    try:
+        found = home.cell(key).peek()
+    except HoldfastError as error:
+        yield _finding("corrupt", key, str(error))
+        return
     if found is None:
         yield _finding("view", key, "its stamp is damaged")
         return
     if not found.shown:
         yield _finding("view", key, "the file is not what its stamp says")
-    log = home.log(found.log)
-    if not log.contains(found.cursor):
+    try:
+        there = home.log(found.log).contains(found.cursor)
+    except HoldfastError as error:
+        yield _finding("view", key, f"it names a log that cannot be read: {error}")
+        return
+    if not there:
         detail = f"{key} has seen line {found.cursor.seq}, which the log no longer holds"
         yield _finding("cut", found.log, detail)
 

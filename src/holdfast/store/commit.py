@@ -20,28 +20,20 @@ Body = tuple[bytes, bool]
 class Ticket:
     """One caller's lines, and what became of them."""
 
-    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate")
+    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "leads")
 
     def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
         self.bodies = bodies
         self.decide = decide
         self.cursors: list[Cursor] = []
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.done = False
+        self.leads = False
         self.gate: threading.Lock | None = None
 
-    def fail(self, error: BaseException) -> None:
-        # The first reason is the one worth telling.
+    def fail(self, error: Exception) -> None:
+        """Remember the first reason: it is the one worth telling."""
         self.error = self.error or error
-
-
-def _afterwards(error: HoldfastError) -> HoldfastError:
-    """What a failure means to a caller whose lines can already be seen."""
-    if isinstance(error, Indeterminate):
-        return error
-    return Indeterminate(
-        f"written, but perhaps not durable: {error.message}", hint=error.hint, path=error.path
-    )
 
 
 class GroupCommit:
@@ -59,11 +51,15 @@ class GroupCommit:
                 ticket.gate.acquire()
                 self._queue.append(ticket)
             else:
-                self._led = True
-        if ticket.gate is not None:
-            ticket.gate.acquire()
-        if not ticket.done:
-            self._lead(ticket)
+                self._led = ticket.leads = True
+        try:
+            if ticket.gate is not None:
+                ticket.gate.acquire()
+            if not ticket.done:
+                self._lead(ticket)
+        except BaseException:
+            self._abdicate(ticket)
+            raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.cursors
@@ -78,19 +74,39 @@ class GroupCommit:
             for ticket in batch:
                 ticket.fail(_afterwards(error) if ticket.cursors else error)
         except BaseException:
-            lost = Indeterminate("interrupted while writing", hint="read the log to see")
-            for ticket in batch[1:]:
-                ticket.fail(lost)
+            for ticket in batch:
+                ticket.fail(Indeterminate("interrupted while writing", hint="read the log to see"))
             raise
         finally:
-            self._hand_over(batch)
+            self._hand_over(own, batch)
 
-    def _hand_over(self, batch: list[Ticket]) -> None:
+    def _hand_over(self, leader: Ticket, served: list[Ticket]) -> None:
         with self._mutex:
+            for ticket in served:
+                ticket.done = True
+            leader.leads = False
             following = self._queue[0] if self._queue else None
             self._led = following is not None
-        for ticket in batch:
-            ticket.done = True
-        for ticket in (following, *batch[1:]):
-            if ticket is not None and ticket.gate is not None:
+            if following is not None:
+                following.leads = True
+        for ticket in (following, *served):
+            if ticket is not None and ticket is not leader and ticket.gate is not None:
                 ticket.gate.release()
+
+    def _abdicate(self, ticket: Ticket) -> None:
+        """An interrupted caller must not keep the lead, or the next ones wait for ever."""
+        with self._mutex:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+            leads = ticket.leads
+        if leads:
+            self._hand_over(ticket, [])
+
+
+def _afterwards(error: HoldfastError) -> HoldfastError:
+    """What a failure means to a caller whose lines can already be seen."""
+    if isinstance(error, Indeterminate):
+        return error
+    return Indeterminate(
+        f"written, but perhaps not durable: {error.message}", hint=error.hint, path=error.path
+    )

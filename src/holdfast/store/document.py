@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from holdfast.codec import MAX_DOCUMENT
-from holdfast.errors import BadValue, Conflict, Corrupt, Indeterminate, from_os
+from holdfast.errors import BadValue, Conflict, Corrupt, Indeterminate, typed
 from holdfast.store import vfs as files
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
@@ -37,22 +37,19 @@ def lock_name(name: str) -> str:
 def read_file(vfs: Vfs, directory: Dir, name: str) -> bytes | None:
     """The whole content of a small file, or None if it is absent."""
     try:
-        fd = directory.open(name, files.READ)
+        with files.reading(vfs, directory, name) as fd:
+            size = vfs.size(fd)
+            if size > MAX_DOCUMENT:
+                raise Corrupt(
+                    f"{name} has {size} bytes; a document has at most {MAX_DOCUMENT}",
+                    hint="something else wrote it; look at it, then move it away",
+                )
+            data = b""
+            while chunk := vfs.pread(fd, MAX_DOCUMENT, len(data)):
+                data += chunk
+            return data
     except FileNotFoundError:
         return None
-    try:
-        size = vfs.size(fd)
-        if size > MAX_DOCUMENT:
-            raise Corrupt(
-                f"{name} has {size} bytes; a document has at most {MAX_DOCUMENT}",
-                hint="something else wrote it; look at it, then move it away",
-            )
-        data = b""
-        while chunk := vfs.pread(fd, MAX_DOCUMENT, len(data)):
-            data += chunk
-        return data
-    finally:
-        vfs.close(fd)
 
 
 def write_temporary(vfs: Vfs, directory: Dir, name: str, data: bytes, *, durable: bool) -> str:
@@ -86,15 +83,8 @@ class FileDocument:
         return "/".join((*self._place.parts, self._name))
 
     def read(self) -> Text | None:
-        directory = self._place.open()
-        if directory is None:
-            return None
-        try:
-            data = read_file(self._vfs, directory, self._name)
-        except OSError as error:
-            raise from_os(error, "reading", self.key) from error
-        finally:
-            self._place.close(directory)
+        with typed("reading", self.key), self._place.opened() as directory:
+            data = read_file(self._vfs, directory, self._name) if directory else None
         return None if data is None else Text(data, revision_of(data))
 
     def replace(self, data: bytes, *, expected: str | None = None) -> str:
@@ -111,24 +101,25 @@ class FileDocument:
         return self.update(checked)
 
     def update(self, change: Callable[[bytes | None], bytes]) -> str:
-        try:
+        with typed("writing", self.key):
             directory = self._place.make()
             lock = Lock(directory, lock_name(self._name), self._vfs, self._place.tools.clock)
             try:
                 with lock:
-                    old = read_file(self._vfs, directory, self._name)
-                    data = change(old)
+                    data = change(read_file(self._vfs, directory, self._name))
                     self._publish(directory, data, lock)
             finally:
                 lock.close()
                 self._place.close(directory)
-        except OSError as error:
-            raise from_os(error, "writing", self.key) from error
         return revision_of(data)
 
     def _publish(self, directory: Dir, data: bytes, lock: Lock) -> None:
         if len(data) > MAX_DOCUMENT:
-            raise BadValue(f"too large for a document: {len(data)} bytes", path=self.key)
+            raise BadValue(
+                f"too large for a document: {len(data)} bytes",
+                hint=f"at most {MAX_DOCUMENT}",
+                path=self.key,
+            )
         temporary = write_temporary(self._vfs, directory, self._name, data, durable=True)
         hit("document.written")
         directory.rename(temporary, self._name)

@@ -10,19 +10,30 @@ from __future__ import annotations
 import os
 import secrets
 import tomllib
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 from holdfast import mask
 from holdfast.clock import Clock, SystemClock, local_stamp, zone
-from holdfast.errors import ConfigError, NewerFormat, NotFound, NotOurs, from_os
+from holdfast.errors import (
+    ConfigError,
+    HoldfastError,
+    NewerFormat,
+    NotFound,
+    NotOurs,
+    from_os,
+    typed,
+)
 from holdfast.ids import key_parts
+from holdfast.mask import Masker
 from holdfast.store import vfs as files
 from holdfast.store.cell import FileCell
 from holdfast.store.document import FileDocument
 from holdfast.store.lease import FileLease
 from holdfast.store.log import ROTATE_AT, FileLog
 from holdfast.store.place import Place, Tools
-from holdfast.store.primitives import Line, Log
+from holdfast.store.primitives import START, Line, Log
+from holdfast.store.segments import log_at
 from holdfast.store.vfs import Dir, RealVfs, Vfs
 from holdfast.store.view import Shape, State, View
 
@@ -30,6 +41,7 @@ FORMAT = 1
 SETTINGS = "holdfast.toml"
 _MASK_KEY = ".mask-key"
 _AUDIT = "audit"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Settings(NamedTuple):
@@ -55,11 +67,9 @@ class Home:
             return local_stamp(instant, where)
 
         tools = Tools(vfs, clock, mask.nothing, local, _unheard)
-        key = FileDocument(Place(root, (), tools), _MASK_KEY).read()
-        masker = mask.by_key_name(bytes.fromhex(key.data.decode())) if key else mask.nothing
-        tools = tools._replace(mask=masker)
-        self._audit = FileLog(Place(root, (_AUDIT,), tools), None)
-        self._tools = tools._replace(notice=self._notice)
+        self._tools = tools._replace(mask=_masker(Place(root, (), tools)), notice=self._notice)
+        self._audit = self.log(_AUDIT)
+        self._noticed: set[tuple[str, str]] = set()
 
     @classmethod
     def open(
@@ -90,11 +100,11 @@ class Home:
             raise
 
     def log(self, key: str, *, rotate_at: int = ROTATE_AT) -> FileLog:
-        parts = key_parts(key)
-        if not key.endswith(".jsonl"):
-            return FileLog(self._place(parts), None, rotate_at=rotate_at)
-        stem = parts.pop().removesuffix(".jsonl")
-        return FileLog(self._place(parts), stem, rotate_at=rotate_at)
+        parts, series = log_at(key)
+        place = self._place(parts)
+        if parts[:1] == [_AUDIT]:
+            place = place._replace(tools=place.tools._replace(notice=_unheard))
+        return FileLog(place, series, rotate_at=rotate_at)
 
     def document(self, key: str) -> FileDocument:
         *parts, name = key_parts(key)
@@ -114,13 +124,8 @@ class Home:
     def keys(self, prefix: str = "") -> list[str]:
         """The keys of all visible files below `prefix`, in order."""
         place = self._place(key_parts(prefix) if prefix else [])
-        directory = place.open()
-        if directory is None:
-            return []
-        try:
-            return sorted(_walk(directory, prefix))
-        finally:
-            place.close(directory)
+        with typed("listing", prefix), place.opened() as directory:
+            return sorted(_walk(directory, prefix)) if directory else []
 
     def open_dir(self, key: str = "") -> Dir | None:
         """A directory of the home as it is, for `check` and `doctor`."""
@@ -135,12 +140,16 @@ class Home:
         return self._tools.local(self.clock.now())[:10]
 
     def _notice(self, word: str, detail: str) -> None:
-        record = {"event": word, "detail": detail}
-        last = None
-        for line in self._audit.read():
-            last = line.record if isinstance(line, Line) else last
-        if last is None or {name: last.get(name) for name in record} != record:
-            self._audit.append(record)
+        """Tell the audit log of something odd, once; failing to must not hurt who noticed."""
+        if (word, detail) in self._noticed:
+            return
+        self._noticed.add((word, detail))
+        with suppress(HoldfastError):
+            newest = self._audit.segments()[-1:]
+            known = self._audit.read(START._replace(segment=newest[0])) if newest else ()
+            told = (line.record for line in known if isinstance(line, Line))
+            if not any((r.get("event"), r.get("detail")) == (word, detail) for r in told):
+                self._audit.append({"event": word, "detail": detail})
 
     @property
     def vfs(self) -> Vfs:
@@ -217,12 +226,12 @@ def parse_settings(data: bytes) -> Settings:
     """The settings in the text of holdfast.toml."""
     try:
         found = tomllib.loads(data.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{SETTINGS} cannot be read: {error}", hint="mend it with an editor", path=SETTINGS
         ) from None
     made_by = found.get("format")
-    if not isinstance(made_by, int):
+    if type(made_by) is not int:
         raise ConfigError(
             f"{SETTINGS} has no format number", hint="add `format = 1`", path=SETTINGS
         )
@@ -261,14 +270,31 @@ def _words(table: object, name: str) -> tuple[str, ...]:
 
 def _seconds(found: dict[str, object], name: str, standard: float) -> float:
     value = found.get(name, standard)
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "s")
     try:
-        if isinstance(value, str) and value[-1:] in units:
-            return float(value[:-1]) * units[value[-1]]
-        return float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+        seconds = float(str(number)) * _UNITS[unit]
+    except (KeyError, ValueError):
+        seconds = 0.0
+    if 0 < seconds < _UNITS["d"] * 3650:
+        return seconds
+    raise ConfigError(
+        f"{SETTINGS}: {name} = {value!r} is no duration",
+        hint='write it as "300s" or "5m"',
+        path=SETTINGS,
+    )
+
+
+def _masker(place: Place) -> Masker:
+    text = FileDocument(place, _MASK_KEY).read()
+    if text is None:
+        return mask.nothing
+    try:
+        return mask.by_key_name(bytes.fromhex(text.data.decode()))
+    except ValueError:
         raise ConfigError(
-            f"{SETTINGS}: {name} = {value!r} is no duration", hint='write it as "300s" or "5m"'
+            f"{_MASK_KEY} is damaged",
+            hint="restore it from a backup; without it the same secret gets another tag",
+            path=_MASK_KEY,
         ) from None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, Record, decode, encode
-from holdfast.errors import Busy, from_os
+from holdfast.errors import Busy, typed
 from holdfast.store import vfs as files
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Held, Owner
@@ -46,14 +46,12 @@ class FileLease:
         patience: float = 0.0,
         steal: Callable[[Owner], None] | None = None,
     ) -> int:
-        try:
+        with typed("taking the lease", self.key):
             directory = self._place.make()
             try:
                 fence = self._acquire(directory, purpose, patience, steal)
             finally:
                 self._place.close(directory)
-        except OSError as error:
-            raise from_os(error, "taking the lease", self.key) from error
         hit("lease.taken")
         return fence
 
@@ -75,7 +73,7 @@ class FileLease:
                 continue
             held = self._read(fd)
             self._vfs.close(fd)
-            if steal is not None and held is not None:
+            if steal is not None and held is not None and held.owner.pid:
                 steal(held.owner)
                 steal, deadline = None, self._clock.boottime() + _AFTER_STEAL
             if self._clock.boottime() >= deadline:
@@ -117,19 +115,14 @@ class FileLease:
         self._fd = -1
 
     def holder(self) -> Held | None:
-        directory = self._place.open()
-        if directory is None:
-            return None
-        try:
-            fd = directory.open(self._name, files.READ)
-        except FileNotFoundError:
-            return None
-        finally:
-            self._place.close(directory)
-        try:
-            held = self._read(fd)
-        finally:
-            self._vfs.close(fd)
+        with typed("reading the lease", self.key), self._place.opened() as directory:
+            if directory is None:
+                return None
+            try:
+                with files.reading(self._vfs, directory, self._name) as fd:
+                    held = self._read(fd)
+            except FileNotFoundError:
+                return None
         return held if held is not None and held.owner.pid else None
 
     def _read(self, fd: int) -> Held | None:

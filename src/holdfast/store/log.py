@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.codec import Record, encode
-from holdfast.errors import BadValue, HoldfastError, Indeterminate, from_os
+from holdfast.errors import BadValue, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
 from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name, marker
@@ -36,10 +36,8 @@ ROTATE_AT = 100 << 20
 
 
 class FileLog:
-    """`stem` names a log of its own in a directory; None is a log by days."""
-
-    def __init__(self, place: Place, stem: str | None, *, rotate_at: int = ROTATE_AT) -> None:
-        self._place, self._series, self._rotate_at = place, Series(stem), rotate_at
+    def __init__(self, place: Place, series: Series, *, rotate_at: int = ROTATE_AT) -> None:
+        self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
         self._start()
 
@@ -105,35 +103,31 @@ class FileLog:
         return verify(self._sources(START))
 
     def _sources(self, after: Cursor) -> Iterator[Source]:
-        directory = self._place.open()
-        if directory is None:
-            return
-        try:
-            segments = self._series.segments(directory)
+        with typed("reading the log", self.key):
+            yield from self._readable(after)
+
+    def _readable(self, after: Cursor) -> Iterator[Source]:
+        with self._place.opened() as directory:
+            segments = self._series.segments(directory) if directory else []
             first = self._series.parse(after.segment) if after.segment else None
             for segment in segments:
-                if first is not None and segment < first:
+                if directory is None or (first is not None and segment < first):
                     continue
                 start = after.offset if segment == first else 0
                 with files.reading(self._vfs, directory, segment.filename) as fd:
                     chunks = self._chunks(fd, start)
                     yield Source(segment.filename, start, segment == segments[-1], chunks)
-        finally:
-            self._place.close(directory)
 
     def _chunks(self, fd: int, offset: int) -> Iterator[bytes]:
-        while data := self._vfs.pread(fd, CHUNK, offset):
-            yield data
-            offset += len(data)
+        with typed("reading the log", self.key):
+            while data := self._vfs.pread(fd, CHUNK, offset):
+                yield data
+                offset += len(data)
 
     def segments(self) -> list[str]:
-        directory = self._place.open()
-        if directory is None:
-            return []
-        try:
-            return [segment.filename for segment in self._series.segments(directory)]
-        finally:
-            self._place.close(directory)
+        with typed("reading the log", self.key), self._place.opened() as directory:
+            found = self._series.segments(directory) if directory else []
+            return [segment.filename for segment in found]
 
     def head(self) -> Cursor:
         return self._newest(durable=False)
@@ -142,17 +136,14 @@ class FileLog:
         return self._newest(durable=True)
 
     def _newest(self, *, durable: bool) -> Cursor:
-        directory = self._place.open()
-        if directory is None:
-            return START
-        try:
+        with typed("reading the log", self.key), self._place.opened() as directory:
+            if directory is None:
+                return START
             segments = self._series.segments(directory)
             tail = find_tail(self._vfs, directory, segments)
             if durable and segments:
                 self._make_durable(directory, segments[-1].filename)
-        finally:
-            self._place.close(directory)
-        return cursor_of(tail)
+            return cursor_of(tail)
 
     def _make_durable(self, directory: Dir, filename: str) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
@@ -178,15 +169,13 @@ class FileLog:
     def contains(self, cursor: Cursor) -> bool:
         if cursor == START:
             return True
-        directory = self._place.open()
-        if directory is None:
-            return False
         start = max(0, cursor.offset - chain.SUFFIX_SPAN)
-        try:
-            with files.reading(self._vfs, directory, cursor.segment) as fd:
-                data = self._vfs.pread(fd, cursor.offset - start, start)
-        except (OSError, HoldfastError):
-            return False
-        finally:
-            self._place.close(directory)
+        with typed("reading the log", self.key), self._place.opened() as directory:
+            if directory is None or self._series.parse(cursor.segment) is None:
+                return False
+            try:
+                with files.reading(self._vfs, directory, cursor.segment) as fd:
+                    data = self._vfs.pread(fd, cursor.offset - start, start)
+            except (FileNotFoundError, NotOurs):
+                return False
         return data.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))

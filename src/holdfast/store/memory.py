@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from datetime import UTC
 
 from holdfast import mask
@@ -33,6 +34,7 @@ from holdfast.store.primitives import (
     Verified,
 )
 from holdfast.store.reader import Source, read_lines, verify
+from holdfast.store.segments import log_at
 from holdfast.store.vfs import is_alive, this_process
 
 
@@ -48,7 +50,7 @@ class Memory:
         self._leases: dict[str, MemoryLease] = {}
 
     def log(self, key: str) -> MemoryLog:
-        key_parts(key)
+        log_at(key)
         return self._logs.setdefault(key, MemoryLog(key, self.clock, self.mask))
 
     def document(self, key: str) -> MemoryDocument:
@@ -65,6 +67,8 @@ class Memory:
         return MemoryLease(self.clock, shared.slot)
 
     def keys(self, prefix: str = "") -> list[str]:
+        if prefix:
+            key_parts(prefix)
         logs = [
             key if key.endswith(".jsonl") else f"{key}/{segment}"
             for key, log in self._logs.items()
@@ -169,7 +173,11 @@ class MemoryDocument:
     def replace(self, data: bytes, *, expected: str | None = None) -> str:
         def checked(old: bytes | None) -> bytes:
             if expected is not None and expected != ("" if old is None else revision_of(old)):
-                raise Conflict(f"{self.key} has changed since it was read", path=self.key)
+                raise Conflict(
+                    f"{self.key} has changed since it was read",
+                    hint="read it again and repeat the change",
+                    path=self.key,
+                )
             return data
 
         return self.update(checked)
@@ -178,7 +186,11 @@ class MemoryDocument:
         with self._lock:
             data = change(self._data)
             if len(data) > MAX_DOCUMENT:
-                raise BadValue(f"too large for a document: {len(data)} bytes", path=self.key)
+                raise BadValue(
+                    f"too large for a document: {len(data)} bytes",
+                    hint=f"at most {MAX_DOCUMENT}",
+                    path=self.key,
+                )
             self._data = data
         return revision_of(data)
 
@@ -194,7 +206,7 @@ class MemoryCell:
     def load(self, version: int) -> Stamp | None:
         if self._stamp is None or self._stamp[0] != version:
             return None
-        return self._stamp[1]
+        return deepcopy(self._stamp[1])
 
     def save(
         self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
@@ -202,7 +214,7 @@ class MemoryCell:
         seen = self.load(version)
         newer = seen is not None and seen.cursor.seq > stamp.cursor.seq
         if not newer or (seen is not None and seen.cursor == over):
-            self.data, self._stamp = data, (version, stamp)
+            self.data, self._stamp = data, (version, deepcopy(stamp))
 
     def close(self) -> None:
         """Nothing to let go."""
@@ -235,7 +247,8 @@ class MemoryLease:
                 steal = None
                 continue
             if self._clock.boottime() >= deadline:
-                raise Busy(f"held since {held.since}: {held.purpose}" if held else "held")
+                said = f"held since {held.since}: {held.purpose}" if held else "held"
+                raise Busy(said, hint="wait for it")
             self._clock.sleep(0.01)
         self._mine = True
         self.slot.fence += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.clock import Clock
@@ -37,6 +38,16 @@ class Place(NamedTuple):
             return self._walk(create=False)
         except FileNotFoundError:
             return None
+
+    @contextmanager
+    def opened(self) -> Generator[Dir | None]:
+        """The directory for the time of a block."""
+        directory = self.open()
+        try:
+            yield directory
+        finally:
+            if directory is not None:
+                self.close(directory)
 
     def make(self) -> Dir:
         """The open directory, made if it is absent.

@@ -10,14 +10,16 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.errors import BadName
+from holdfast.ids import key_parts
 from holdfast.store import vfs as files
 from holdfast.store.chain import ORIGIN, SUFFIX, SUFFIX_SPAN, Hash, Link
 
 if TYPE_CHECKING:
     from holdfast.store.vfs import Dir, Vfs
 
-_NAME = re.compile(r"(.+?)(?:\.([1-9]\d{0,8}))?\.jsonl")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NAME = re.compile(r"(.+?)(?:\.([1-9][0-9]{0,8}))?\.jsonl")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SEQ = b',"seq":'
 _SMALL, _LARGE = 1 << 12, 1 << 20
 
@@ -56,6 +58,23 @@ class Series(NamedTuple):
         if newest and newest.stem == stem:
             return Segment(stem, newest.number + 1)
         return Segment(stem, 0)
+
+
+def log_at(key: str) -> tuple[list[str], Series]:
+    """The directory and the series of the log called `key`.
+
+    A key that ends in `.jsonl` is one log; any other is a directory with one file a day.
+    """
+    parts = key_parts(key)
+    if not key.endswith(".jsonl"):
+        return parts, Series(None)
+    stem = parts.pop().removesuffix(".jsonl")
+    if series_of(f"{stem}.jsonl") != Series(stem):
+        raise BadName(
+            f"{key} is a part of a log, not a log",
+            hint="name the log: journal.jsonl without a number, the directory for one by days",
+        )
+    return parts, Series(stem)
 
 
 def series_of(filename: str) -> Series:

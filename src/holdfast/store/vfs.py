@@ -207,16 +207,10 @@ def reading(vfs: Vfs, directory: Dir, name: str) -> Generator[int]:
 
 
 def lock_holder(inode: int) -> int | None:
-    """The process that holds the lock of a file, where the kernel tells."""
-    try:
-        with open("/proc/locks", encoding="ascii") as table:
-            for row in table:
-                fields = row.split()
-                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
-                    return int(fields[4])
-    except OSError:
-        pass
-    return None
+    """The process that holds the lock of a file, where the kernel tells without doubt."""
+    rows = [row.split() for row in _small_file("/proc/locks").splitlines()]
+    found = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].endswith(f":{inode}")]
+    return found[0] if len(found) == 1 and found[0] > 0 else None
 
 
 def this_process() -> Owner:

@@ -52,7 +52,7 @@ class View(Generic[State]):
         """Names under which hand-edited files were kept."""
 
     def read(self) -> State:
-        """The state after every line of the log."""
+        """The state after every line of the log; look at it, do not change it."""
         self._catch_up()
         if not self._unsealed:
             return self._state
@@ -104,12 +104,12 @@ class View(Generic[State]):
         for line in self._log.read(self._cursor):
             if not isinstance(line, Line):
                 continue
-            if line.seq is None or line.hash is None:
+            if CONTROL not in line.record:
                 self._unsealed.append(line)
+            if line.seq is None or line.hash is None:
                 continue
-            for each in (*self._unsealed, line):
-                if CONTROL not in each.record:
-                    self._state = self._shape.fold(self._state, each)
+            for each in self._unsealed:
+                self._state = self._shape.fold(self._state, each)
             self._unsealed = []
             self._cursor = Cursor(line.seq, line.hash, line.segment, line.end)
             self._fresh = False
