@@ -15,6 +15,8 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -28,7 +30,7 @@ from holdfast.store.view import Shape
 SHARED = "state/all/journal.jsonl"
 DAYS = "ledger/all"
 COUNT = "state/all/count.json"
-REPORT = "state/all/report.json"
+VIEWS = {SHARED: "state/all/report.json", DAYS: "state/all/days.json"}
 LEASE = "state/all/turn"
 ROTATE_AT = 48 << 10
 
@@ -62,8 +64,18 @@ class Calendar:
         time.sleep(seconds)
 
 
-def next_day() -> None:
-    _today[:] = struct.pack("<q", struct.unpack("<q", _today[:])[0] + 1)
+def next_day(least: int = 0) -> None:
+    day = struct.unpack("<q", _today[:])[0] + 1
+    _today[:] = struct.pack("<q", max(day, least))
+
+
+def newest_day(home: Path) -> int:
+    """The day, by a Calendar, of the newest file in the log by days."""
+    newest = max((home / DAYS).glob("*.jsonl"), default=None)
+    if newest is None:
+        return 0
+    first = datetime.fromtimestamp(FIRST_DAY, UTC).date()
+    return (date.fromisoformat(newest.name[:10]) - first).days
 
 
 def tally() -> Shape[dict[str, Any]]:
@@ -123,7 +135,7 @@ class _Writer:
         self._days = home.log(DAYS)
         self._own = home.log(own_log(me))
         self._count = home.document(COUNT)
-        self._view = home.view(REPORT, self._shared, tally())
+        self._view = home.view(VIEWS[SHARED], self._shared, tally())
         self.ack_first = False
 
     def _record(self) -> dict[str, Any]:
@@ -199,7 +211,7 @@ class _Writer:
     def view(self) -> None:
         if self._rng.random() < 0.2:
             self._view.close()
-            self._view = self._home.view(REPORT, self._shared, tally())
+            self._view = self._home.view(VIEWS[SHARED], self._shared, tally())
         self._view.refresh()
 
     def lease(self) -> None:
@@ -224,6 +236,7 @@ def writer(
     life: int,
     seed: int,
     mix: dict[str, int],
+    day: int = 0,
     arm: str = "",
     half: tuple[int, float] | None = None,
     broken: str = "",
@@ -231,6 +244,8 @@ def writer(
     """Do what `mix` says, weighted, until the end."""
     sabotage(broken)
     failpoints.arm_from(arm)
+    if day:
+        next_day(day)
     rng = Random(seed)
     vfs = HalfVfs(*half) if half else None
     opened = Home.open(home, clock=Calendar(), vfs=vfs)
@@ -297,6 +312,10 @@ class _Puppet:
     def free(self) -> int:
         while self._leases:
             self._leases.pop().close()
+        return 0
+
+    def make(self, path: str) -> int:
+        Home.open(path, create=True, timezone="UTC").close()
         return 0
 
     def arm(self, text: str) -> int:

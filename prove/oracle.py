@@ -7,6 +7,7 @@ process would, looks, writes, looks again and names every property that does not
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +22,9 @@ from prove.actors import (
     DAYS,
     KINDS,
     LEASE,
-    REPORT,
     ROTATE_AT,
     SHARED,
+    VIEWS,
     Calendar,
     own_log,
     tally,
@@ -66,28 +67,33 @@ class History:
     def born(self, me: int, number: int) -> Life:
         return self.lives.setdefault((me, number), Life(me, number))
 
-    def take(self, life: Life, packet: bytes) -> None:
-        """Take in one packet of a writer."""
+    def take(self, life: Life, packet: bytes, *, late: bool = False) -> None:
+        """Take in one packet of a writer; one that is `late` proves an attempt and no more."""
         if packet.startswith(b"!"):
-            self.complaints.append(packet[1:].decode(errors="replace"))
+            if not late:
+                self.complaints.append(packet[1:].decode(errors="replace"))
             return
         number, attempt, value, began, ended = ACK.unpack(packet)
         kind = KINDS[number]
-        if kind == "freed":
-            self._held_until(value, began)
-            return
-        self.acks += 1
         life.last, life.since = max(life.last, attempt), ended
-        if kind == "count":
+        if kind in ("shared", "own", "days"):
+            stream = {"shared": SHARED, "days": DAYS}.get(kind) or own_log(life.me)
+            name = f"{life.me}.{life.number}.{attempt}"
+            self.append(Write(stream, name, began, ended, value if value > 0 else None), late=late)
+        elif late:
+            return
+        elif kind == "count":
             self.counts.append((value, began, ended))
         elif kind == "lease":
             self.fences.append((value, ended, ended))
         else:
-            stream = {"shared": SHARED, "days": DAYS}.get(kind) or own_log(life.me)
-            name = f"{life.me}.{life.number}.{attempt}"
-            self.append(Write(stream, name, began, ended, value if value > 0 else None))
+            self._held_until(value, began)
+            return
+        self.acks += not late
 
-    def append(self, write: Write) -> None:
+    def append(self, write: Write, *, late: bool = False) -> None:
+        if late:
+            write = write._replace(ended=None, seq=None)
         self.writes.setdefault(write.stream, []).append(write)
 
     def _held_until(self, fence: int, when: float) -> None:
@@ -118,7 +124,8 @@ def judge(path: str, history: History) -> list[Broken]:
             found += _findings(home)
             for stream in history.writes:
                 found += _stream(home, stream, history)
-            found += _view(home)
+            for log, key in VIEWS.items():
+                found += _view(home, log, key)
     except (HoldfastError, OSError) as error:
         found.append(Broken("P7", f"recovery failed: {type(error).__name__}: {error}"))
     return found
@@ -140,9 +147,9 @@ def _go_on(home: Home, history: History) -> Iterator[Broken]:
     _tell_audit(home.path, history.recoveries)
     for stream in history.writes:
         log = home.log(stream, rotate_at=ROTATE_AT)
-        name = f"recovery.{history.recoveries}"
+        name, began = f"recovery.{history.recoveries}", time.monotonic()
         seq = log.append({"id": name}).seq
-        history.append(Write(stream, name, 0.0, None, seq))
+        history.append(Write(stream, name, began, time.monotonic(), seq))
         log.close()
     if history.counts:
         yield from _counter(home, history)
@@ -150,9 +157,10 @@ def _go_on(home: Home, history: History) -> Iterator[Broken]:
         yield from _leases(home, history)
     for key, texts in history.texts.items():
         yield from _whole(home, key, texts)
-    view = home.view(REPORT, home.log(SHARED), tally())
-    view.read()
-    view.close()
+    for log, key in VIEWS.items():
+        view = home.view(key, home.log(log), tally())
+        view.read()
+        view.close()
 
 
 def _tell_audit(path: str, number: int) -> None:
@@ -239,20 +247,24 @@ def _stream(home: Home, stream: str, history: History) -> list[Broken]:
         if name not in known and (attempt := history.in_flight(name)):
             writes.append(attempt._replace(stream=stream))
             known.add(name)
-            # Once it is there it has to stay, whatever comes next.
-            history.append(attempt._replace(stream=stream))
-    return misplaced + broken(Observation(writes=writes, streams={stream: entries}))
+    found = misplaced + broken(Observation(writes=writes, streams={stream: entries}))
+    # What was not acknowledged is decided now: it is durable and has to stay, or it is not there.
+    there, now = {entry.id for entry in entries}, time.monotonic()
+    history.writes[stream] = [
+        write._replace(ended=write.ended or now) for write in writes if write.ended or write.id in there
+    ]
+    return found
 
 
-def _view(home: Home) -> Iterator[Broken]:
+def _view(home: Home, log: str, key: str) -> Iterator[Broken]:
     shape = tally()
     state: Any = shape.initial()
-    for line in home.log(SHARED).read():
+    for line in home.log(log).read():
         if isinstance(line, Line) and CONTROL not in line.record:
             state = shape.fold(state, line)
-    view = home.view(REPORT, home.log(SHARED), tally())
-    shown = home.document(REPORT).read()
-    if view.read() != state:
-        yield Broken("P8", f"{REPORT} answers {view.read()}, its log says {state}")
-    if shown is None or shown.data != shape.render(state):
-        yield Broken("P8", f"{REPORT} shows {shown!r:.80}, its log says {state}")
+    answer = home.view(key, home.log(log), tally()).read()
+    shown = home.document(key).read()
+    if answer != state:
+        yield Broken("P8", f"{key} answers {answer}, its log says {state}")
+    if state["lines"] and (shown is None or shown.data != shape.render(state)):
+        yield Broken("P8", f"{key} shows {shown!r:.80}, its log says {state}")

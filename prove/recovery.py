@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.store.check import Finding, check
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import CONTROL, Cursor, Line, Problem
+from holdfast.store.primitives import CONTROL, Cursor, Line
 from prove.properties import Broken, Entry, Observation, Write, broken
 from prove.schedule import SimClock
 from prove.sim import EMPTY, Op, SimFs, State
@@ -23,6 +24,12 @@ _LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
 _USED_BY = {"journal": "agtvws", "ledger": "edbs", "tasks": "uc", "note": "r"}
 
 
+_SELDOM = frozenset({"bad_line"})
+"""What may stay for ever: the bytes of a line that somebody died over."""
+_AFTER_CRASH = _SELDOM | {"temporary", "view"}
+"""What the next writer puts right."""
+_FAILED_DISK = frozenset({"damaged", "missing", "edited"})
+"""What a check may find, and name, when the disk itself refused to keep bytes."""
 Listing = Mapping[str, bytes | None]
 
 
@@ -81,7 +88,7 @@ def recover(
     found = Found(state=state)
     try:
         station = Station(fs.process(), clock, scenario.rotate_at)
-        _look(station, parts, found, tolerate=tolerate)
+        _look(station, parts, found, _AFTER_CRASH | (_FAILED_DISK if tolerate else frozenset()))
         if fs.journal:
             found.recovery.append(f"reading wrote: {fs.journal[0]}")
         _go_on(fs, clock, scenario, parts, found, tolerate=tolerate, depth=depth)
@@ -92,21 +99,17 @@ def recover(
     return found
 
 
-def _look(station: Station, parts: Parts, found: Found, *, tolerate: bool) -> None:
+def _look(station: Station, parts: Parts, found: Found, allowed: frozenset[str]) -> None:
     for name, log in station.logs().items():
         if name in parts.streams:
             found.streams[name] = _entries(log, found)
-            found.problems += _problems(name, log, tolerate)
     if "tasks" in parts.streams:
         held = _document(station.tasks.read(), "tasks.json", list, found)
         found.streams["tasks"] = [Entry(name, i + 1) for i, name in enumerate(held or [])]
     if "note" in parts.streams:
         found.registers["note"] = _document(station.note.read(), "note.json", str, found)
+    found.problems += _findings(station, allowed)
     if parts.view:
-        stamp = station.cell.load(1)
-        if stamp is not None and not station.journal.contains(stamp.cursor):
-            seen = stamp.cursor.seq
-            found.problems.append(f"the view is stamped with line {seen}, which is not there")
         folded = [entry.id for entry in found.streams["journal"]]
         found.views["report"] = (station.view.read(), folded)
 
@@ -129,19 +132,18 @@ def _entries(log: FileLog, found: Found) -> list[Entry]:
     return entries
 
 
-def _problems(name: str, log: FileLog, tolerate: bool) -> list[str]:
-    proof = log.verify()
-    allowed = ("damaged", "missing", "edited") if tolerate else ()
+def _findings(station: Station, allowed: frozenset[str]) -> list[str]:
+    """What the store's own check complains about."""
     return [
-        f"{name}: {problem.kind} at {problem.segment}:{problem.offset}: {problem.detail}"
-        for problem in proof.problems
-        if problem.kind not in allowed and not _named_hole(problem)
+        f"{found.kind} {found.key}: {found.detail}"
+        for found in check(station.home)
+        if found.kind not in allowed and not _named_hole(found)
     ]
 
 
-def _named_hole(problem: Problem) -> bool:
+def _named_hole(found: Finding) -> bool:
     """A hole that a crash left among lines nobody had acknowledged, and called that."""
-    return problem.kind == "damaged" and "NUL bytes" in problem.detail
+    return found.kind == "damaged" and "NUL bytes" in found.detail
 
 
 def _document(text: Any, name: str, kind: type, found: Found) -> Any:
@@ -179,7 +181,8 @@ def _go_on(
     found.recovery += _only_appended(once.listing(), twice)
     found.recovery += _leftovers(twice)
     again = Found()
-    _look(Station(fs.process(), clock, scenario.rotate_at), parts, again, tolerate=tolerate)
+    station = Station(fs.process(), clock, scenario.rotate_at)
+    _look(station, parts, again, _SELDOM | (_FAILED_DISK if tolerate else frozenset()))
     _compare(again, found, names)
 
 

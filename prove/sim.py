@@ -230,7 +230,7 @@ class _Caller:
 
 
 _NEVER_FAILS = frozenset({"close", "dirclose", "unlock", "try_lock", "inode", "size"})
-_NEEDS_SPACE = frozenset({"write", "pwrite", "open", "link", "rename", "mkdir"})
+_NEEDS_SPACE = frozenset({"write", "pwrite", "create", "link", "rename", "mkdir"})
 
 
 class SimVfs(_Caller):
@@ -363,6 +363,8 @@ class SimVfs(_Caller):
             del self.fs.locks[opened.inode]
 
     def close(self, fd: int, /) -> None:
+        if self.process.dead:
+            return  # closed when it was killed
         self.enter("close")
         self.opened(fd)
         self.fs.close(self.process, fd)
@@ -408,7 +410,7 @@ class SimDir(_Caller):
         return inode
 
     def open(self, name: str, flags: int) -> int:
-        entries = self._begin("open")
+        entries = self._begin("create" if flags & os.O_CREAT else "open")
         if name not in entries:
             if not flags & os.O_CREAT:
                 raise _os_error(errno.ENOENT, name)
@@ -472,6 +474,8 @@ class SimDir(_Caller):
             inode = self.fs.parents.get(inode, ROOT)
 
     def close(self) -> None:
+        if self.process.dead:
+            return
         self._begin("dirclose")
         self._open = False
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from holdfast import errors
+from holdfast.cli import failure
 from holdfast.cli.commands import PROGRAM, Verb, tree
 from holdfast.ops.operation import Table
 from holdfast.ops.table import TABLE
@@ -45,7 +46,7 @@ A stream (`tail --follow`) is one row per line. A warning on standard error is `
 EXITS = """\
 ## Exit codes
 
-0 is success, 1 also means that there is something to look at, 130 is interrupted.
+0 is success; 1 is also the code of a verb that found something to look at.
 
 | Code | Exit | Try again |
 |---|---|---|
@@ -92,7 +93,7 @@ def _help(context: click.Context) -> str:
 
 
 def _exits() -> Iterator[str]:
-    for kind in _tree_of(errors.HoldfastError):
+    for kind in [*_tree_of(errors.HoldfastError), failure.Bug, failure.Stopped]:
         again = "yes" if kind.retryable else "no"
         yield f"| `{kind.code}` | {kind.exit_code} | {again} |\n"
 

@@ -68,7 +68,7 @@ AREAS = (
     Area("leaves", 3, tests=("tests/leaves",)),
     Area("cli+ops", 5, tests=("tests/cli", "tests/ops")),
     Area("ledger", 5, tests=("tests/ledger",)),
-    Area("docs", 5, tests=("tests/docs",)),
+    Area("docs", 5, tests=("tests/docs", "tests/examples")),
     Area("prove", 8, package="prove", arguments=("--tier", "quick")),
     Area("bench", 5, package="bench", arguments=("--quick",)),
 )

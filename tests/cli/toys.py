@@ -24,7 +24,7 @@ def write(
     agent: Annotated[str, Arg("Who did it")],
     event: Annotated[Literal["info", "task_start", "error"], Arg("What kind of event")] = "info",
     tag: Annotated[Sequence[str], Arg("A label; may be repeated")] = (),
-    data: Annotated[str | None, Arg("More, as JSON", metavar="JSON|@FILE|-", or_file=True)] = None,
+    data: Annotated[str | None, Arg("More, as JSON", metavar="JSON", or_file=True)] = None,
     limit: Annotated[int | None, Arg("How many")] = None,
     cost: Annotated[float | None, Arg("How much")] = None,
     from_: Annotated[str | None, Arg("Who asked for it")] = None,

@@ -22,6 +22,7 @@ from holdfast.ops.parameter import Parameter, parameters
 
 PROGRAM = "holdfast"
 TAGLINE = "Durable state for fleets of LLM agents, in files you can read."
+HOME_HELP = "The home; else $HOLDFAST_HOME, the nearest .holdfast/ above, the user's own"
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 
 # What only this face can have, since it is about this face.
@@ -262,13 +263,16 @@ def _click_parameter(parameter: Parameter) -> click.Parameter:
             metavar=metavar if parameter.required else f"[{metavar}]",
             help=parameter.help,
         )
+    names = [parameter.keyword, parameter.flag]
+    if parameter.kind == "flag":
+        return click.Option(names, is_flag=True, help=parameter.help)
+    # Never `is_flag=False`: to Click that is an option whose value may be left out.
     return click.Option(
-        [parameter.keyword, parameter.flag],
-        type=None if parameter.kind == "flag" else kind,
-        is_flag=parameter.kind == "flag",
+        names,
+        type=kind,
         multiple=parameter.repeated,
         required=parameter.required,
-        metavar=parameter.metavar if parameter.kind == "option" else None,
+        metavar=parameter.metavar + "|@FILE|-" * parameter.or_file,
         help=parameter.help + _shown_default(parameter),
     )
 
@@ -312,7 +316,7 @@ def _global_options(*, version_hidden: bool = True) -> list[click.Parameter]:
         return click.Option(names, expose_value=False, **settings)
 
     return [
-        option("--home", metavar="DIR", callback=keep("home"), help="The home to work on"),
+        option("--home", metavar="DIR", callback=keep("home"), help=HOME_HELP),
         option("--json", is_flag=True, callback=keep("json"), help="Answer in JSON"),
         option(
             "--version",

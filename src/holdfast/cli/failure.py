@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import ClassVar
 
-from holdfast.errors import HoldfastError, Interrupted, from_os
+from holdfast.errors import HoldfastError, Interrupted
 
 
 class Bug(HoldfastError):
@@ -21,16 +21,13 @@ class Stopped(HoldfastError):
     exit_code: ClassVar[int] = 130
 
 
-def failure(error: BaseException, doing: str) -> HoldfastError:
-    """The error to show for `error`, which ended what we were `doing`."""
+def failure(error: BaseException) -> HoldfastError:
+    """The error to show for `error`."""
     match error:
         case HoldfastError():
             return error
         case KeyboardInterrupt() | Interrupted():
             return Stopped("interrupted")
-        case OSError() if error.errno is not None:
-            path = error.filename if isinstance(error.filename, str) else None
-            return from_os(error, doing, path)
         case _:
             said = " ".join(str(error).split())
             return Bug(

@@ -57,24 +57,30 @@ def _run(words: list[str], table: Table | None, output: Output) -> int:
 
 def _perform(request: Request, output: Output) -> int:
     from holdfast.clock import utc_stamp
+    from holdfast.errors import from_os
     from holdfast.ops.context import Context
 
-    with Context(request.home) as context:
-        # Before the verb looks: what it shows is at least as new as this.
-        as_of = utc_stamp(context.clock.now())
-        try:
-            result = request.operation.call(context, request.arguments)
-        finally:
-            output.warnings(context)
-        output.result(result, as_of, request.operation.columns, context)
-        return result.exit_code
+    operation = request.operation
+    try:
+        with Context(request.home) as context:
+            # Before the verb looks: what it shows is at least as new as this.
+            as_of = utc_stamp(context.clock.now())
+            try:
+                result = operation.call(context, request.arguments)
+            finally:
+                output.warnings(context)
+            output.result(result, as_of, operation.columns, context)
+            return result.exit_code
+    except OSError as error:
+        path = error.filename if isinstance(error.filename, str) else None
+        raise from_os(error, operation.name, path) from error
 
 
 def _failed(error: BaseException, output: Output) -> int:
     from holdfast.cli.failure import failure, wants_traceback
     from holdfast.cli.usage import NoVerb
 
-    shown = failure(error, "running")
+    shown = failure(error)
     if wants_traceback():
         output.traceback(error)
     if isinstance(error, NoVerb) and not output.json:

@@ -39,7 +39,7 @@ def _explain(error: click.UsageError, table: Table) -> tuple[str, str]:
         case click.NoSuchOption():
             message = f"`{command}` has no option {error.option_name}"
             if error.possibilities:
-                return message, f"did you mean {' or '.join(error.possibilities)}?"
+                return message, f"did you mean {error.possibilities[0]}?"
             if operation:
                 return message, f"text that begins with a dash goes after `--`; {see_help}"
             return message, see_help
@@ -77,7 +77,7 @@ def _close_to(word: str, known: Iterable[str]) -> list[str]:
     # Only a mistake pays for difflib.
     from difflib import get_close_matches
 
-    return get_close_matches(word[:80], list(known), n=3)
+    return get_close_matches(word[:80], list(known), n=1)
 
 
 def _plain(message: str) -> str:

@@ -154,6 +154,7 @@ class LogConformance(Conformance):
 
     def test_nobody_writes_between_a_decision_and_its_lines(self) -> None:
         logs = [self.log() for _ in range(4)]
+        self.clock.waits = True
 
         def work(log: Log) -> None:
             for _ in range(8):
@@ -163,8 +164,8 @@ class LogConformance(Conformance):
         assert numbers_of(logs[0]) == list(range(64))
 
     def test_threads_on_one_handle_get_a_line_each(self) -> None:
-        log = self.log()
-        acked: list[Cursor] = []
+        log, acked = self.log(), list[Cursor]()
+        self.clock.waits = True
         calls = [lambda n=n: acked.append(log.append({"n": n})) for n in range(32)]
         together(*calls)
         assert sorted(cursor.seq for cursor in acked) == list(range(1, 33))
@@ -180,15 +181,9 @@ class LogConformance(Conformance):
             one._replace(seq=2),
             one._replace(hash=two.hash),
             one._replace(hash="0" * 64),
-            one._replace(offset=two.offset),
-            one._replace(offset=0),
-            one._replace(offset=-1),
-            two._replace(offset=two.offset + 1_000),
-            two._replace(offset=1 << 80),
-            two._replace(segment="elsewhere.jsonl"),
-            two._replace(segment=""),
-            two._replace(segment="../a.jsonl"),
-            two._replace(segment="a\0.jsonl"),
+            *(one._replace(offset=other) for other in (two.offset, 0, -1)),
+            *(two._replace(offset=two.offset + more) for more in (1, 9, 1_000, 1 << 80)),
+            *(two._replace(segment=name) for name in ("b.jsonl", "", "../a.jsonl", "a\0.jsonl")),
             two._replace(hash="\ud800"),
         ):
             assert not log.contains(wrong), wrong
@@ -331,6 +326,8 @@ class DocumentConformance(Conformance):
         assert data_of(self.document()) == b"kept!"
 
     def test_updates_at_the_same_time_lose_nothing(self) -> None:
+        self.clock.waits = True
+
         def work() -> None:
             for _ in range(6):
                 self.document().update(lambda old: str(int(old or 0) + 1).encode())
@@ -417,12 +414,12 @@ class ViewConformance(Conformance):
         cell, log = self.cell(), self.log()
         old, new = log.append_all([{"n": 1}, {"n": 2}])
         assert cell.load(1) is None
-        cell.save(1, Stamp(LOG, new, ["new"]), b"new")
-        cell.save(1, Stamp(LOG, old, ["old"]), b"old")
-        cell.save(1, Stamp(LOG, old, ["old"]), b"old", over=old)
-        assert cell.load(1) == Stamp(LOG, new, ["new"])
-        cell.save(1, Stamp(LOG, old, ["old"]), b"old", over=new)
-        assert self.cell().load(1) == Stamp(LOG, old, ["old"])
+        cell.save(1, Stamp(LOG, new, [2]), b"[2]")
+        cell.save(1, Stamp(LOG, old, [1]), b"[1]")
+        cell.save(1, Stamp(LOG, old, [1]), b"[1]", over=old)
+        assert cell.load(1) == Stamp(LOG, new, [2])
+        cell.save(1, Stamp(LOG, old, [1]), b"[1]", over=new)
+        assert self.cell().load(1) == Stamp(LOG, old, [1])
 
     def test_a_view_is_written_twenty_times_a_second_at_most(self) -> None:
         log, view, written = self.log(), self.view(), set[int]()
