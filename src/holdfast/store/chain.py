@@ -77,6 +77,11 @@ def seal(data: bytes, last: Link, gap: Hash | None = None) -> tuple[bytes, Link]
     return line, Link(seq, digest.digest())
 
 
+def suffix(seq: int, digest: str) -> bytes:
+    """How the line ends that has this number and hash, LF included."""
+    return f',"seq":{seq},"hash":"{digest}"}}\n'.encode("ascii", "replace")
+
+
 def read_seal(line: bytes) -> Seal | None:
     """The seal of a line without its LF, or None for a line that is not ours."""
     found = SUFFIX.search(line, max(0, len(line) - SUFFIX_SPAN))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.vfs import Dir
 
-_SIZE, _MOST = 4096, 1024
+_SIZE, _MOST = 4096, 300
 _PAUSE = 0.01
 _AFTER_STEAL = 5.0
 
@@ -93,7 +93,7 @@ class FileLease:
     def _write(self, fd: int, purpose: str, fence: int) -> None:
         since = utc_stamp(self._clock.now())
         owner = list(files.this_process())
-        shown = purpose.encode()[:_MOST].decode(errors="ignore")
+        shown = purpose[:_MOST].encode("utf-8", "replace").decode()
         self._put(fd, {"owner": owner, "purpose": shown, "since": since, "fence": fence})
         self._vfs.sync(fd)
 

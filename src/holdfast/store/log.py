@@ -169,13 +169,15 @@ class FileLog:
     def contains(self, cursor: Cursor) -> bool:
         if cursor == START:
             return True
-        start = max(0, cursor.offset - chain.SUFFIX_SPAN)
         with typed("reading the log", self.key), self._place.opened() as directory:
             if directory is None or self._series.parse(cursor.segment) is None:
                 return False
             try:
                 with files.reading(self._vfs, directory, cursor.segment) as fd:
+                    if not 0 < cursor.offset <= self._vfs.size(fd):
+                        return False
+                    start = max(0, cursor.offset - chain.SUFFIX_SPAN)
                     data = self._vfs.pread(fd, cursor.offset - start, start)
             except (FileNotFoundError, NotOurs):
                 return False
-        return data.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))
+        return data.endswith(chain.suffix(cursor.seq, cursor.hash))

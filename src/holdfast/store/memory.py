@@ -153,8 +153,10 @@ class MemoryLog:
     def contains(self, cursor: Cursor) -> bool:
         if cursor == START:
             return True
-        text = bytes(self._segments.get(cursor.segment, b""))[: cursor.offset]
-        return text.endswith(b',"seq":%d,"hash":"%b"}\n' % (cursor.seq, cursor.hash.encode()))
+        text = self._segments.get(cursor.segment, b"")
+        if not 0 < cursor.offset <= len(text):
+            return False
+        return text.endswith(chain.suffix(cursor.seq, cursor.hash), 0, cursor.offset)
 
     def close(self) -> None:
         """Nothing to let go."""

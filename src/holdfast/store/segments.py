@@ -120,12 +120,12 @@ def find_tail(vfs: Vfs, directory: Dir, segments: list[Segment], *, unended: boo
 def tail_of(vfs: Vfs, fd: int, name: str, *, unended: bool = False) -> Tail:
     """The tail as one file has it; its link is ORIGIN if no line in it is sealed."""
     size = vfs.size(fd)
-    link, offset = _last_seal(vfs, fd, size, ends=(b"\n", b"") if unended else (b"\n",))
+    link, offset = _last_seal(vfs, fd, size, unended=unended)
     torn = size > 0 and vfs.pread(fd, 1, size - 1) != b"\n"
     return Tail(link, name, offset, _hash_from(vfs, fd, offset, None), torn)
 
 
-def _last_seal(vfs: Vfs, fd: int, size: int, ends: tuple[bytes, ...]) -> tuple[Link, int]:
+def _last_seal(vfs: Vfs, fd: int, size: int, *, unended: bool) -> tuple[Link, int]:
     stop, step, later = size, _SMALL, b""
     while stop > 0:
         start = max(0, stop - step)
@@ -133,9 +133,11 @@ def _last_seal(vfs: Vfs, fd: int, size: int, ends: tuple[bytes, ...]) -> tuple[L
         at = window.rfind(_SEQ)
         while at >= 0:
             match = SUFFIX.match(window, at)
-            if match and window[match.end() : match.end() + 1] in ends:
-                link = Link(int(match[1]), bytes.fromhex(match[2].decode()))
-                return link, min(start + match.end() + 1, size)
+            if match is not None:
+                end = start + match.end()
+                ended = window[match.end() : match.end() + 1] == b"\n"
+                if ended or (unended and end == size):
+                    return Link(int(match[1]), bytes.fromhex(match[2].decode())), end + ended
             at = window.rfind(_SEQ, 0, at)
         # A suffix may lie across the border of two reads.
         stop, step, later = start, _LARGE, window[:SUFFIX_SPAN]
