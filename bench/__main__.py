@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench import frame
+from bench import frame, report
 
 # Run as `python -m bench` from a checkout: the package under test is beside us.
 sys.path.insert(0, str(frame.REPO / "src"))
@@ -26,15 +27,18 @@ def main() -> int:
     chosen = arguments()
     counts: Counter[str] = Counter()
     for name in [chosen.name] if chosen.name else frame.NAMES:
-        record = frame.run(name, chosen.dir, seed=chosen.seed, quick=chosen.quick)
+        try:
+            record = frame.run(name, chosen.dir, seed=chosen.seed, quick=chosen.quick)
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+            print(f"{name}: the benchmark itself failed", flush=True)
+            counts["failed"] += 1
+            continue
         show(record)
         counts.update(bar["verdict"] for bar in record["bars"])
         if not chosen.quick:
             frame.store(record)
-    if not chosen.quick:
-        from bench import report
-
-        report.write()
+            report.write()
     skipped = counts["inconclusive"] + counts["absent"]
     tally = f"{counts['passed']} passed, {counts['failed']} failed"
     print(tally + (f", {skipped} skipped" if skipped else ""), flush=True)

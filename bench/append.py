@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -80,18 +82,16 @@ def one_writer(setup: Setup, outcome: Outcome, some: list[Record]) -> None:
     turns = int(setup.pick(40, 6))
     with home_in(setup.scratch / "one") as home:
         log = home.log("state/rio/journal.jsonl")
-        ours = appending(log, some)
-        ours(), raw.write(TURN)
-        pairs = [
-            interleaved(lambda: ours(), lambda: raw.write(TURN), turns, rng)
-            for _ in range(setup.pairs)
-        ]
+        ours, theirs = appending(log, some), partial(raw.write, TURN)
+        ours()
+        theirs()
+        pairs = [interleaved(ours, theirs, turns, rng) for _ in range(setup.pairs)]
         log.close()
     raw.close()
     report_one_writer(outcome, pairs, syncs)
 
 
-def appending(log: FileLog, some: list[Record]):
+def appending(log: FileLog, some: list[Record]) -> Callable[[], int]:
     """A function that appends as many records as a turn has."""
     supply, append = cycle(some), log.append
 

@@ -15,6 +15,7 @@ from bench.frame import (
     Setup,
     child_environment,
     percentile,
+    ratios,
     rounded,
     seconds_of,
     significant,
@@ -52,7 +53,7 @@ def run(setup: Setup) -> Outcome:
         "median_ms": significant(statistics.median(ours) * 1e3),
         "p90_ms": significant(percentile(ours, 0.9) * 1e3),
         "raw_median_ms": significant(statistics.median(raw) * 1e3),
-        "ratio_to_bare_python": significant(statistics.median(ours) / statistics.median(raw)),
+        "ratio_to_bare_python": significant(statistics.median(ratios(ours, raw))),
         "ms": rounded([each * 1e3 for each in ours]),
         "raw_ms": rounded([each * 1e3 for each in raw]),
     }

@@ -111,23 +111,23 @@ def spread(values: Sequence[float]) -> float:
     return (max(values) - min(values)) / middle if middle else 0.0
 
 
-def judge(bar: Bar, *, quick: bool, untimed: str | None = None) -> tuple[Verdict, str]:
+def judge(bar: Bar, *, quick: bool, unfit: str | None = None) -> tuple[Verdict, str]:
     """The verdict on a bar, and the reason if it is not simply passed or failed."""
     if bar.timed:
         if quick:
             return "reported", "times are not judged in a quick run"
-        if untimed:
-            return "inconclusive", untimed
+        if unfit:
+            return "inconclusive", unfit
         if (varied := spread(bar.beside)) > MOST_SPREAD:
             return "inconclusive", f"the raw limit varied by {varied:.0%} within the run"
     return ("passed" if bar.holds() else "failed"), ""
 
 
-def judged(outcome: Outcome, *, quick: bool, untimed: str | None = None) -> list[dict[str, Any]]:
+def judged(outcome: Outcome, *, quick: bool, unfit: str | None = None) -> list[dict[str, Any]]:
     """Every bar with its verdict, as it is printed and stored."""
     rows: list[dict[str, Any]] = []
     for bar in outcome.bars:
-        verdict, reason = judge(bar, quick=quick, untimed=untimed)
+        verdict, reason = judge(bar, quick=quick, unfit=unfit)
         rows.append(
             {
                 "what": bar.what,
@@ -240,16 +240,21 @@ def scratch(name: str, under: Path) -> Iterator[Path]:
 def run(name: str, under: Path, *, seed: int, quick: bool) -> dict[str, Any]:
     """Run one benchmark; its whole record."""
     module = importlib.import_module(f"bench.{name}")
+    sources = tree_hash(REPO / "src/holdfast")
     before, started = os.getloadavg(), time.monotonic()
     with scratch(name, under) as path:
         kind = file_system(path)
         outcome: Outcome = module.run(Setup(path, seed, quick))
-    untimed = f"{kind} syncs nothing" if kind in ("tmpfs", "ramfs") else None
+    unfit = None
+    if kind in ("tmpfs", "ramfs"):
+        unfit = f"{kind} syncs nothing"
+    if tree_hash(REPO / "src/holdfast") != sources:
+        unfit = "the sources changed during the run"
     return {
         "name": name,
         "quick": quick,
         "seed": seed,
-        "bars": judged(outcome, quick=quick, untimed=untimed),
+        "bars": judged(outcome, quick=quick, unfit=unfit),
         "numbers": outcome.numbers,
         "commit": commit(),
         "store_tree": tree_hash(REPO / "src/holdfast/store"),

@@ -16,10 +16,11 @@ from holdfast.store.vfs import RealVfs
 
 Record = dict[str, Any]
 
-_WORDS = (
+_TEXT = (
     "agent read wrote the a log file of and retry job result merged branch test failed passed "
     "in with plan step cost budget token message inbox lease held by session until waiting"
-).split()
+)
+_WORDS = _TEXT.split()
 _EVENTS = ("task_start", "task_result", "heartbeat", "decision", "error")
 CROWD = 2_000
 """Lines written with one sync when a log is only made to be read."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from bench.frame import NOTHING, Bar, Outcome, Setup, measured, rounded, seconds_of, significant
+from bench.frame import Bar, Outcome, Setup, measured, rounded, seconds_of, significant
 from bench.material import CountingVfs, Record, fill, home_in, lines_of, records
 
 KEY = "state/rio/journal.jsonl"
@@ -22,12 +22,10 @@ _TAIL = 4096
 def run(setup: Setup) -> Outcome:
     some = records(setup.rng("records"), 500)
     size = QUICK_SIZE if setup.quick else SIZE
-    large = Torn(setup.scratch / "large", some, size, setup.rng("large"))
-    small = Torn(setup.scratch / "small", some, SMALL_SIZE, setup.rng("small"))
+    large = Torn(setup.scratch / "large", some, size, setup.seed)
+    small = Torn(setup.scratch / "small", some, SMALL_SIZE, setup.seed)
     outcome = Outcome()
-    more = {
-        kind: large.bytes_read(tear) - small.bytes_read(tear) for kind, tear in TEARS.items()
-    }
+    more = {kind: large.bytes_read(tear) - small.bytes_read(tear) for kind, tear in TEARS.items()}
     outcome.numbers["log_bytes"] = size
     outcome.numbers["bytes_read"] = {kind: large.bytes_read(tear) for kind, tear in TEARS.items()}
     label = f"{size // 1_000_000} MB"
@@ -44,7 +42,7 @@ def run(setup: Setup) -> Outcome:
             found = large.first_append(tear)
             opened.append(found.opened)
             heads.append(found.head)
-            raw_rates.append((probes + measured(raw.probe) + NOTHING).rate)
+            raw_rates.append((probes + measured(raw.probe)).rate)
         outcome.numbers[kind] = {
             "open_and_append_ms": rounded([each * 1e3 for each in opened]),
             "head_ms": rounded([each * 1e3 for each in heads]),
@@ -100,9 +98,8 @@ class Opened(NamedTuple):
 class Torn:
     """A log that is torn before each opening."""
 
-    def __init__(self, home: Path, some: list[Record], size: int, rng: Random) -> None:
-        self._home, self._some = home, some
-        self._seed = rng.randrange(2**32)
+    def __init__(self, home: Path, some: list[Record], size: int, seed: int) -> None:
+        self._home, self._some, self._seed = home, some, seed
         self.path = home / KEY
         with home_in(home) as opened:
             log = opened.log(KEY)
@@ -119,7 +116,7 @@ class Torn:
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         size = os.fstat(fd).st_size
         # The same tear each time: only the length of the log may make a difference.
-        os.write(fd, tear(self._line, Random(7)))
+        os.write(fd, tear(self._line, Random(self._seed)))
         os.fdatasync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)

@@ -46,8 +46,8 @@ def about(record: dict[str, Any]) -> str:
     return (
         f"{record['time']}, {record['seconds']:.0f} s; commit {commit}, store "
         f"{record['store_tree'][:12]}; Python {record['python']}, kernel {record['kernel']}, "
-        f"{record['file_system']}, {record['cores']} cores, load {before} before and {after} after; "
-        f"seed {record['seed']}."
+        f"{record['file_system']}, {record['cores']} cores, load {before} before and {after} "
+        f"after; seed {record['seed']}."
     )
 
 

@@ -72,20 +72,22 @@ def count_calls(setup: Setup, outcome: Outcome, some: list[Record]) -> None:
         found[length] = traced
     short, long = (found[length] for length in LENGTHS)
     outcome.numbers["system_calls"] = {
-        phase: {
-            f"at {length:,} lines": found[length][phase].each(count) for length in LENGTHS
-        }
+        phase: {f"at {length:,} lines": found[length][phase].each(count) for length in LENGTHS}
         for phase, count in PHASES.items()
     }
     lengths = " and ".join(f"{length:,}" for length in LENGTHS)
-    more_calls = sum((long[each].calls - short[each].calls).total() for each in PHASES)
-    more_bytes = sum(max(0, long[each].bytes_read - short[each].bytes_read) for each in PHASES)
+    other_calls = sum(apart(long[each].calls, short[each].calls) for each in PHASES)
+    other_bytes = sum(abs(long[each].bytes_read - short[each].bytes_read) for each in PHASES)
     own = "append after one's own"
     outcome.bars += [
-        Bar(f"system calls more, between {lengths} lines", more_calls, "==", 0),
-        Bar(f"bytes read more, between {lengths} lines", more_bytes, "==", 0, "bytes"),
+        Bar(f"system calls that differ between {lengths} lines", other_calls, "==", 0),
+        Bar(f"bytes read that differ between {lengths} lines", other_bytes, "==", 0, "bytes"),
         Bar("syncs per append under strace", long[own].syncs / PHASES[own], "==", 1),
     ]
+
+
+def apart(some: Counter[str], others: Counter[str]) -> int:
+    return (some - others).total() + (others - some).total()
 
 
 def traced_appends(home: Path, output: Path) -> dict[str, Cost] | str:

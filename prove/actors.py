@@ -297,7 +297,7 @@ class _Puppet:
     def refresh(self, log: str, key: str) -> int:
         """Stamp a view with what can be seen now; without the pause between two refreshes."""
         view = self._home.view(key, self._log(log), tally())
-        view.read()
+        view.refresh()
         view.close()
         return 0
 

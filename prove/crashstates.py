@@ -93,6 +93,7 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
         "kills": tally.kills,
         "errors": tally.errors,
         "processes": _workers(),
+        "complaints": dict(tally.kinds),
     }
     if case is None:
         _check_truth(result)

@@ -177,8 +177,15 @@ def free(stage: Stage) -> None:
         elif rng.random() < 0.2:
             arm = f"{rng.choice(_KILLED)}=kill@{rng.randint(1, 10)}"
         stage.writer(me, arm)
-    stage.listen(rng.uniform(0.01, 0.06))
+    stage.listen(rng.uniform(0.02, 0.2))
     stage.drain()
+
+
+def just_acked(stage: Stage) -> None:
+    """A line behind others in the same file has just been acknowledged."""
+    both = [stage.puppet(), stage.puppet()]
+    for _ in range(stage.rng.randint(1, 4)):
+        stage.append(stage.rng.choice(both), SHARED)
 
 
 def new_day(stage: Stage) -> None:
@@ -299,6 +306,7 @@ def new_home(stage: Stage) -> None:
 
 SCENARIOS: dict[str, tuple[int, Callable[[Stage], None]]] = {
     "free": (40, free),
+    "just_acked": (4, just_acked),
     "new_day": (8, new_day),
     "new_day_raced": (10, new_day_raced),
     "new_day_frozen": (8, new_day_frozen),

@@ -142,25 +142,26 @@ def _look(home: Home) -> Iterator[Broken]:
 
 
 def _go_on(home: Home, history: History) -> Iterator[Broken]:
-    """Write to everything that was written to before."""
+    """Write to everything that anybody may have written to before."""
     history.recoveries += 1
     _tell_audit(home.path, history.recoveries)
-    for stream in history.writes:
+    own = {own_log(me) for me, _ in history.lives}
+    for stream in sorted({SHARED, DAYS} | own | set(history.writes)):
         log = home.log(stream, rotate_at=ROTATE_AT)
         name, began = f"recovery.{history.recoveries}", time.monotonic()
         seq = log.append({"id": name}).seq
         history.append(Write(stream, name, began, time.monotonic(), seq))
         log.close()
-    if history.counts:
-        yield from _counter(home, history)
-    if history.fences:
-        yield from _leases(home, history)
+    yield from _counter(home, history)
+    yield from _leases(home, history)
     for key, texts in history.texts.items():
         yield from _whole(home, key, texts)
-    for log, key in VIEWS.items():
-        view = home.view(key, home.log(log), tally())
-        view.read()
+    for stream, key in VIEWS.items():
+        log = home.log(stream, rotate_at=ROTATE_AT)
+        view = home.view(key, log, tally())
+        view.refresh()
         view.close()
+        log.close()
 
 
 def _tell_audit(path: str, number: int) -> None:
@@ -210,7 +211,7 @@ def _leases(home: Home, history: History) -> Iterator[Broken]:
     lease = home.lease(LEASE)
     fence = lease.acquire("recovery")
     lease.close()
-    if fence <= held[-1][0]:
+    if held and fence <= held[-1][0]:
         yield Broken("P1", f"{LEASE}: {held[-1][0]} was given out, and now {fence}")
     history.fences = [(fence, 0.0, 0.0)]
 

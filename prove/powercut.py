@@ -92,10 +92,12 @@ def _group(
     disk.renew()
     stage = Stage(nursery, disk.path / "home", rng, broken=order["broken"])
     Home.open(str(stage.home), create=True, timezone="UTC").close()
-    chosen: list[str] = order["scenarios"] or list(SCENARIOS)
-    weights = [SCENARIOS[scenario][0] for scenario in chosen]
-    for _ in range(order["cuts"]):
-        scenario = rng.choices(chosen, weights)[0]
+    if order["all_in_turn"]:
+        program = rng.sample(list(SCENARIOS), len(SCENARIOS))
+    else:
+        weights = [weight for weight, _ in SCENARIOS.values()]
+        program = rng.choices(list(SCENARIOS), weights, k=_LIVES_THROUGH)
+    for scenario in program:
         cut = _cut(disk, stage, name, scenario)
         yield cut
         if cut.broken or not cut.fired:
@@ -142,23 +144,24 @@ def cuts(
     seed: int,
     groups: Sequence[int],
     *,
-    scenarios: Sequence[str] = (),
     source: Path | None = None,
     broken: str = "",
     until_broken: bool = False,
-    each: int = _LIVES_THROUGH,
+    all_in_turn: bool = False,
 ) -> Iterator[Cut]:
-    """Cut the power `each` times in each of the groups, in a process of its own."""
+    """Cut the power some times in each of the groups, in a process of its own.
+
+    With `all_in_turn` every scenario is played once in each group.
+    """
     with frame.scratch("powercut", _MEMORY) as place:
         order = {
             "kind": kind,
             "seed": seed,
             "groups": list(groups),
-            "scenarios": list(scenarios),
             "source": str(source) if source else None,
             "broken": broken,
             "until_broken": until_broken,
-            "cuts": each,
+            "all_in_turn": all_in_turn,
             "place": str(place / "disk"),
         }
         (place / "disk").mkdir()
@@ -215,7 +218,7 @@ def control(seed: int) -> list[Control]:
     """The same without any sync loses what it acknowledged."""
     found: list[Control] = []
     for kind in ("ext4", "xfs"):
-        done = list(cuts(kind, seed, range(4), broken="nosync", until_broken=True, each=2))
+        done = list(cuts(kind, seed, range(4), broken="nosync", until_broken=True))
         lost = [says for cut in done for says in cut.broken if says.startswith("P1")]
         detail = f"{kind}, {len(done)} cuts: {lost[0] if lost else 'nothing noticed'}"
         found.append(Control(f"nosync-{kind}", bool(lost), detail))

@@ -93,7 +93,6 @@ def _told(journal: list[Op]) -> list[str]:
             case "unlink":
                 rows.append(f"unlink {here}/{op.detail[0]}")
             case "rename":
-                paths[op.detail[2]] = f"{here}/{op.detail[1]}"
                 rows.append(f"rename {here}/{op.detail[0]} {here}/{op.detail[1]}")
             case _:
                 pass
@@ -122,7 +121,7 @@ def under_strace() -> list[str]:
 
 def _parse(rows: list[str], home: str) -> list[str]:
     marks = [n for n, row in enumerate(rows) if _MARK in row]
-    known: set[str] = set()
+    known: dict[str, str] = {}
     told: list[str] = []
     for row in rows[marks[0] + 1 : marks[1]]:
         found = _LINE.match(row)
@@ -134,7 +133,7 @@ def _parse(rows: list[str], home: str) -> list[str]:
     return told
 
 
-def _one(call: str, arguments: str, home: str, known: set[str]) -> str | None:
+def _one(call: str, arguments: str, home: str, known: dict[str, str]) -> str | None:
     names = re.findall(r'"((?:[^"\\]|\\.)*)"', arguments)
     fds = _FD.findall(arguments)
     where = fds[0][1].removeprefix(home).removesuffix(" (deleted)") if fds else ""
@@ -143,40 +142,40 @@ def _one(call: str, arguments: str, home: str, known: set[str]) -> str | None:
         return _opened(arguments, names[0], where, inside, known)
     if not inside:
         return f"{call} outside of the home: {arguments[:80]}"
+    first = known.get(where, where)  # the name it was made with
     match call:
         case "write" | "pwrite64":
             count = re.findall(r", (\d+)(?:, \d+)?$", arguments)
-            return f"write {where} {count[0]}"
+            return f"write {first} {count[0]}"
         case "fdatasync":
-            return f"sync {where}"
+            return f"sync {first}"
         case "fsync":
             return f"dirsync {where or '/'}"
         case "ftruncate":
-            return f"truncate {where} {arguments.rpartition(', ')[2]}"
+            return f"truncate {first} {arguments.rpartition(', ')[2]}"
         case "mkdirat":
             return f"mkdir {where}/{names[0]}"
         case "linkat":
-            known.add(f"{where}/{names[1]}")
+            known[f"{where}/{names[1]}"] = known[f"{where}/{names[0]}"]
             return f"link {where}/{names[1]}"
         case "unlinkat":
-            known.discard(f"{where}/{names[0]}")
+            known.pop(f"{where}/{names[0]}", None)
             return f"unlink {where}/{names[0]}"
         case "renameat" | "renameat2":
-            known.discard(f"{where}/{names[0]}")
-            known.add(f"{where}/{names[1]}")
+            known[f"{where}/{names[1]}"] = known.pop(f"{where}/{names[0]}")
             return f"rename {where}/{names[0]} {where}/{names[1]}"
         case _:
             return f"{call} {arguments[:80]}"
 
 
-def _opened(flags: str, name: str, where: str, inside: bool, known: set[str]) -> str | None:
+def _opened(flags: str, name: str, where: str, inside: bool, known: dict[str, str]) -> str | None:
     if not inside:
         writes = re.search(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC", flags)
         return f"open outside of the home: {name}" if writes else None
     path = f"{where}/{name}"
     if "O_CREAT" not in flags or path in known:
         return None
-    known.add(path)
+    known[path] = path
     return f"create {path}"
 
 

@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 
-SUFFIX = re.compile(rb',"seq":(\d+),"hash":"([0-9a-f]{64})"\}\n')
+SUFFIX = re.compile(rb',"seq":(0|[1-9]\d{0,18}),"hash":"([0-9a-f]{64})"\}\n')
 REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
 NAME = re.compile(r"(.*?)(?:\.(\d+))?\.jsonl")
 

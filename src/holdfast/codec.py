@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -20,6 +21,9 @@ from holdfast.errors import BadValue
 MAX_DEPTH = 64
 MAX_LINE = 8 << 20
 MAX_DOCUMENT = 64 << 20
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _INT_RANGE = range(-(1 << 63), 1 << 64)
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -50,7 +54,7 @@ def encode(value: object, *, limit: int = MAX_LINE) -> bytes:
             hint="store the text as a file and put its path and sha256 into the record",
         )
     # Each walk is needed only if the bytes could hide what it looks for.
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _too_deep(data):
         raise BadValue(
             f"nested deeper than {MAX_DEPTH}", hint="put deep structures into a file and name it"
         )
@@ -73,7 +77,7 @@ def decode(data: bytes, *, limit: int = MAX_LINE) -> Json:
         value = orjson.loads(data)
     except ValueError as error:
         raise DecodeError(_reason(data, error)) from None
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _too_deep(data):
         raise DecodeError(f"nested deeper than {MAX_DEPTH}")
     # Equal bytes prove that no key stood twice and no number was rounded.
     if orjson.dumps(value) == data:
@@ -117,24 +121,12 @@ def _reason(data: bytes, error: ValueError) -> str:
     return f"not JSON: {error}"
 
 
-def _depth(value: object) -> int:
-    """How deep lists and objects are nested, counted as far as is worth it."""
-    layer, depth = [value], 0
-    while depth <= MAX_DEPTH:
-        layer = [inner for each in layer for inner in _children(each)]
-        if not layer:
-            return depth
-        depth += 1
-    return depth
-
-
-def _children(value: object) -> Iterable[object]:
-    """What a container holds, and itself, so that an empty one counts as a level."""
-    if isinstance(value, Mapping):
-        return [None, *cast("Mapping[str, object]", value).values()]
-    if isinstance(value, list | tuple):
-        return [None, *cast("list[object]", value)]
-    return ()
+def _too_deep(data: bytes) -> bool:
+    """Whether JSON bytes are nested too deeply: take away the innermost pairs, level by level."""
+    brackets = _STRING.sub(b"", data).translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _has_nonfinite(value: object) -> bool:
@@ -142,4 +134,8 @@ def _has_nonfinite(value: object) -> bool:
         value = value.value
     if isinstance(value, float):
         return not math.isfinite(value)
-    return any(map(_has_nonfinite, _children(value)))
+    if isinstance(value, Mapping):
+        return any(map(_has_nonfinite, cast("Mapping[str, object]", value).values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_nonfinite, cast("list[object]", value)))
+    return False

@@ -7,6 +7,8 @@ in one file.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import date
 from typing import NamedTuple
 
 from holdfast.errors import BadName
@@ -29,9 +31,13 @@ class SessionId(NamedTuple):
         return f"{self.day}_{self.agent}_{self.number:03d}"
 
 
+def is_agent_id(name: str) -> bool:
+    return _AGENT.fullmatch(name) is not None
+
+
 def agent_id(name: str) -> str:
     """`name` if it may name an agent."""
-    if _AGENT.fullmatch(name):
+    if is_agent_id(name):
         return name
     raise BadName(
         f"not an agent id: {name[:80]!r}",
@@ -43,7 +49,9 @@ def session_id(text: str) -> SessionId:
     """The parts of a session id."""
     if found := _SESSION.fullmatch(text):
         day, agent, number = found.groups()
-        return SessionId(day, agent, int(number))
+        with suppress(ValueError):
+            date.fromisoformat(day)
+            return SessionId(day, agent, int(number))
     raise BadName(f"not a session id: {text[:80]!r}", hint="the form is YYYY-MM-DD_agent_001")
 
 

@@ -32,12 +32,15 @@ def nothing(record: Record) -> Record:
     return record
 
 
-def by_key_name(key: bytes) -> Masker:
-    """A masker for values that stand under a telling name, tagged with the home's `key`."""
+def by_key_name(key: Callable[[], bytes]) -> Masker:
+    """A masker for values that stand under a telling name, tagged with a key of the home.
+
+    `key` is asked for when the first secret is met.
+    """
 
     def tag(kind: str, secret: str) -> str:
         digest = blake2b(
-            secret.encode("utf-8", "surrogatepass"), digest_size=4, key=key[:64]
+            secret.encode("utf-8", "surrogatepass"), digest_size=4, key=key()[:64]
         ).hexdigest()
         return f"[SECRET:{kind}:{digest}]"
 

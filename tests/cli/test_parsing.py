@@ -58,6 +58,10 @@ def test_the_value_of_an_option_may_begin_with_a_dash() -> None:
     assert written("--agent", "a", "--tag", "-x", "y")["tag"] == ["-x"]
 
 
+def test_json_as_the_value_of_an_option_asks_for_nothing() -> None:
+    assert run("toy", "write", "--agent", "--json", "x") == (0, "wrote x\n", "")
+
+
 def test_an_empty_text_is_a_text() -> None:
     assert written("--agent", "a", "")["text"] == ""
 

@@ -112,6 +112,10 @@ def test_closed_output_is_no_failure() -> None:
     assert done.returncode == 1
 
 
+def test_garbage_is_collected_while_a_verb_runs() -> None:
+    assert spawn("collector").out == "enabled: yes\n"
+
+
 def on_terminal(*words: str, columns: int = 80, **env: str) -> list[str]:
     """What a terminal of so many columns receives."""
     ours, theirs = os.openpty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -119,6 +120,11 @@ def follow(context: Context, first: Text) -> Stream:
     return Stream(flow())
 
 
+def collector(context: Context) -> Show:
+    """Say whether garbage is collected while a verb runs."""
+    return Show({"enabled": gc.isenabled()})
+
+
 def descriptors(context: Context) -> Show:
     """Say which number the next opened file gets."""
     number = os.open(os.devnull, os.O_RDONLY)
@@ -142,7 +148,7 @@ TABLE = Table(
     [
         *(
             _toy(each, each)
-            for each in ("document", "quote", "many", "fail", "warn", "descriptors")
+            for each in ("document", "quote", "many", "fail", "warn", "collector", "descriptors")
         ),
         _toy("toy write", "write"),
         _toy("toy list", "rows", "seq", "agent", "summary", "missing"),

@@ -1,5 +1,7 @@
 """What a verb works with."""
 
+import os
+
 import pytest
 
 from holdfast.clock import FakeClock
@@ -29,8 +31,11 @@ def test_a_context_that_needs_no_home_opens_none(tmp_path) -> None:
 
 def test_a_closed_context_has_let_the_home_go(tmp_path) -> None:
     context = Context(str(tmp_path / "home"))
+    before = os.listdir("/proc/self/fd")
     first = context.home(create=True)
+    assert len(os.listdir("/proc/self/fd")) > len(before)
     context.close()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
     context.close()
     assert context.home() is not first
     context.close()

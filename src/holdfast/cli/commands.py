@@ -221,7 +221,7 @@ class _Root(_Noun):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("`holdfast VERB --help` explains a verb and gives an example.")
+        formatter.write("`holdfast VERB --help` explains a verb and gives an example.\n")
 
 
 def _need_verb() -> None:

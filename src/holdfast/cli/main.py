@@ -6,6 +6,7 @@ way however early it comes.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None, table: Table | None = None) -> int:
     """Run one command line and give its exit code; every failure is told, none escapes."""
     _hold_standard_descriptors()
+    if argv is None:
+        # Imports leave no garbage, and looking for it is a twentieth of a hot verb.
+        gc.disable()
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         from holdfast.cli.arguments import wants_json
@@ -61,6 +65,9 @@ def _perform(request: Request, output: Output) -> int:
     from holdfast.ops.context import Context
 
     operation = request.operation
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
     try:
         with Context(request.home) as context:
             # Before the verb looks: what it shows is at least as new as this.

@@ -47,8 +47,8 @@ def _explain(error: click.UsageError, table: Table) -> tuple[str, str]:
             name = missing.opts[0] if isinstance(missing, click.Option) else missing.metavar
             example = f"for example: {operation.example}" if operation else see_help
             return f"`{command}` needs {name}", example
-        case click.BadParameter(param=click.Parameter(type=click.Choice() as choice) as bad):
-            return _plain(error.format_message()), _close(bad, choice, error.message) or see_help
+        case click.BadParameter(param=click.Parameter(type=click.Choice() as choice)):
+            return _plain(error.format_message()), _close(choice, error.message) or see_help
         case _:
             return _plain(error.format_message()), see_help
 
@@ -66,7 +66,7 @@ def _unknown_verb(command: str, word: str, table: Table) -> tuple[str, str]:
     return message, f"`{command} --help` lists the verbs"
 
 
-def _close(bad: click.Parameter, choice: click.Choice[str], message: str) -> str | None:
+def _close(choice: click.Choice[str], message: str) -> str | None:
     # The value itself is only in the message, quoted.
     value = message.split("'")[1] if message.count("'") > 1 else ""
     meant = _close_to(value, choice.choices)

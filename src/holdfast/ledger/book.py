@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import layout
 from holdfast.clock import instant_of, local_stamp, zone
 from holdfast.codec import Record
-from holdfast.errors import BadName
-from holdfast.ids import agent_id, session_id
+from holdfast.errors import BadName, HoldfastError, UsageError
+from holdfast.ids import agent_id, is_agent_id, session_id
 from holdfast.ledger.entry import check_event, entry, task_for
-from holdfast.ledger.status import STATUS, State, current_session, next_session, spooled_from
+from holdfast.ledger.status import (
+    State,
+    current_session,
+    fold,
+    next_session,
+    spooled_from,
+    status_of,
+)
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem, Verified
 
 if TYPE_CHECKING:
@@ -33,10 +41,23 @@ class Event(NamedTuple):
     extra: Record | None = None
     """Fields beside the documented ones, such as where a spooled event comes from."""
 
+    def check(self, agent: str, extra_events: tuple[str, ...] = ()) -> None:
+        """Raise UsageError if it can never be written."""
+        check_event(self.event, extra_events)
+        task_for(self.event, self.task)
+        if self.session not in (None, NEW) and session_id(str(self.session)).agent != agent:
+            raise BadName(
+                f"session {self.session} is not one of {agent}",
+                hint=f"leave --session out, or use --session new to begin one for {agent}",
+            )
+
 
 class Written(NamedTuple):
     cursor: Cursor
     record: Record
+    """As it stands in the ledger: with its time, and without secrets."""
+    stale: HoldfastError | None
+    """Why the status could not be brought up to date; the event is safe all the same."""
 
 
 class Found(NamedTuple):
@@ -52,45 +73,77 @@ class Found(NamedTuple):
         except ValueError:
             return 0.0
 
-    def cursor(self, before: Cursor | None) -> Cursor:
+    @property
+    def cursor(self) -> Cursor:
         """Where reading goes on behind it."""
-        line, last = self.line, before or START
-        return Cursor(line.seq or last.seq, line.hash or last.hash, line.segment, line.end)
+        line = self.line
+        return Cursor(line.seq or 0, line.hash or START.hash, line.segment, line.end)
 
 
 class Ledger:
     def __init__(self, home: Home, agent: str) -> None:
         self._home, self.agent = home, agent_id(agent).lower()
         self._log = home.log(layout.ledger(self.agent))
-        self._status = home.view(layout.status(self.agent), self._log, STATUS)
+        self._status = home.view(layout.status(self.agent), self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
 
     # -- writing -----------------------------------------------------------------------
 
-    def write(self, *events: Event) -> Written:
-        """Append events in one act; what became of the last one."""
-        for event in events:
-            check_event(event.event, self._home.settings.extra_events)
-            task_for(event.event, event.task)
+    def write(self, event: Event, spooled: Sequence[Event] = ()) -> Written:
+        """Append one event, after the `spooled` ones that are not there yet."""
+        event.check(self.agent, self._home.settings.extra_events)
         self._status.read()  # outside the log's lock, so that inside there is little left to do
-        records: list[Record] = []
+        before = START
 
-        def decide(_: Cursor) -> list[Record]:
-            state = self._status.read()
-            for event in events:
-                # Taken from the spool before, by somebody who died before he could say so.
-                if not 0 < spooled_from(event.extra or {}) <= state["spooled"]:
-                    records.append(self._record(event, state))
+        def decide(head: Cursor) -> list[Record]:
+            nonlocal before
+            before, state, records = head, deepcopy(self._status.read()), list[Record]()
+            for each in (*spooled, event):
+                if each is event or self._is_news(each, state):
+                    record = self._record(each, state)
+                    records.append(record)
+                    fold(state, self._as_if_written(record))
             return records
 
         cursor = self._log.transact(decide)[-1]
-        self._status.refresh(cursor)
-        return Written(cursor, records[-1])
+        mine = next(found for found in self.read(before) if found.line.seq == cursor.seq)
+        return Written(cursor, mine.record, self._refresh(cursor))
+
+    def _is_news(self, event: Event, state: State) -> bool:
+        """Whether a spooled event is still to be taken in, and can be."""
+        spool, number = spooled_from(event.extra or {})
+        if number <= state["spools"].get(spool, 0):
+            return False
+        try:
+            event.check(self.agent, self._home.settings.extra_events)
+        except UsageError as error:
+            self._home.notice("spool_refused", f"{self.agent} {spool}#{number}: {error.message}")
+            return False
+        return True
+
+    def _as_if_written(self, record: Record) -> Line:
+        stamp = local_stamp(self._home.clock.now(), self._zone)
+        return Line(None, None, {"ts": stamp, **record}, "", 0, 0)
+
+    def _refresh(self, cursor: Cursor) -> HoldfastError | None:
+        try:
+            self._status.refresh(cursor)
+        except HoldfastError as error:
+            return error
+        return None
 
     def _record(self, event: Event, state: State) -> Record:
+        today = self._home.today()
+        match event.session:
+            case None:
+                session = str(current_session(state, today))
+            case "new":
+                session = str(next_session(state, today))
+            case given:
+                session = given
         record = entry(
             agent=self.agent,
-            session=self._session(event.session, state),
+            session=session,
             event=event.event,
             task=task_for(event.event, event.task),
             source=event.source,
@@ -98,19 +151,6 @@ class Ledger:
             data=event.data or {},
         )
         return record | (event.extra or {})
-
-    def _session(self, asked: str | None, state: State) -> str:
-        today = self._home.today()
-        if asked == NEW:
-            return str(next_session(state, self.agent, today))
-        if asked is None:
-            return str(current_session(state, self.agent, today))
-        if session_id(asked).agent != self.agent:
-            raise BadName(
-                f"session {asked} is not one of {self.agent}",
-                hint=f"leave --session out, or use --session new to begin one for {self.agent}",
-            )
-        return asked
 
     def close(self) -> None:
         self._status.close()
@@ -129,7 +169,8 @@ class Ledger:
 
     def rebuild(self) -> list[str]:
         """Fold the status anew; the names under which edited files were kept."""
-        self._status.rebuild()
+        if self.exists():
+            self._status.rebuild()
         return self._status.kept_aside
 
     def exists(self) -> bool:
@@ -177,4 +218,5 @@ class Ledger:
 def agents(home: Home) -> list[str]:
     """Every agent that has a ledger or a state directory."""
     keys = (*home.keys(layout.LEDGER), *home.keys(layout.STATE))
-    return sorted({key.split("/")[1].lower() for key in keys if key.count("/") >= 2})
+    names = {key.split("/")[1].lower() for key in keys if key.count("/") >= 2}
+    return sorted(filter(is_agent_id, names))

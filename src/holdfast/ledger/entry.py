@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec import DecodeError, Record, decode
+from holdfast.codec import MAX_LINE, DecodeError, Record, decode
 from holdfast.errors import BadValue, UsageError
 
 EVENTS = ("heartbeat", "task_start", "task_result", "error", "info")
@@ -55,10 +55,15 @@ def task_for(event: str, task: str | None) -> str:
 
 def parse_data(event: str, text: bytes) -> dict[str, Any]:
     """The `data` object of an entry, unchanged, or an error that says why not."""
+    if len(text) > MAX_LINE:
+        raise BadValue(
+            f"data is too large: {len(text)} bytes, the limit is {MAX_LINE}",
+            hint="keep it in a file and put its path and sha256 into data",
+        )
     try:
         found = decode(text.strip())
     except DecodeError as error:
-        raise BadValue(f"data is not JSON: {error}", hint="quote it: --data '{\"k\": 1}'") from None
+        raise BadValue(f"data: {error}", hint="quote it: --data '{\"k\": 1}'") from None
     if not isinstance(found, dict):
         raise BadValue("data has to be a JSON object", hint='such as {"status": "success"}')
     if event == "task_result" and found.get("status", "success") not in RESULTS:

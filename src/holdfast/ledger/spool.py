@@ -1,8 +1,9 @@
 """Events that could not be written to their home, kept until they can.
 
 A spool is a log in the user's state directory, one for each home and agent.  It is never
-emptied: the ledger itself says how far it has been taken in (`ref: spool#N`), so that an
-event arrives exactly once whatever dies in between.
+emptied: the ledger itself says how far it has been taken in (`ref: spool:<id>#N`, where the
+id is the hash of the spool's first line), so that an event arrives exactly once whatever
+dies in between.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ class Spool:
         with Home.open(directory(), clock=self._clock) as home:
             log = home.log(self._key)
             log.settle()  # visible is not durable, and we are about to act on it
-            return [_event(line) for line in log.read() if isinstance(line, Line)]
+            lines = [line for line in log.read() if isinstance(line, Line) and line.hash]
+            return [_event(line, str(lines[0].hash)[:16]) for line in lines]
 
 
-def _event(line: Line) -> Event:
+def _event(line: Line, spool: str) -> Event:
     record = {name: line.record[name] for name in Event._fields if name != "extra"}
-    extra = {"ref": f"{_KEY}#{line.seq}", "occurred_at": line.record["ts"]}
+    extra = {"ref": f"{_KEY}:{spool}#{line.seq}", "occurred_at": line.record.get("ts")}
     return Event(**record, extra=extra)

@@ -7,6 +7,7 @@ folded: it is a matter of the clock, computed when somebody looks.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from holdfast.clock import instant_of
@@ -18,35 +19,48 @@ from holdfast.store.primitives import Line
 from holdfast.store.view import Shape
 
 State = dict[str, Any]
+_REF = re.compile(r"spool:([0-9a-f]{16})#([0-9]{1,18})")
+_DAYS_KEPT = 32
 SHOWN = ("agent", "state", "last_heartbeat", "last_task_id", "session_id", "last_error")
 
 
-def initial() -> State:
+def status_of(agent: str) -> Shape[State]:
+    """The view of one agent's ledger; lines of other agents in it do not count."""
+
+    def begin() -> State:
+        return initial(agent)
+
+    return Shape(version=1, initial=begin, fold=fold, render=render)
+
+
+def initial(agent: str) -> State:
     return {
-        "agent": None,
+        "agent": agent,
         "state": "idle",
         "last_heartbeat": None,
         "last_task_id": None,
         "session_id": None,
         "last_error": None,
-        # Not shown: the highest session number of the newest day, and the spooled line that
-        # was taken in last.
-        "session_day": "",
-        "session_number": 0,
-        "spooled": 0,
+        # Not shown: the highest session number of each of the latest days, and how far each
+        # spool has been taken in.
+        "sessions": {},
+        "spools": {},
     }
 
 
 def fold(state: State, line: Line) -> State:
-    """One entry more; a line that is no entry of the ledger changes nothing."""
+    """One entry more; a line that is no entry of this agent changes nothing."""
     record = line.record
     agent, event, stamp = record.get("agent"), record.get("event"), record.get("ts")
     if not (isinstance(agent, str) and isinstance(event, str) and isinstance(stamp, str)):
         return state
-    state["agent"] = agent.lower()
+    if agent.lower() != state["agent"]:
+        return state
     state["last_heartbeat"] = _later(state["last_heartbeat"], stamp)
     _note_session(state, record.get("session_id"))
-    state["spooled"] = max(state["spooled"], spooled_from(record))
+    spool, number = spooled_from(record)
+    if number:
+        state["spools"][spool] = max(number, state["spools"].get(spool, 0))
     task = record.get("task_id")
     if event in ("task_start", "task_result", "error") and task not in (None, NO_TASK):
         state["last_task_id"] = task
@@ -68,26 +82,22 @@ def render(state: State) -> bytes:
     return pretty({name: state[name] for name in SHOWN})
 
 
-STATUS = Shape(version=1, initial=initial, fold=fold, render=render)
-
-
-def next_session(state: State, agent: str, today: str) -> SessionId:
+def next_session(state: State, today: str) -> SessionId:
     """The number after the highest that this agent has used on this day."""
-    used = state["session_number"] if state["session_day"] == today else 0
-    return SessionId(today, agent.lower(), used + 1)
+    return SessionId(today, state["agent"], state["sessions"].get(today, 0) + 1)
 
 
-def current_session(state: State, agent: str, today: str) -> SessionId:
+def current_session(state: State, today: str) -> SessionId:
     """The session that an entry without one belongs to.
 
-    It is the latest one, unless that began on an earlier day and nothing is under way: a
+    It is the latest one, unless that began on another day and nothing is under way: a
     session that runs over midnight stays one session.
     """
     if state["session_id"] is not None:
         latest = session_id(state["session_id"])
         if latest.day == today or state["state"] == "busy":
             return latest
-    return next_session(state, agent, today)
+    return next_session(state, today)
 
 
 class Presence(NamedTuple):
@@ -112,10 +122,10 @@ def presence(state: State, now: float, offline_after: float) -> Presence:
     return Presence("offline", age, note or state["last_error"] or "")
 
 
-def spooled_from(record: Record) -> int:
-    """Which line of the spool an entry was taken from; 0 if it was written directly."""
-    _, mark, seq = str(record.get("ref", "")).partition("spool#")
-    return int(seq) if mark and seq.isdigit() else 0
+def spooled_from(record: Record) -> tuple[str, int]:
+    """Which spool an entry was taken from and its number there; 0 if it was written directly."""
+    match = _REF.fullmatch(str(record.get("ref", "")))
+    return (match[1], int(match[2])) if match else ("", 0)
 
 
 def _note_session(state: State, text: object) -> None:
@@ -123,17 +133,22 @@ def _note_session(state: State, text: object) -> None:
         found = session_id(str(text))
     except BadName:
         return
+    if found.agent != state["agent"]:
+        return
     state["session_id"] = str(text)
-    if (found.day, found.number) > (state["session_day"], state["session_number"]):
-        state["session_day"], state["session_number"] = found.day, found.number
+    sessions: dict[str, int] = state["sessions"]
+    sessions[found.day] = max(found.number, sessions.get(found.day, 0))
+    if len(sessions) > _DAYS_KEPT:
+        del sessions[min(sessions)]
 
 
 def _later(known: str | None, stamp: str) -> str | None:
     """The later of two stamps, so that a clock that went back cannot age an agent."""
     try:
-        return stamp if known is None or instant_of(stamp) > instant_of(known) else known
+        seen = instant_of(stamp)
     except ValueError:
         return known
+    return stamp if known is None or seen > instant_of(known) else known
 
 
 def _data(record: Record) -> dict[str, Any]:

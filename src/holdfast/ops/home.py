@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from holdfast import layout
 from holdfast.clock import utc_stamp
 from holdfast.codec import pretty
-from holdfast.errors import BadName, NotFound
-from holdfast.ids import agent_id, key_parts, session_id
+from holdfast.errors import BadName, ConfigError, NotFound
+from holdfast.ids import SessionId, agent_id, key_parts, session_id
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ledger.status import SHOWN, presence
 from holdfast.ops.context import Context
@@ -39,14 +39,29 @@ def init(
         path = context.home_path or "the default place"
         made = f"would make a home at {path}" + (f" with {', '.join(names)}" if names else "")
         return Change(target=path, applied=False, detail=made, dry_run=True)
-    home = context.home(create=True, timezone=timezone)
+    home, made = _home(context, timezone)
     fresh = [name for name in names if _make_agent(home, name)]
     known = [name for name in names if name not in fresh]
-    parts = [f"home {home.path}", f"zone {home.settings.timezone}"]
+    parts = [f"{'made' if made else 'found'} home {home.path}, zone {home.settings.timezone}"]
     parts += [f"made {', '.join(fresh)}"] if fresh else []
     parts += [f"already there: {', '.join(known)}"] if known else []
     data = {"home": home.path, "timezone": home.settings.timezone, "made": fresh}
-    return Change(target=home.path, applied=bool(fresh), detail="; ".join(parts), data=data)
+    return Change(home.path, applied=made or bool(fresh), detail="; ".join(parts), data=data)
+
+
+def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
+    """The home, and whether it was made just now."""
+    try:
+        home = context.home()
+    except NotFound:
+        return context.home(create=True, timezone=timezone), True
+    if timezone not in (None, home.settings.timezone):
+        raise ConfigError(
+            f"the zone of this home is {home.settings.timezone} and stays",
+            hint="its days are already named by it; make another home for another zone",
+            path=home.path,
+        )
+    return home, False
 
 
 def _make_agent(home: Home, name: str) -> bool:
@@ -156,6 +171,14 @@ def path(
     return Show({"id": id, "path": place}, text=place)
 
 
+def _file_of(home: Home, session: SessionId) -> str:
+    """The file in which a session begins."""
+    for found in Ledger(home, session.agent).read():
+        if found.record.get("session_id") == str(session):
+            return f"{layout.ledger(session.agent)}/{found.line.segment}"
+    raise NotFound(f"no session called {session}", hint="`holdfast ledger list` shows sessions")
+
+
 def _key_of(home: Home, id: str) -> str:
     """The key that an id stands for: of an agent, of a session, or itself."""
     try:
@@ -165,8 +188,7 @@ def _key_of(home: Home, id: str) -> str:
     except BadName:
         pass
     try:
-        session = session_id(id)
-        return f"{layout.ledger(session.agent)}/{session.day}.jsonl"
+        return _file_of(home, session_id(id))
     except BadName:
         key_parts(id)
     if any(key == id or key.startswith(f"{id}/") for key in home.keys()):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from holdfast.errors import HoldfastError, NotFound, UsageError
-from holdfast.ids import agent_id
+from holdfast.errors import BadName, HoldfastError, Indeterminate, NotFound, UsageError
+from holdfast.ids import agent_id, session_id
 from holdfast.ledger.book import Event, Found, Ledger, agents
-from holdfast.ledger.entry import check_event, parse_data
+from holdfast.ledger.entry import parse_data
 from holdfast.ledger.spool import Spool
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
 from holdfast.ops.moment import moment
 from holdfast.ops.parameter import Arg
 from holdfast.store.home import Home, find
-from holdfast.store.primitives import Verified
+from holdfast.store.primitives import START, Cursor, Verified
 
 CORRUPT = 6
 _PAUSE = 0.2
@@ -47,15 +48,17 @@ def write(
         session=session or _session_of_caller(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
-    place = context.home_path or find()
-    spool = Spool(place, agent, context.clock)
+    spool = Spool(context.home_path or find(), agent, context.clock)
     try:
-        with Ledger(context.home(create=True), agent) as ledger:
-            written = ledger.write(*_waiting(context, spool), what)
+        home = _checked_home(context, what, agent)
+        with Ledger(home, agent) as ledger:
+            written = ledger.write(what, _waiting(context, spool))
     except HoldfastError as error:
         if not best_effort or isinstance(error, UsageError):
             raise
         return _keep(context, spool, what, error)
+    if written.stale is not None:
+        context.warn(f"written, but the status is behind: {written.stale.message}")
     record, cursor = written.record, written.cursor
     detail = f"{record['session_id']} #{cursor.seq} {record['event']} {record['task_id']}"
     return Change(
@@ -66,10 +69,23 @@ def write(
     )
 
 
+def _checked_home(context: Context, what: Event, agent: str) -> Home:
+    """The home, made if it is not there, but not for an event that can never be written."""
+    try:
+        extra = context.home().settings.extra_events
+    except NotFound:
+        extra = ()
+    what.check(agent, extra)
+    return context.home(create=True)
+
+
 def _session_of_caller(agent: str) -> str | None:
     """The session that a wrapper put into the environment, if it is one of this agent."""
     session = os.environ.get("HOLDFAST_SESSION", "")
-    return session if f"_{agent}_" in session else None
+    try:
+        return session if session_id(session).agent == agent else None
+    except BadName:
+        return None
 
 
 def _waiting(context: Context, spool: Spool) -> list[Event]:
@@ -82,14 +98,16 @@ def _waiting(context: Context, spool: Spool) -> list[Event]:
 
 def _keep(context: Context, spool: Spool, what: Event, error: HoldfastError) -> Change:
     context.warn(f"NOT written to the ledger: {error.message}")
+    if isinstance(error, Indeterminate):
+        # Kept, it could be there twice; the caller is told to look.
+        return Change("", applied=False, detail="perhaps written: read the ledger to see")
     try:
-        check_event(what.event)
         spool.put(what)
     except HoldfastError as second:
         context.warn(f"NOT kept for later either: {second.message}")
-        return Change(target="", applied=False, detail="not written, and not kept: it is lost")
+        return Change("", applied=False, detail="not written, and not kept: it is lost")
     detail = f"kept in {spool.path}; the next write to this ledger takes it in"
-    return Change(target=spool.path, applied=False, detail=detail)
+    return Change(spool.path, applied=False, detail=detail)
 
 
 def list_events(
@@ -107,16 +125,33 @@ def list_events(
     begin = moment(since, home) if since else None
     end = moment(until, home) if until else None
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
-    rows: list[Found] = []
     # One more than asked for tells whether there is more.
-    most = limit + 1 if limit > 0 else None
-    for name in _agents(home, agent):
-        ledger = Ledger(home, name)
-        rows += ledger.newest(most, wanted, begin)
-    rows.sort(key=lambda found: found.instant)
-    more = limit > 0 and len(rows) > limit
-    shown = rows[-limit:] if limit > 0 else rows
-    return Rows([_row(found) for found in shown], {"shown": len(shown)}, truncated=more)
+    most = _limit(limit) + 1 if limit else None
+    found = [Ledger(home, name).newest(most, wanted, begin) for name in _agents(home, agent)]
+    rows = _merged(found)
+    shown = rows[-limit:] if limit else rows
+    return Rows(
+        [_row(each) for each in shown], {"shown": len(shown)}, truncated=len(shown) < len(rows)
+    )
+
+
+def _limit(limit: int) -> int:
+    if limit < 0:
+        raise UsageError("--limit is below zero", hint="0 is all")
+    return limit
+
+
+def _merged(streams: list[list[Found]]) -> list[Found]:
+    """Several ledgers as one: by time between them, by sequence within each."""
+
+    def timed(stream: list[Found]) -> Iterator[tuple[float, Found]]:
+        latest = 0.0
+        for found in stream:
+            latest = max(latest, found.instant)  # a clock that went back reorders nothing
+            yield latest, found
+
+    merged = heapq.merge(*map(timed, streams), key=lambda each: each[0])
+    return [found for _, found in merged]
 
 
 def tail(
@@ -126,34 +161,27 @@ def tail(
     limit: Annotated[int, Arg("How many to begin with")] = 10,
     follow: Annotated[bool, Arg("Go on showing events as they are written")] = False,
 ) -> Stream:
-    return Stream(_follow(context, agent, limit, follow=follow))
+    return Stream(_follow(context, agent, _limit(limit), follow=follow))
 
 
 def _follow(
     context: Context, agent: str | None, limit: int, *, follow: bool
 ) -> Iterator[dict[str, Any]]:
     home = context.home()
-    ledgers = {name: Ledger(home, name) for name in _agents(home, agent)}
-    # The heads come first, so that an event written meanwhile is shown later, not never.
-    heads = {name: ledger.head() for name, ledger in ledgers.items()}
-    begun = [
-        found
-        for name, ledger in ledgers.items()
-        for found in ledger.newest(limit, lambda found, seq=heads[name].seq: _up_to(found, seq))
-    ]
-    begun.sort(key=lambda found: found.instant)
-    yield from map(_row, begun[-limit:] if limit else [])
+    begun: list[list[Found]] = []
+    ends: dict[str, Cursor] = {}
+    for name in _agents(home, agent):
+        found = Ledger(home, name).newest(max(limit, 1), lambda _: True)
+        ends[name] = found[-1].cursor if found else START
+        begun.append(found)
+    merged = _merged(begun)
+    yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
-        for name in [agent.lower()] if agent else agents(home):
-            ledger = ledgers.setdefault(name, Ledger(home, name))
-            for found in ledger.read(heads[name]) if name in heads else ledger.read():
-                heads[name] = found.cursor(heads.get(name))
+        for name in [agent_id(agent).lower()] if agent else agents(home):
+            for found in Ledger(home, name).read(ends.get(name, START)):
+                ends[name] = found.cursor
                 yield _row(found)
         context.clock.sleep(_PAUSE)
-
-
-def _up_to(found: Found, seq: int) -> bool:
-    return (found.line.seq or 0) <= seq
 
 
 def verify(

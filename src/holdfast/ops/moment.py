@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from holdfast.clock import zone
+from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,14 +18,16 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def moment(text: str, home: Home) -> float:
     """The instant meant; a time without a zone is in the home's."""
-    if ago := _AGO.fullmatch(text):
-        return home.clock.now() - int(ago[1]) * _SECONDS[ago[2]]
+    where = zone(home.settings.timezone)
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        if ago := _AGO.fullmatch(text):
+            instant = home.clock.now() - int(ago[1]) * _SECONDS[ago[2]]
+        else:
+            found = datetime.fromisoformat(text)
+            instant = (found if found.tzinfo else found.replace(tzinfo=where)).timestamp()
+        local_stamp(instant, where)
+    except (ValueError, OverflowError, OSError):
         raise UsageError(
             f"not a time: {text[:80]!r}", hint="such as 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
         ) from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=zone(home.settings.timezone))
-    return found.timestamp()
+    return instant

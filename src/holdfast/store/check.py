@@ -55,12 +55,13 @@ def check(home: Home) -> Iterator[Finding]:
 
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
     logs: set[Series] = set()
-    for name in sorted(directory.names()):
+    names = set(directory.names())
+    for name in sorted(names):
         key = f"{prefix}/{name}" if prefix else name
         entry = directory.stat(name)
         if entry is None:
             continue
-        if entry.kind == "dir" and not name.startswith("."):
+        if entry.kind == "dir" and _is_key(name):
             inner = directory.subdir(name)
             try:
                 yield from _directory(home, inner, key)
@@ -74,7 +75,7 @@ def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
             yield _finding("alien", key, "a name that Holdfast does not write")
         elif name.endswith(".jsonl"):
             logs.add(series_of(name))
-        elif name.endswith(".json"):
+        elif name.endswith(".json") and f".{name}.view" not in names:
             yield from _document(home, key)
     for series in sorted(logs, key=str):
         yield from _log(home, f"{prefix}/{series.stem}.jsonl" if series.stem else prefix)

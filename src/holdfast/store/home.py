@@ -11,6 +11,7 @@ import os
 import secrets
 import tomllib
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from holdfast import mask
@@ -25,7 +26,6 @@ from holdfast.errors import (
     typed,
 )
 from holdfast.ids import key_parts
-from holdfast.mask import Masker
 from holdfast.store import vfs as files
 from holdfast.store.cell import FileCell
 from holdfast.store.document import FileDocument
@@ -67,7 +67,8 @@ class Home:
             return local_stamp(instant, where)
 
         tools = Tools(vfs, clock, mask.nothing, local, _unheard)
-        self._tools = tools._replace(mask=_masker(Place(root, (), tools)), notice=self._notice)
+        masker = mask.by_key_name(lru_cache(maxsize=1)(lambda: _mask_key(Place(root, (), tools))))
+        self._tools = tools._replace(mask=masker, notice=self.notice)
         self._audit = self.log(_AUDIT)
         self._noticed: set[tuple[str, str]] = set()
 
@@ -139,7 +140,7 @@ class Home:
         """The day by the home's clock and zone."""
         return self._tools.local(self.clock.now())[:10]
 
-    def _notice(self, word: str, detail: str) -> None:
+    def notice(self, word: str, detail: str) -> None:
         """Tell the audit log of something odd, once; failing to must not hurt who noticed."""
         if (word, detail) in self._noticed:
             return
@@ -215,7 +216,6 @@ def _settings(
             return None
         chosen = timezone or local_zone()
         zone(chosen)
-        FileDocument(place, _MASK_KEY).update(lambda old: old or secrets.token_hex(32).encode())
         document.update(lambda old: old or _TEMPLATE.format(FORMAT, chosen).encode())
         text = document.read()
         assert text is not None
@@ -265,7 +265,11 @@ def _words(table: object, name: str) -> tuple[str, ...]:
                 return tuple(cast("list[str]", values))
         case _:
             pass
-    raise ConfigError(f'{SETTINGS}: [ledger] {name} has to be a list of words, ["a", "b"]')
+    raise ConfigError(
+        f"{SETTINGS}: {name} under [ledger] is not a list of words",
+        hint=f'write it as {name} = ["deploy", "review"]',
+        path=SETTINGS,
+    )
 
 
 def _seconds(found: dict[str, object], name: str, standard: float) -> float:
@@ -284,16 +288,19 @@ def _seconds(found: dict[str, object], name: str, standard: float) -> float:
     )
 
 
-def _masker(place: Place) -> Masker:
-    text = FileDocument(place, _MASK_KEY).read()
+def _mask_key(place: Place) -> bytes:
+    """The key of the tags that stand for secrets; made anew if it is not there."""
+    document = FileDocument(place, _MASK_KEY)
+    text = document.read()
     if text is None:
-        return mask.nothing
+        document.update(lambda old: old or secrets.token_hex(32).encode())
+        text = document.read()
     try:
-        return mask.by_key_name(bytes.fromhex(text.data.decode()))
+        return bytes.fromhex(text.data.decode() if text else "")
     except ValueError:
         raise ConfigError(
             f"{_MASK_KEY} is damaged",
-            hint="restore it from a backup; without it the same secret gets another tag",
+            hint="restore it from a backup, or remove it: then the same secret gets another tag",
             path=_MASK_KEY,
         ) from None
 

@@ -77,9 +77,18 @@ def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
             end = offset
             for raw in lines:
                 start, end = end, end + len(raw) + 1
+                if b"\0" in raw and (lost := _lost_before(raw)):
+                    yield BadLine(source.name, start, start + lost, "NUL bytes")
+                    start, raw = start + lost, raw[lost:]
                 yield _line(raw, source.name, start, end)
         if began is not None and not source.last:
             yield BadLine(source.name, began, end, "no line end")
+
+
+def _lost_before(raw: bytes) -> int:
+    """How many bytes a failed disk lost, its LF among them, in front of a line that is whole."""
+    start = raw.rfind(b"\0") + 1
+    return start if raw[start : start + 1] == b"{" and read_seal(raw) else 0
 
 
 def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
@@ -195,7 +204,7 @@ class _Proof:
             if told.get(CONTROL) == "segment_failed":
                 kind = "damaged"
                 detail += f": the disk failed under {told.get('segment')} ({told.get('error')})"
-            self._problem(kind, segment, number, offset, detail)
+            self._problem(kind, segment, number, offset, detail, lost=b"\0" in raw)
         elif found.seq < expected:
             detail = f"line {found.seq} stands where {expected} belongs"
             self._problem("misplaced", segment, number, offset, detail)

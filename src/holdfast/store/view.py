@@ -45,6 +45,7 @@ class View(Generic[State]):
         self._unsealed: list[Line] = []
         self._loaded = False
         self._fresh = False
+        self._owed = False
         self._saved_at = float("-inf")
         self._cut: Cursor | None = None
         self._over: Cursor | None = None
@@ -65,13 +66,16 @@ class View(Generic[State]):
     def refresh(self, acked: Cursor = START) -> None:
         """Bring the file up to date; `acked` is the newest line this process knows is durable."""
         self._catch_up()
-        if self._fresh or self._clock.boottime() - self._saved_at < _PAUSE:
+        if self._fresh:
+            return
+        if self._clock.boottime() - self._saved_at < _PAUSE:
+            self._owed = True
             return
         self._save(acked)
 
     def close(self) -> None:
         """Write what `refresh` put off, and let go."""
-        if self._loaded and not self._fresh:
+        if self._owed:
             self._save(START)
         self._cell.close()
 
@@ -83,6 +87,7 @@ class View(Generic[State]):
         self._save(START)
 
     def _save(self, acked: Cursor) -> None:
+        self._owed = False
         if self._cut is not None:
             self._log.tell_of_cut(self._cut)
             self._cut = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -74,7 +74,7 @@ class Turner(FakeClock):
 
 
 @contextmanager
-def refused(kind: type[HoldfastError], says: str = "") -> Iterator[None]:
+def refused(kind: type[HoldfastError], says: str = "") -> Generator[None]:
     """The block must fail with just this kind of error, which says what to do next."""
     try:
         yield
@@ -87,7 +87,7 @@ def refused(kind: type[HoldfastError], says: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def passing_on(kind: type[Exception]) -> Iterator[None]:
+def passing_on(kind: type[Exception]) -> Generator[None]:
     """The block must let an error of the caller's own through."""
     try:
         yield
@@ -172,7 +172,7 @@ class Conformance:
 
     @cached_property
     def masker(self) -> Masker:
-        return by_key_name(b"conformance")
+        return by_key_name(lambda: b"conformance")
 
     @cached_property
     def _opened(self) -> list[Closable]:

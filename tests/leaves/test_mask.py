@@ -1,0 +1,122 @@
+"""Secrets under a telling name become tags that do not tell."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import BadValue
+from holdfast.mask import by_key_name, nothing
+
+MASK = by_key_name(lambda: b"k" * 32)
+SECRET = "s3cr3t-value"
+
+TELLING = [
+    "password", "PASSWORD", "db_password", "dbPassword", "db-password", "passwd", "passphrase",
+    "secret", "client_secret", "clientSecret", "api_key", "apiKey", "apikey", "API-KEY",
+    "x-api-key", "private_key", "access_key", "AWS_SECRET_ACCESS_KEY", "auth_token", "accessToken",
+    "refresh_token", "bearer", "Authorization", "cookie", "Cookies", "credentials", "api_keys",
+]  # fmt: skip
+HARMLESS = [
+    "passwords_changed", "secretary", "tokens", "token_input", "total_tokens", "key", "keyboard",
+    "cookiecutter", "authorized", "apikeyed", "n", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_a_value_under_a_telling_name_is_masked(name: str) -> None:
+    masked = MASK({name: SECRET, "n": 1})
+    assert SECRET not in repr(masked)
+    assert masked[name].startswith("[SECRET:")
+    assert masked["n"] == 1
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_value_under_another_name_stays(name: str) -> None:
+    assert MASK({name: SECRET}) == {name: SECRET}
+
+
+def test_everything_below_a_telling_name_is_masked() -> None:
+    masked = MASK({"credentials": {"user": SECRET, "list": [SECRET, (SECRET, 7)]}, "n": SECRET})
+    assert masked["n"] == SECRET
+    assert SECRET not in repr(masked["credentials"])
+    assert masked["credentials"]["list"][1][1] == 7
+
+
+def test_the_same_secret_has_the_same_tag_and_another_key_another_one() -> None:
+    tag = MASK({"secret": SECRET})["secret"]
+    assert MASK({"deep": [{"secret": SECRET}]})["deep"][0]["secret"] == tag
+    assert by_key_name(lambda: b"other")({"secret": SECRET})["secret"] != tag
+    assert MASK({"secret": "else"})["secret"] != tag
+
+
+def test_masking_twice_changes_nothing_more() -> None:
+    once = MASK({"password": SECRET, "apiKey": [SECRET]})
+    assert MASK(once) == once
+
+
+def test_an_empty_secret_is_shown_as_empty() -> None:
+    assert MASK({"password": "", "secret": None}) == {"password": "", "secret": None}
+
+
+def test_a_secret_that_is_no_valid_text_is_masked_too() -> None:
+    assert MASK({"password": "\ud800"})["password"].startswith("[SECRET:password:")
+
+
+def test_a_key_of_any_length_will_do() -> None:
+    for length in (0, 1, 64, 1000):
+        mask = by_key_name(lambda length=length: b"k" * length)
+        assert mask({"secret": "x"})["secret"].startswith("[SECRET:secret:")
+
+
+def test_the_key_is_asked_for_only_when_there_is_a_secret() -> None:
+    asked: list[str] = []
+    mask = by_key_name(lambda: bytes(asked.append("!") or 32))
+    assert mask({"n": "x"}) == {"n": "x"}
+    assert asked == []
+    mask({"secret": "x"})
+    assert asked == ["!"]
+
+
+def test_the_records_of_the_caller_are_left_alone() -> None:
+    record: dict[str, Any] = {"password": SECRET, "list": [{"secret": SECRET}]}
+    before = copy.deepcopy(record)
+    MASK(record)
+    assert record == before
+
+
+def test_a_record_that_contains_itself_is_refused() -> None:
+    record: dict[str, Any] = {}
+    record["again"] = record
+    with pytest.raises(BadValue) as caught:
+        MASK(record)
+    assert caught.value.hint
+
+
+def test_names_that_are_no_text_are_left_to_the_codec() -> None:
+    odd: Any = {1: SECRET, None: SECRET}
+    assert MASK(odd) == odd
+
+
+def test_a_store_without_a_masker_masks_nothing() -> None:
+    record = {"password": SECRET}
+    assert nothing(record) is record
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text() | st.sampled_from(TELLING), VALUES), st.sampled_from(TELLING))
+def test_no_planted_secret_survives_anywhere(record: dict[str, Any], name: str) -> None:
+    planted = {**record, name: "PLANTED", "inside": [{name: ["PLANTED", {"x": "PLANTED"}]}]}
+    masked = MASK(planted)
+    assert "PLANTED" not in repr(masked)
+    assert set(masked) == set(planted)
