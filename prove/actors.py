@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Busy, Conflict, HoldfastError
 from holdfast.store import failpoints
 from holdfast.store import vfs as files
@@ -47,7 +48,7 @@ def own_log(me: int) -> str:
     return f"ledger/w{me}"
 
 
-class Calendar:
+class Calendar(SystemClock):
     """A clock whose days pass when a victim says so."""
 
     def __init__(self, day: int | None = None) -> None:
@@ -56,12 +57,6 @@ class Calendar:
     def now(self) -> float:
         day = self.day if self.day is not None else struct.unpack("<q", _today[:])[0]
         return FIRST_DAY + 86_400.0 * day
-
-    def boottime(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def next_day(least: int = 0) -> None:
@@ -104,7 +99,7 @@ class HalfVfs(files.RealVfs):
     def __init__(self, nth: int, part: float) -> None:
         self._left, self._part = nth, part
 
-    def write(self, fd: int, data: bytes | memoryview, /) -> int:  # pyright: ignore
+    def write(self, fd: int, data: bytes | memoryview, /) -> int:
         self._left -= 1
         if self._left == 0:
             # 1.0 leaves out the last byte alone: a line that lacks only its end.
@@ -142,7 +137,8 @@ class _Writer:
         self._n += 1
         record: dict[str, Any] = {"id": f"{self._me}.{self._life}.{self._n}"}
         if self._rng.random() < 0.3:
-            record["pad"] = "ü€" * self._rng.randrange(200)
+            # Now and then a line over several pages, which a fault can tear apart.
+            record["pad"] = "ü€" * self._rng.randrange(3000 if self._rng.random() < 0.1 else 200)
         return record
 
     def _ack(self, kind: str, value: int, began: float) -> None:

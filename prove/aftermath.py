@@ -100,7 +100,7 @@ def _truth(operation: Operation, home: Home, outcome: Outcome) -> Iterator[str]:
         yield f"it was acknowledged, but: {seen.detail}"
     if outcome.error and not outcome.maybe and not seen.none:
         yield f"the caller was told it is not there ({outcome.error}), but: {seen.detail}"
-    if not operation.look(home, outcome.answer)[:2] == seen[:2]:
+    if operation.look(home, outcome.answer)[:2] != seen[:2]:
         yield f"looked at twice it is not the same: {seen.detail}"
 
 

@@ -263,7 +263,7 @@ def document(stage: Stage) -> None:
     keys = [NOTE, f"state/new{stage.rng.getrandbits(20)}/deep/er/note.json"]
     for _ in range(stage.rng.randint(1, 4)):
         key = stage.rng.choice(keys)
-        text = f'{{"text":"{stage.rng.getrandbits(64):x}","pad":"{"z" * stage.rng.randrange(9000)}"}}'
+        text = json.dumps({"n": stage.rng.getrandbits(64), "pad": "z" * stage.rng.randrange(9000)})
         texts.setdefault(key, []).append(text)
         stage.ask(stage.rng.choice([one, other]), do="replace", key=key, text=text)
         texts[key] = [text]

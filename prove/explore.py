@@ -297,24 +297,25 @@ def _complaints(run: Run) -> Iterator[str]:
     yield from retried_syncs(run.journal)
     yield from views_gone_back(run.journal)
     yield from not_resumed(run)
+    yield from disturbed(run)
 
 
 def retried_syncs(journal: list[Op]) -> Iterator[str]:
     """Bytes whose sync failed are only safe when written again, or elsewhere."""
-    dirty: dict[int, list[tuple[int, int]]] = {}
+    dirty: dict[tuple[int, int], list[tuple[int, int]]] = {}
     doubtful: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for op in journal:
         here = (op.process, op.inode)
         match op.kind:
             case "write":
                 low, high = op.detail[0], op.detail[0] + len(op.detail[1])
-                dirty.setdefault(op.inode, []).append((low, high))
+                dirty.setdefault(here, []).append((low, high))
                 if here in doubtful:
                     doubtful[here] = [r for r in doubtful[here] if r[0] < low or r[1] > high]
             case "syncfail":
-                doubtful[here] = dirty.pop(op.inode, [])
+                doubtful[here] = dirty.pop(here, [])
             case "sync":
-                dirty.pop(op.inode, None)
+                dirty = {key: spans for key, spans in dirty.items() if key[1] != op.inode}
                 if doubtful.get(here):
                     yield f"p{op.process} synced file #{op.inode} again after its sync had failed"
             case _:
@@ -337,6 +338,27 @@ def views_gone_back(journal: list[Op]) -> Iterator[str]:
 
 
 _CURSOR = re.compile(rb'"cursor":\[(\d+),')
+
+
+def disturbed(run: Run) -> Iterator[str]:
+    """What nobody interferes with is acknowledged: the death of another is no reason not to.
+
+    A failed sync is: whoever has the file open is told of it.
+    """
+    fault = run.scenario.fault
+    if any(op.kind == "syncfail" for op in run.journal):
+        return
+    pending: dict[str, None] = {}
+    for op in run.journal:
+        if fault is not None and op.process == fault.process:
+            continue
+        if op.kind == "start" and op.detail[0] != "tasks":
+            pending |= dict.fromkeys(op.detail[1])
+        elif op.kind == "ack":
+            for name in op.detail[1]:
+                pending.pop(name, None)
+    for name in pending:
+        yield f"{name} was not acknowledged although nothing hindered its writer"
 
 
 def not_resumed(run: Run) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """heldout: three protocol bugs that no other harness was made for have to be seen by a power cut.
 
-Each file in `prove/heldout` is one change to the source.  It is applied to a copy; the cuts of
+Each bug in `prove/heldout` is a change to the source.  It is applied to a copy; the cuts of
 `powercut` run on the copy, every scenario in turn, with a seed that nobody knew before; one of
 them has to break a property, after acknowledgements and a cut that provably happened.  The
 source as it is has to pass the very same cuts.
@@ -8,15 +8,13 @@ source as it is has to pass the very same cuts.
 
 from __future__ import annotations
 
-import json
 import secrets
-import shutil
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from prove import frame, powercut
 from prove.disk import TOOLS, cannot_mount
 from prove.frame import Control, Harness, Result
+from prove.mutants import HELD_OUT, Mutant, copy_source, load
 from prove.powercut import Cut
 
 HARNESS = Harness(
@@ -32,37 +30,6 @@ _SEEDS = {"quick": 1, "ci": 1, "full": 3}
 _GROUPS = 3
 """How often every scenario is played before a mutant counts as missed."""
 _KIND = "ext4"
-_FOLDER = frame.PROVE / "heldout"
-
-
-class Mutant(NamedTuple):
-    name: str
-    file: str
-    """Below `src/holdfast`."""
-    old: str
-    new: str
-    why: str
-
-
-def mutants() -> list[Mutant]:
-    return [
-        Mutant(**json.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(_FOLDER.glob("*.json"))
-    ]
-
-
-def copy_with(mutant: Mutant | None, place: Path) -> Path:
-    """A copy of the source, changed in exactly one place."""
-    source = place / "src"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(frame.REPO / "src/holdfast", source / "holdfast", ignore=ignored)
-    if mutant is not None:
-        path = source / "holdfast" / mutant.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(mutant.old) != 1:
-            raise LookupError(f"{mutant.name}: its text is in {mutant.file} {text.count(mutant.old)}×")
-        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-    return source
 
 
 def run(tier: str, seed: int, case: str | None = None) -> Result:
@@ -70,7 +37,7 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
     shown: list[dict[str, Any]] = []
     for _ in range(_SEEDS[tier]):
         fresh = secrets.randbits(48)
-        for mutant in mutants():
+        for mutant in load(HELD_OUT):
             name = f"{mutant.name}:{fresh}"
             if case is not None:
                 if not case.startswith(f"{mutant.name}:"):
@@ -85,8 +52,7 @@ def _try(result: Result, name: str, mutant: Mutant, seed: int) -> dict[str, Any]
     """One mutant, and then the source as it is, through the same cuts."""
     done = _cuts(mutant, seed)
     last = done[-1]
-    groups = 1 + len({cut.case for cut in done}) - 1
-    sound = _cuts(None, seed, groups)
+    sound = _cuts(None, seed, len({cut.case for cut in done}))
     acks = sum(cut.acks for cut in done)
     complaints: list[str] = []
     if not _seen(last):
@@ -113,7 +79,9 @@ def _try(result: Result, name: str, mutant: Mutant, seed: int) -> dict[str, Any]
 
 def _cuts(mutant: Mutant | None, seed: int, groups: int = _GROUPS) -> list[Cut]:
     with frame.scratch("heldout") as place:
-        source = copy_with(mutant, place)
+        source = copy_source(place)
+        if mutant is not None and (why := mutant.apply(source)):
+            raise LookupError(f"{mutant.name}: {why}")
         return list(
             powercut.cuts(
                 _KIND,
@@ -133,13 +101,8 @@ def _seen(cut: Cut) -> bool:
 
 def control(seed: int) -> list[Control]:
     """A change that breaks nothing is not taken for a bug."""
-    harmless = Mutant(
-        "harmless",
-        "store/view.py",
-        '"""A view: a document folded from a log',
-        '"""A  view: a document folded from a log',
-        "a space in a comment",
-    )
+    change = ("store/view.py", '"""A view: a document', '"""A  view: a document')
+    harmless = Mutant("harmless", "a space in a comment", (change,))
     done = _cuts(harmless, seed, 1)
     blamed = [says for cut in done for says in cut.broken]
     detail = f"{len(done)} cuts: {blamed[0] if blamed else 'not blamed'}"

@@ -214,6 +214,7 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
             kills += one.kills
             counts[f"acks_{where}"] += one.history.acks
             counts["stops"] += one.stops
+            counts["torn_lines"] += one.history.fragments
             counts["lives"] += len(one.history.lives)
     result.details = {"writers": WRITERS, **counts, "killed_by": dict(sorted(kills.items()))}
     return result

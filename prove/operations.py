@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.store import failpoints
+from holdfast.store import vfs as files
 from holdfast.store.home import Home
 from holdfast.store.primitives import CONTROL, Line
 from prove.actors import Calendar, tally
@@ -114,7 +115,7 @@ def _transact(path: str) -> int:
     with Home.open(path, clock=Calendar(0)) as home:
         log = home.log(JOURNAL)
         try:
-            return log.transact(lambda head: [{"id": "t1", "after": head.seq}, {"id": "t2"}])[-1].seq
+            return log.transact(lambda head: [{"id": "t1"}, {"id": "t2"}])[-1].seq
         finally:
             log.close()
 
@@ -291,9 +292,13 @@ class Half(NamedTuple):
     part: int
 
 
-def operate(channel: socket.socket, *, home: str, name: str, half: Half | None = None) -> None:
+def operate(
+    channel: socket.socket, *, home: str, name: str, half: Half | None = None, broken: str = ""
+) -> None:
     """Do one operation when told to, and say what came of it."""
     operation = OPERATIONS[name]
+    if broken == "retry":
+        files.RealVfs.sync = staticmethod(_sync_twice)
     channel.send(b"ready")
     channel.recv(16)
     if half is not None:
@@ -308,10 +313,22 @@ def operate(channel: socket.socket, *, home: str, name: str, half: Half | None =
             "says": str(error),
             "maybe": isinstance(error, Indeterminate),
         }
+        if broken == "swallow":
+            outcome = {"answer": 0}
+        elif broken == "untyped":
+            outcome = {"untyped": "OSError: as it came"}
     except BaseException as error:
         outcome = {"untyped": f"{type(error).__name__}: {error}"}
     channel.send(json.dumps(outcome).encode())
     channel.recv(16)
+
+
+def _sync_twice(fd: int) -> None:
+    """What one must not do: a sync that failed says yes the second time."""
+    try:
+        os.fdatasync(fd)
+    except OSError:
+        os.fdatasync(fd)
 
 
 def open_again(operation: Operation, path: str, *, acked: bool) -> Home | None:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from holdfast.errors import HoldfastError
@@ -63,6 +64,8 @@ class History:
     """What victims said that was no acknowledgement."""
     acks: int = 0
     recoveries: int = 0
+    fragments: int = 0
+    """How many torn lines were in the logs after the last recovery."""
 
     def born(self, me: int, number: int) -> Life:
         return self.lives.setdefault((me, number), Life(me, number))
@@ -121,7 +124,7 @@ def judge(path: str, history: History) -> list[Broken]:
         with Home.open(path, clock=Calendar(0)) as home:
             found += _look(home)
             found += _go_on(home, history)
-            found += _findings(home)
+            found += _findings(home, history)
             for stream in history.writes:
                 found += _stream(home, stream, history)
             for log, key in VIEWS.items():
@@ -173,7 +176,7 @@ def _tell_audit(path: str, number: int) -> None:
 
 def _counter(home: Home, history: History) -> Iterator[Broken]:
     taken = sorted(history.counts)
-    for (one, _, _), (other, _, _) in zip(taken, taken[1:], strict=False):
+    for (one, _, _), (other, _, _) in pairwise(taken):
         if one == other:
             yield Broken("P2", f"{COUNT}: two writers were given number {one}")
     by_end = sorted(history.counts, key=lambda count: count[2])
@@ -203,7 +206,7 @@ def _growing(what: str, by_end: list[tuple[int, float, float]]) -> Iterator[Brok
 
 def _leases(home: Home, history: History) -> Iterator[Broken]:
     held = sorted(history.fences)
-    for (one, _, until), (other, since, _) in zip(held, held[1:], strict=False):
+    for (one, _, until), (other, since, _) in pairwise(held):
         if one == other:
             yield Broken("P2", f"{LEASE}: fencing number {one} was given twice")
         elif since < until:
@@ -225,8 +228,10 @@ def _whole(home: Home, key: str, texts: list[str]) -> Iterator[Broken]:
     texts[1:] = []
 
 
-def _findings(home: Home) -> Iterator[Broken]:
+def _findings(home: Home, history: History) -> Iterator[Broken]:
+    history.fragments = 0
     for finding in check(home):
+        history.fragments += finding.kind == "bad_line"
         if finding.kind == "temporary":
             yield Broken("P7", f"{finding.key} is left after the next write")
         elif finding.kind not in HARMLESS:
@@ -252,7 +257,9 @@ def _stream(home: Home, stream: str, history: History) -> list[Broken]:
     # What was not acknowledged is decided now: it is durable and has to stay, or it is not there.
     there, now = {entry.id for entry in entries}, time.monotonic()
     history.writes[stream] = [
-        write._replace(ended=write.ended or now) for write in writes if write.ended or write.id in there
+        write._replace(ended=write.ended or now)
+        for write in writes
+        if write.ended or write.id in there
     ]
     return found
 

@@ -45,6 +45,7 @@ _CUTS = {
 _LIVES_THROUGH = 8
 """How many cuts one home sees."""
 _MEMORY = Path("/dev/shm")
+_ALONE = ("unshare", "-m", "--propagation", "private")
 
 
 class Cut(NamedTuple):
@@ -58,6 +59,8 @@ class Cut(NamedTuple):
     """What the shutdown returned; None if it did not come to it."""
     dead: bool
     """Whether nothing could be written after it."""
+    fragments: int
+    """Torn lines that it left: cut, or filled with NULs."""
     broken: list[str]
 
     @property
@@ -105,7 +108,8 @@ def _group(
 
 
 def _cut(disk: Disk, stage: Stage, name: str, scenario: str) -> Cut:
-    before = stage.history.acks
+    history = stage.history
+    before, torn = history.acks, history.fragments
     ioctl, dead, broken = None, False, list[str]()
     try:
         SCENARIOS[scenario][1](stage)
@@ -117,13 +121,13 @@ def _cut(disk: Disk, stage: Stage, name: str, scenario: str) -> Cut:
         broken.append(f"the power could not be cut: {error}")
     finally:
         stage.end()
-    acks = stage.history.acks - before
+    acks = history.acks - before
     disk.umount()
     disk.mount()
     if ioctl == 0:
-        found = judge(str(stage.home), stage.history) + _homes(stage.others)
+        found = judge(str(stage.home), history) + _homes(stage.others)
         broken += [str(each) for each in found]
-    return Cut(name, scenario, acks, ioctl, dead, broken[:12])
+    return Cut(name, scenario, acks, ioctl, dead, history.fragments - torn, broken[:12])
 
 
 def _homes(paths: Sequence[Path]) -> list[Broken]:
@@ -166,8 +170,7 @@ def cuts(
         }
         (place / "disk").mkdir()
         child = subprocess.Popen(
-            ["unshare", "-m", "--propagation", "private"]
-            + [sys.executable, "-m", "prove.powercut", json.dumps(order)],
+            [*_ALONE, sys.executable, "-m", "prove.powercut", json.dumps(order)],
             stdout=subprocess.PIPE,
             text=True,
             env=frame.child_environment(),
@@ -199,6 +202,7 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
             scenarios[cut.scenario] += 1
             numbers[f"cuts_{kind}"] += 1
             numbers[f"acks_{kind}"] += cut.acks
+            numbers[f"torn_lines_{kind}"] += cut.fragments
     result.details = {**numbers, "scenarios": dict(sorted(scenarios.items()))}
     return result
 

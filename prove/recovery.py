@@ -58,6 +58,9 @@ class Parts:
                 streams.add(name)
         return cls(streams, bool(letters & set("vw")), "l" in letters)
 
+    def logs(self) -> list[str]:
+        return [name for name in ("journal", "ledger") if name in self.streams]
+
     def word(self) -> str:
         """What the first process after a crash does: one of everything."""
         letters = [_LETTERS[name] for name in sorted(self.streams)]
@@ -94,7 +97,7 @@ def recover(
     """Open, look, write, write, look.  `tolerate` is for disks that failed a sync."""
     parts = replace(parts, check_all=check_all)
     fs = SimFs(state, lies=scenario.lies)
-    clock = SimClock(NOON + DAY)
+    clock = SimClock(NOON + DAY, boots=depth + 1)
     found = Found(state=state)
     try:
         station = Station(fs.process(), clock, scenario.rotate_at)
@@ -110,9 +113,8 @@ def recover(
 
 
 def _look(station: Station, parts: Parts, found: Found, allowed: frozenset[str]) -> None:
-    for name, log in station.logs().items():
-        if name in parts.streams:
-            found.streams[name] = _entries(log, found)
+    for name in parts.logs():
+        found.streams[name] = _entries(station.log(name), found)
     if "tasks" in parts.streams:
         held = _document(station.tasks.read(), "tasks.json", list, found)
         found.streams["tasks"] = [Entry(name, i + 1) for i, name in enumerate(held or [])]
@@ -156,11 +158,10 @@ def _findings(station: Station, parts: Parts, allowed: frozenset[str]) -> list[s
 
 def _quick_check(station: Station, parts: Parts) -> Iterator[Finding]:
     """The invariants of the logs and views in use; `check` walks the whole home."""
-    for name, log in station.logs().items():
-        if name in parts.streams:
-            for problem in log.verify().problems:
-                where = f"{problem.segment} (byte {problem.offset}): {problem.detail}"
-                yield Finding(problem.kind, name, where, "")
+    for name in parts.logs():
+        for problem in station.log(name).verify().problems:
+            where = f"{problem.segment} (byte {problem.offset}): {problem.detail}"
+            yield Finding(problem.kind, name, where, "")
     if parts.view:
         stamp = station.home.cell(_VIEW).peek()
         if stamp is not None and not station.journal.contains(stamp.cursor):
@@ -217,14 +218,15 @@ def _go_on(
 
 
 def _write_on(
-    fs: SimFs, clock: SimClock, scenario: Scenario, parts: Parts, found: Found, name: str
+    fs: SimFs, clock: SimClock, scenario: Scenario, parts: Parts, found: Found, writes_as: str
 ) -> None:
     station = Station(fs.process(), clock, scenario.rotate_at)
-    writer = Writer(fs, len(fs.processes) - 1, name, station)
+    writer = Writer(fs, len(fs.processes) - 1, writes_as, station)
     writer.work(parts.word())
-    station.view.close()
-    for log in station.logs().values():
-        log.close()
+    if parts.view:
+        station.view.close()
+    for name in parts.logs():
+        station.log(name).close()
     found.recovery += [f"writing after the crash: {said}" for said in writer.surprises]
 
 

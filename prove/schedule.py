@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from random import Random
 
+_LONG = 60
+
 
 class Killed(BaseException):
     """Raised in a task whose process was killed; not an error that anyone may handle."""
@@ -30,16 +32,22 @@ class Task:
         self.blocked: Callable[[], bool] | None = None
         """Whether it still has to wait, if it waits for something."""
         self.failure: BaseException | None = None
+        self.stalled = 0
+        """For how many turns of the others it was put to sleep by the machine."""
 
     def can_run(self) -> bool:
         return self.alive and (self.blocked is None or not self.blocked())
 
 
 class Scheduler:
-    """Runs tasks one at a time; `eagerness` is the chance to switch at each call."""
+    """Runs tasks one at a time; `eagerness` is the chance to switch at each call.
 
-    def __init__(self, rng: Random, eagerness: float) -> None:
-        self._rng, self._eagerness = rng, eagerness
+    `stalling` is the chance that a task is put to sleep there for a long time, as a busy
+    machine does: rare races need one that stands still while another goes all the way.
+    """
+
+    def __init__(self, rng: Random, eagerness: float, stalling: float = 0.0) -> None:
+        self._rng, self._eagerness, self._stalling = rng, eagerness, stalling
         self._tasks: list[Task] = []
         self._current: Task | None = None
         self._over = threading.Lock()
@@ -96,7 +104,11 @@ class Scheduler:
 
     def turn(self) -> None:
         """Perhaps let somebody else go on."""
-        if self._rng.random() < self._eagerness:
+        roll = self._rng.random()
+        if roll < self._stalling and self._current is not None:
+            self._current.stalled = _LONG
+            self.switch(must=True)
+        elif roll < self._eagerness:
             self.switch(must=False)
 
     def switch(self, *, must: bool) -> None:
@@ -108,6 +120,10 @@ class Scheduler:
         others = [task for task in ready if task is not me]
         if must and others:
             ready = others
+        if awake := [task for task in ready if not task.stalled]:
+            ready = awake
+        for task in others:
+            task.stalled = max(0, task.stalled - 1)
         if not ready:
             self._stuck = True
             raise Killed
@@ -166,14 +182,19 @@ class SimMutex:
 class SimClock:
     """A clock shared by all processes of a simulated machine; sleeping lets others run."""
 
-    def __init__(self, now: float, scheduler: Scheduler | None = None) -> None:
+    def __init__(self, now: float, scheduler: Scheduler | None = None, *, boots: int = 1) -> None:
         self._now, self._boot, self._scheduler = now, 1_000.0, scheduler
+        # A machine that crashed comes up with another one.
+        self._which = f"boot {boots}"
 
     def now(self) -> float:
         return self._now
 
     def boottime(self) -> float:
         return self._boot
+
+    def boot(self) -> str:
+        return self._which
 
     def sleep(self, seconds: float) -> None:
         self._boot += seconds

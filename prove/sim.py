@@ -149,6 +149,8 @@ class SimFs:
         self.lies = lies
         """What this machine only pretends to do: `sync`, `dirsync` or `lock`; for controls."""
         self.processes: list[Process] = []
+        self.quiet = scheduler is None and fault is None
+        """Whether nothing can happen between two calls, so that none need be counted."""
         self.fired_at = 0
         """Length of the journal when the fault struck."""
 
@@ -163,7 +165,7 @@ class SimFs:
 
     def kill(self, process: Process) -> None:
         """End a process: its descriptors close, its locks drop, what it wrote stays."""
-        process.dead = True
+        process.dead, self.quiet = True, False
         for fd in list(process.fds):
             self.close(process, fd)
 
@@ -186,7 +188,10 @@ class _Caller:
 
     def enter(self, kind: str) -> str | None:
         """Begin a call; the word of a fault that the call itself has to carry out."""
-        process, fs = self.process, self.fs
+        fs = self.fs
+        if fs.quiet:
+            return None
+        process = self.process
         if process.dead:
             raise Killed
         if fs.scheduler is not None:

@@ -41,9 +41,8 @@ _MEMORY = Path("/dev/shm")
 _PATIENCE = 5.0
 
 _CHANGING = (
-    ("openat", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "flock")
-    + ("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat")
-    + ("mkdir", "mkdirat", "rmdir", "symlinkat")
+    *("openat", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "flock", "mkdir"),
+    *("mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"),
 )
 _ERRNOS = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EMFILE", "EINTR", "EFBIG")
 _ONCE_ONLY = {"EINTR"}
@@ -88,8 +87,8 @@ class Tried(NamedTuple):
 class Bench:
     """Homes to break, and the processes to break them with."""
 
-    def __init__(self, place: Path, shim: Path) -> None:
-        self._place = place
+    def __init__(self, place: Path, shim: Path, *, broken: str = "") -> None:
+        self._place, self._broken = place, broken
         self._nursery = Nursery(preload=shim, roles="prove.operations")
         self._count = 0
         place.mkdir()
@@ -157,7 +156,9 @@ class Bench:
         fired = outcome.killed if fault == "KILL" else any("(INJECTED)" in row for row in rows)
         return outcome, fired, rows
 
-    def _half(self, case: Case, operation: Operation, home: Path) -> tuple[Outcome, bool, list[str]]:
+    def _half(
+        self, case: Case, operation: Operation, home: Path
+    ) -> tuple[Outcome, bool, list[str]]:
         mode, part = case.fault.removeprefix("half-")[0], int(case.fault[6:])
         marker = self._place / "marker"
         marker.unlink(missing_ok=True)
@@ -168,15 +169,17 @@ class Bench:
         return outcome, fired, []
 
     def _start(self, operation: Operation, home: Path, half: Half | None = None) -> Victim:
-        victim = self._nursery.start("operate", home=str(home), name=operation.name, half=half)
+        victim = self._nursery.start(
+            "operate", home=str(home), name=operation.name, half=half, broken=self._broken
+        )
         victim.hear(_PATIENCE)
         return victim
 
     def _traced(self, victim: Victim, trace: Path, options: list[str]) -> Outcome:
         """Have strace attached, the operation done, and strace gone again."""
+        options = ["-o", str(trace), "-e", f"trace={','.join(_CHANGING)}", *options]
         tracer = subprocess.Popen(
-            ["strace", "-y", "-o", str(trace), "-e", f"trace={','.join(_CHANGING)}"]
-            + [*options, "-p", str(victim.pid)],
+            ["strace", "-y", *options, "-p", str(victim.pid)],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -340,22 +343,37 @@ def build_shim(place: Path) -> Path:
 def _cannot_trace() -> str | None:
     """Whether this machine lets a process be traced."""
     sleeper = subprocess.Popen(["sleep", "10"])
+    tracer = subprocess.Popen(
+        ["strace", "-o", "/dev/null", "-p", str(sleeper.pid)], stderr=subprocess.PIPE, text=True
+    )
     try:
-        tracer = subprocess.run(
-            ["timeout", "-s", "INT", "1", "strace", "-o", "/dev/null", "-p", str(sleeper.pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        assert tracer.stderr is not None
+        said = tracer.stderr.readline()
     finally:
         sleeper.kill()
         sleeper.wait()
-    return None if "attached" in tracer.stderr else "needs ptrace"
+        tracer.communicate()
+    return None if "attached" in said else f"needs ptrace: {said.strip()}"
 
 
 def control(seed: int) -> list[Control]:
-    """Operations that lie have to be seen lying."""
-    raise NotImplementedError
+    """Operations that lie about a failure have to be seen lying."""
+    found: list[Control] = []
+    with frame.scratch("syscalls", _MEMORY) as place:
+        shim = build_shim(place)
+        for broken, call, fault in (
+            ("swallow", "write", "ENOSPC"),
+            ("untyped", "write", "EIO"),
+            ("retry", "fdatasync", "EIO"),
+        ):
+            bench = Bench(place / broken, shim, broken=broken)
+            try:
+                tried = bench.try_case(Case("append", call, 1, fault))
+            finally:
+                bench.close()
+            said = tried.complaints[0] if tried.complaints else "nothing noticed"
+            found.append(Control(broken, tried.fired and bool(tried.complaints), said))
+    return found
 
 
 if __name__ == "__main__":

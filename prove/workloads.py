@@ -7,20 +7,25 @@ the journal when each write began and when it was acknowledged.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
 from holdfast.errors import Conflict, HoldfastError, Indeterminate
-from holdfast.store import commit
+from holdfast.store import commit, view
+from holdfast.store.document import FileDocument
 from holdfast.store.home import Home, Settings
+from holdfast.store.lease import FileLease
 from holdfast.store.lock import Lock
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import Cursor, Line
 from holdfast.store.vfs import Vfs
-from holdfast.store.view import Shape
+from holdfast.store.view import Shape, View
 from prove.schedule import Scheduler, SimClock, SimThreading
 from prove.sim import EMPTY, Fault, Op, SimFs, SimVfs, State
 
@@ -45,16 +50,42 @@ class Station:
 
     def __init__(self, vfs: Vfs, clock: SimClock, rotate_at: int, path: str = "/") -> None:
         self.clock = clock
-        self.home = home = Home(path, vfs.root(path), Settings(), vfs, clock)
-        self.journal = home.log("state/rio/journal.jsonl", rotate_at=rotate_at)
-        self.ledger = home.log("ledger/rio", rotate_at=rotate_at)
-        self.tasks = home.document("state/rio/tasks.json")
-        self.note = home.document("state/rio/note.json")
-        self.view = home.view("state/rio/report.json", self.journal, SHAPE)
-        self.lease = home.lease("state/rio/agent")
+        self.home = Home(path, vfs.root(path), Settings(), vfs, clock)
+        self._rotate_at = rotate_at
 
-    def logs(self) -> dict[str, FileLog]:
-        return {"journal": self.journal, "ledger": self.ledger}
+    @cached_property
+    def journal(self) -> FileLog:
+        return self.home.log("state/rio/journal.jsonl", rotate_at=self._rotate_at)
+
+    @cached_property
+    def ledger(self) -> FileLog:
+        return self.home.log("ledger/rio", rotate_at=self._rotate_at)
+
+    @cached_property
+    def tasks(self) -> FileDocument:
+        return self.home.document("state/rio/tasks.json")
+
+    @cached_property
+    def note(self) -> FileDocument:
+        return self.home.document("state/rio/note.json")
+
+    @cached_property
+    def view(self) -> View[list[str]]:
+        return self.home.view("state/rio/report.json", self.journal, SHAPE)
+
+    @cached_property
+    def lease(self) -> FileLease:
+        return self.home.lease("state/rio/agent")
+
+    def with_own_view(self) -> Station:
+        """The same objects for another thread, apart from the view, which is for one."""
+        mine = copy(self)
+        mine.journal, mine.ledger = self.journal, self.ledger
+        mine.view = self.home.view("state/rio/report.json", self.journal, SHAPE)
+        return mine
+
+    def log(self, name: str) -> FileLog:
+        return self.journal if name == "journal" else self.ledger
 
 
 class Writer:
@@ -97,6 +128,8 @@ class Writer:
         except HoldfastError:
             self._fs.note("refuse", self._process, stream, tuple(names))
             raise
+        if len(numbers) != count:
+            raise AssertionError(f"{count} lines were acknowledged with {len(numbers)} places")
         self._fs.note("ack", self._process, stream, tuple(names), tuple(numbers))
 
     # -- the operations ----------------------------------------------------------------
@@ -181,8 +214,8 @@ class Writer:
         self._station.view.refresh()
 
     def settle(self) -> None:
-        for name, log in self._station.logs().items():
-            cursor = log.settle()
+        for name in ("journal", "ledger"):
+            cursor = self._station.log(name).settle()
             self._fs.note("settled", self._process, name, cursor)
 
     def drop_lock(self) -> None:
@@ -302,12 +335,12 @@ def start_state(kind: str, rotate_at: int, letters: str) -> State:
     if kind == "empty":
         return EMPTY
     fs = SimFs()
-    clock = SimClock(NOON - DAY)
+    clock = SimClock(NOON - DAY, boots=0)
     station = Station(fs.process(), clock, rotate_at)
     writer = Writer(fs, 0, "s", station)
     writer.work(_start_word(letters))
-    for log in station.logs().values():
-        log.close()
+    for name in ("journal", "ledger"):
+        station.log(name).close()
     if kind in ("torn", "nul"):
         tail = b'{"ts":"2026-11-1' if kind == "torn" else bytes(90)
         for inode, data in fs.files.items():
@@ -350,7 +383,7 @@ def start_ids(kind: str, letters: str) -> dict[str, list[str]]:
 def play(scenario: Scenario) -> Run:
     """Run a scenario to its end."""
     rng = Random(f"{scenario.seed}|{scenario.words}")
-    scheduler = Scheduler(rng, rng.choice((0.05, 0.2, 0.5, 1.0)))
+    scheduler = Scheduler(rng, rng.choice((0.05, 0.2, 0.5, 1.0)), rng.choice((0.0, 0.02, 0.05)))
     before = start_state(scenario.start, scenario.rotate_at, scenario.letters)
     fs = SimFs(
         before,
@@ -369,12 +402,8 @@ def play(scenario: Scenario) -> Run:
             name = f"p{number}" + (f"t{thread}" if "+" in word else "")
             body = _body(fs, vfs, clock, scenario, name, part, shared, writers)
             bodies.append((name, body, lambda process=vfs.process: process.dead))
-    real = commit.threading
-    commit.threading = SimThreading(scheduler)  # type: ignore[attr-defined]
-    try:
+    with _simulated_threading(scheduler):
         scheduler.run(*bodies)
-    finally:
-        commit.threading = real
     return Run(
         scenario,
         before,
@@ -384,6 +413,19 @@ def play(scenario: Scenario) -> Run:
         fs.fired_at,
         [surprise for writer in writers for surprise in writer.surprises],
     )
+
+
+@contextmanager
+def _simulated_threading(scheduler: Scheduler) -> Iterator[None]:
+    """Let the store's own mutexes be mutexes between tasks."""
+    patched = [module for module in (commit, view) if hasattr(module, "threading")]
+    for module in patched:
+        module.threading = SimThreading(scheduler)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in patched:
+            module.threading = threading  # type: ignore[attr-defined]
 
 
 def _body(
@@ -399,7 +441,8 @@ def _body(
     def body() -> None:
         if not shared:
             shared.append(_open(vfs, clock, scenario.rotate_at))
-        writer = Writer(fs, vfs.process.number, name, shared[0])
+        station = shared[0] if hasattr(view, "threading") else shared[0].with_own_view()
+        writer = Writer(fs, vfs.process.number, name, station)
         writers.append(writer)
         writer.work(word)
 

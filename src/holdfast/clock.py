@@ -24,6 +24,10 @@ class Clock(Protocol):
         """Seconds since this machine booted; never steps."""
         ...
 
+    def boot(self) -> str:
+        """Which boot of the machine this is."""
+        ...
+
     def sleep(self, seconds: float) -> None: ...
 
 
@@ -33,6 +37,13 @@ class SystemClock:
 
     def boottime(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def boot(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -44,12 +55,19 @@ class FakeClock:
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
         self._boot = 1_000.0
+        self._boots = 1
 
     def now(self) -> float:
         return self._now
 
     def boottime(self) -> float:
         return self._boot
+
+    def boot(self) -> str:
+        return f"boot {self._boots}"
+
+    def reboot(self) -> None:
+        self._boots += 1
 
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)

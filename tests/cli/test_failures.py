@@ -154,6 +154,13 @@ def test_a_usage_error_after_the_verb_still_answers_in_json() -> None:
     assert run("toy", "write", "--", "--json").err.startswith("error: ")
 
 
+def test_a_verb_of_another_face_is_not_there() -> None:
+    assert run("toy", "remote").code == 2
+    assert run("web", "only").code == 2
+    assert "remote" not in run("toy", "remot").err.replace("`holdfast toy remot`", "")
+    assert "web" not in run("--help").out
+
+
 def test_what_is_missing_is_shown_by_example() -> None:
     assert lines(run("toy", "write", "x"))[-1] == "hint: for example: holdfast toy write x"
 

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.output import json_line
+from holdfast.cli.output import Output, json_line
 from holdfast.cli.render import clip, outline, table, width
 from holdfast.cli.safe import safe, safe_json
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Rows
 from tests.cli.process import run
 
 HOSTILE = "a\x1b]0;title\x07b\x9b31mc\u202ed\u2066e\rf\x00g\x7fh\tj\u2028k\U000e0041l"
@@ -173,3 +175,11 @@ def test_a_missing_number_leaves_its_column_right_aligned() -> None:
 
 def test_truth_values_are_words_and_not_numbers() -> None:
     assert table([{"a": True, "b": 1}, {"a": False, "b": 2}]) == ["A    B", "yes  1", "no   2"]
+
+
+def test_a_list_that_was_cut_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows([{"a": 1}], {"all\x1b": "9\x1b"}, truncated=True, next="seq:7")
+    Output(json=False).result(rows, "now", (), Context())
+    seen = capsys.readouterr()
+    assert seen.out == "A\n1\n"
+    assert seen.err == "all\\x1b 9\\x1b\nthere is more, it goes on at seq:7\n"

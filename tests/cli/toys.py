@@ -154,6 +154,8 @@ TABLE = Table(
         _toy("toy list", "rows", "seq", "agent", "summary", "missing"),
         _toy("toy echo", "echo"),
         _toy("toy follow", "follow", "seq", "summary"),
+        _toy("toy remote", "rows")._replace(faces=frozenset({"http"})),
+        _toy("web only", "rows")._replace(faces=frozenset({"http", "mcp"})),
         Operation(
             name="toy absent",
             summary="A verb whose module cannot be imported",
@@ -162,7 +164,7 @@ TABLE = Table(
             example="holdfast toy absent",
         ),
     ],
-    {"toy": "Things to play with"},
+    {"toy": "Things to play with", "web": "Things of another face"},
 )
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Verbs:
 
     def texts(self, **filters: Any) -> list[str]:
         """The summaries that `ledger list` shows."""
-        return [row["summary"] for row in self.rows("ledger list", **filters)]
+        return [row.get("summary", "") for row in self.rows("ledger list", **filters)]
 
 
 def on_its_own(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:

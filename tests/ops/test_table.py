@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast.ops.operation import Operation
+from holdfast.ops.operation import Operation, Table
 from holdfast.ops.parameter import parameters
 from holdfast.ops.table import TABLE
 
@@ -40,6 +40,15 @@ def test_every_noun_is_explained_and_used() -> None:
     used = {operation.noun for operation in TABLE.operations if operation.noun}
     assert used == set(TABLE.nouns)
     assert not used & {operation.verb for operation in TABLE.operations if not operation.noun}
+
+
+def test_a_face_sees_the_verbs_that_are_for_it() -> None:
+    assert "ledger tail" in TABLE.seen_by("cli").names()
+    assert "ledger tail" not in TABLE.seen_by("mcp").names()
+    assert "ledger write" in TABLE.seen_by("mcp").names()
+    tail_only = Table([TABLE.of_noun("ledger")["tail"]], TABLE.nouns)
+    assert tail_only.seen_by("cli").nouns == TABLE.nouns
+    assert tail_only.seen_by("mcp").nouns == {}
 
 
 def test_verbs_are_found_by_noun_in_the_order_of_the_table() -> None:

@@ -41,10 +41,14 @@ class Leader:
     def let_go(self) -> None:
         self._go.set()
 
-    def __exit__(self, *exc: object) -> None:
+    def finish(self) -> None:
+        """Let it go, and come back when it has handed over the lead."""
         self.let_go()
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
+
+    def __exit__(self, *exc: object) -> None:
+        self.finish()
 
 
 def as_one_batch(

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,7 +139,10 @@ def state_when(pid: int, wanted: Callable[[str], bool]) -> str:
 
 def in_fork(act: Callable[[], object]) -> None:
     """Run `act` in a forked child of this very process; fail if it fails or hangs."""
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Forking beside threads is what is tried here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         status = 1
         try:

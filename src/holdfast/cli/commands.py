@@ -66,7 +66,7 @@ def parse(words: list[str], table: Table) -> Request | str:
     except _VersionWanted:
         return Request(VERSION, {}, None, wants_json(words))
     except click.UsageError as error:
-        raise translated(error, table) from None
+        raise translated(error, table.seen_by("cli")) from None
     return Request(operation, arguments, said.home, said.json)
 
 
@@ -83,8 +83,8 @@ def version(context: Context) -> Show:
 
 
 def tree(table: Table) -> click.Group:
-    """The root command."""
-    return _Root(table)
+    """The root command, with all that the table lets a command line do."""
+    return _Root(table.seen_by("cli"))
 
 
 class _Globals:
@@ -197,9 +197,8 @@ class _Root(_Noun):
         verbs = {**table.of_noun(None), COMPLETION.verb: COMPLETION}
         super().__init__(PROGRAM, verbs, TAGLINE)
         self._nouns = {
-            noun: _Noun(noun, of_cli, f"{summary}.")
+            noun: _Noun(noun, table.of_noun(noun), f"{summary}.")
             for noun, summary in table.nouns.items()
-            if (of_cli := table.of_noun(noun))
         }
         self._summaries = table.nouns
 

@@ -209,9 +209,9 @@ class Ledger:
         found = self._log.verify()
         stamp = self._home.cell(layout.status(self.agent)).peek()
         if stamp is not None and not self._log.contains(stamp.cursor):
-            newest = found.head
-            detail = f"lines up to {stamp.cursor.seq} were once there, the last one is {newest.seq}"
-            found.problems.append(Problem("cut", newest.segment or "-", 0, newest.offset, detail))
+            lost, left = stamp.cursor, found.head.seq
+            detail = f"line {lost.seq} was once there, the last one is now {left}"
+            found.problems.append(Problem("cut", lost.segment, 0, lost.offset, detail))
         return found
 
 

@@ -58,7 +58,7 @@ def parse_data(event: str, text: bytes) -> dict[str, Any]:
     if len(text) > MAX_LINE:
         raise BadValue(
             f"data is too large: {len(text)} bytes, the limit is {MAX_LINE}",
-            hint="keep it in a file and put its path and sha256 into data",
+            hint="store the text as a file and put its path and sha256 into the record",
         )
     try:
         found = decode(text.strip())

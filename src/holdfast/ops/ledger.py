@@ -213,8 +213,13 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
         detail = f"{problem.detail} (byte {problem.offset})"
         yield {"agent": agent, "state": problem.kind, "where": where, "detail": detail}
     for bad in found.bad:
-        where = f"{bad.segment} byte {bad.offset}"
-        yield {"agent": agent, "state": "bad line", "where": where, "detail": bad.reason}
+        where = f"{bad.segment}:{bad.line}"
+        yield {
+            "agent": agent,
+            "state": "bad line",
+            "where": where,
+            "detail": f"{bad.reason} (byte {bad.offset})",
+        }
     lines = f"{found.sealed} lines" + (f", {found.unchained} unchained" if found.unchained else "")
     state = "broken" if found.problems else "sound" if found.sealed else "no events yet"
     if found.loose and not found.sealed:

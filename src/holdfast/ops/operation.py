@@ -62,6 +62,12 @@ class Table:
         self.operations = tuple(operations)
         self.nouns = dict(nouns)
 
+    def seen_by(self, face: Face) -> Table:
+        """The part that a face may offer."""
+        seen = [each for each in self.operations if face in each.faces]
+        used = {each.noun for each in seen}
+        return Table(seen, {noun: what for noun, what in self.nouns.items() if noun in used})
+
     def of_noun(self, noun: str | None) -> dict[str, Operation]:
         """Verb to operation; `None` for the verbs that need no noun."""
         return {each.verb: each for each in self.operations if each.noun == noun}

@@ -30,7 +30,7 @@ from holdfast.store.chain import ORIGIN, Hash, Link
 from holdfast.store.commit import Body, Ticket
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
-from holdfast.store.primitives import CONTROL, START, Cursor
+from holdfast.store.primitives import CONTROL, FAILED, START, Cursor, Decide
 from holdfast.store.segments import Segment, Series, Tail, find_tail, tail_of
 
 if TYPE_CHECKING:
@@ -124,17 +124,24 @@ class Appender:
             bodies = ticket.bodies
             if ticket.decide is not None:
                 self._flush()
-                here = self._active.cursor if self._active else START
-                bodies = [self._encoded(record) for record in ticket.decide(here)]
+                bodies = self._decided(ticket, ticket.decide)
             for data, own_stamp in bodies:
                 self._put(ticket, data if own_stamp else b"{%b,%b" % (self._stamp, data[1:]))
         except OSError as error:
             ticket.fail(from_os(error, "appending to the log"))
-        except Exception as error:
-            # Whatever goes wrong in one caller's `decide` is that caller's alone.
+        except HoldfastError as error:
             ticket.fail(error)
         if self._active is None:
             self._list_again(b"")  # never take a log that we lost sight of for an empty one
+
+    def _decided(self, ticket: Ticket, decide: Decide) -> list[Body]:
+        here = self._active.cursor if self._active else START
+        try:
+            return [self._encoded(record) for record in decide(here)]
+        except Exception as error:
+            # Whatever goes wrong in one caller's function is that caller's alone.
+            ticket.fail(error)
+            return []
 
     def _put(self, ticket: Ticket, data: bytes) -> None:
         active = self._active
@@ -167,24 +174,30 @@ class Appender:
         except OSError as error:
             failure = error
         hit("log.append.written")
-        for ticket, line, link in pending:
-            if done >= len(line):
-                done -= len(line)
-                active.grow(len(line), link)
-                ticket.cursors.append(active.cursor)
-                self._unsynced.append(ticket)
-            elif failure is not None:
-                done = 0
-                ticket.fail(_half_done(ticket, failure))
+        while pending and done >= len(pending[0][1]):
+            ticket, line, link = pending.pop(0)
+            done -= len(line)
+            active.grow(len(line), link)
+            ticket.cursors.append(active.cursor)
+            self._unsynced.append(ticket)
         if failure is not None:
-            self._drop_fragment(active)
+            self._cut_fragment(active, pending[0], done, failure)
+            for ticket, _, _ in pending:
+                ticket.fail(_half_done(ticket, failure))
 
-    def _drop_fragment(self, active: _Active) -> None:
+    def _cut_fragment(
+        self, active: _Active, torn: tuple[Ticket, bytes, Link], done: int, failure: OSError
+    ) -> None:
         """Cut our own half-written line: nobody took it for a line, and we hold the lock."""
         try:
             self._vfs.truncate(active.fd, active.end)
         except OSError:
-            self._follow(active)  # the fragment stays, as one bad line
+            # It stays, as one bad line; unless it lacks nothing but its LF.
+            ticket, line, _ = torn
+            if done == len(line) - 1:
+                ticket.fail(_not_durable(active.filename, failure))
+            self._close_off(active)
+            self._list_again(b"")
 
     def _make_durable(self, active: _Active) -> None:
         try:
@@ -206,17 +219,11 @@ class Appender:
             if found is not None and found.inode == active.inode:
                 if found.size == active.end and active.gap is None:
                     return
-                if self._follow(active):
+                tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
+                if tail.link is not ORIGIN:
+                    self._take_over(active, tail)
                     return
         self._list_again(seen)
-
-    def _follow(self, active: _Active) -> bool:
-        """Read the tail of the active segment again; whether it has one of its own."""
-        tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
-        if tail.link is ORIGIN:
-            return False
-        self._take_over(active, tail)
-        return True
 
     def _take_over(self, active: _Active, tail: Tail) -> None:
         """Go on behind a tail, ending its last line if somebody died over it."""
@@ -243,7 +250,8 @@ class Appender:
         if seen != marker(newest.filename):
             # Its maker died between the link and the sync of the directory.
             self._dir.sync(up=len(self._place.parts))
-            self._mark(newest.filename)
+            self._marker = marker(newest.filename)
+            self._vfs.pwrite(self._lock.fd, self._marker, 0)
 
     def _remove_temporaries(self) -> None:
         """Segments are made under the lock we hold, so whoever left these is dead."""
@@ -266,7 +274,7 @@ class Appender:
         fresh = self._publish(segment, text, first=before is None)
         fresh.grow(len(text), link)
         self._drop_active()
-        self._active = fresh
+        self._active, self._marker = fresh, marker(fresh.filename)
         return fresh.cursor
 
     def _close_off(self, before: _Active) -> None:
@@ -284,7 +292,8 @@ class Appender:
         name, why = self._failed
         if before is None or before.filename != name:
             return None
-        record = {CONTROL: "segment_failed", "segment": name, "error": why}
+        boot = self._tools.clock.boot()
+        record = {CONTROL: FAILED, "segment": name, "error": why, "boot": boot}
         return b"{%b,%b" % (self._stamp, encode(record)[1:])
 
     def _publish(self, segment: Segment, data: bytes, *, first: bool) -> _Active:
@@ -316,7 +325,8 @@ class Appender:
             self._drop_active()
             raise _not_durable(name, error) from error
         with suppress(OSError):
-            self._mark(name)  # a hint: without it the next one only looks twice
+            # A hint: without it everybody only looks twice.
+            self._vfs.pwrite(self._lock.fd, marker(name), 0)
         hit("segment.durable")
         return _Active(segment, fd, self._vfs.inode(fd))
 
@@ -332,10 +342,6 @@ class Appender:
 
     def _fail(self, filename: str, error: OSError) -> None:
         self._failed = (filename, errno.errorcode.get(error.errno or 0, "?"))
-
-    def _mark(self, filename: str) -> None:
-        self._vfs.pwrite(self._lock.fd, marker(filename), 0)
-        self._marker = marker(filename)
 
     def _unmark(self) -> None:
         """Make everybody look again, ourselves too, whatever happens next."""

@@ -103,13 +103,13 @@ class FileCell:
 
     def _read(self, directory: Dir) -> _Sidecar | None:
         """The sidecar, if it is whole."""
-        data = read_file(self._vfs, directory, self._sidecar)
-        if data is None:
+        try:
+            data = read_file(self._vfs, directory, self._sidecar) or b""
+            body = data[: data.rfind(_SUM)] + b"}"
+            found = decode(body, limit=MAX_DOCUMENT) if _summed(body) == data else None
+        except (Corrupt, DecodeError):
             return None
-        body = data[: data.rfind(_SUM)] + b"}"
-        if _summed(body) != data:
-            return None
-        match decode(body, limit=MAX_DOCUMENT):
+        match found:
             case {
                 "version": int(version),
                 "log": str(log),

@@ -104,13 +104,16 @@ class FileDocument:
         with typed("writing", self.key):
             directory = self._place.make()
             lock = Lock(directory, lock_name(self._name), self._vfs, self._place.tools.clock)
-            try:
-                with lock:
-                    data = change(read_file(self._vfs, directory, self._name))
-                    self._publish(directory, data, lock)
-            finally:
-                lock.close()
-                self._place.close(directory)
+        try:
+            with typed("writing", self.key):
+                lock.acquire()
+                old = read_file(self._vfs, directory, self._name)
+            data = change(old)  # whose errors are the caller's, untouched
+            with typed("writing", self.key):
+                self._publish(directory, data, lock)
+        finally:
+            lock.close()
+            self._place.close(directory)
         return revision_of(data)
 
     def _publish(self, directory: Dir, data: bytes, lock: Lock) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.clock import utc_stamp
-from holdfast.codec import DecodeError, Record, decode, encode
+from holdfast.codec import DecodeError, decode, encode
 from holdfast.errors import Busy, typed
 from holdfast.store import vfs as files
 from holdfast.store.failpoints import hit
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.vfs import Dir
 
-_SIZE, _MOST = 4096, 300
+_FENCE, _SIZE, _MOST = 21, 4096, 300
+_NUMBER = re.compile(rb"0([0-9]{19})\n")
 _PAUSE = 0.01
 _AFTER_STEAL = 5.0
 
@@ -63,26 +65,18 @@ class FileLease:
         steal: Callable[[Owner], None] | None,
     ) -> int:
         deadline = self._clock.boottime() + patience
-        while True:
-            fd = directory.open(self._name, files.CREATE)
-            if self._vfs.try_lock(fd):
-                found = directory.stat(self._name)
-                if found is not None and found.inode == self._vfs.inode(fd):
-                    break
-                self._vfs.close(fd)  # the file was replaced under us
-                continue
-            held = self._read(fd)
-            self._vfs.close(fd)
-            if steal is not None and held is not None and held.owner.pid:
+        while (fd := self._try(directory)) < 0:
+            held = self._held(directory)
+            if steal is not None and held is not None:
                 steal(held.owner)
                 steal, deadline = None, self._clock.boottime() + _AFTER_STEAL
             if self._clock.boottime() >= deadline:
                 raise self._busy(held)
             self._clock.sleep(_PAUSE)
-        last = self._read(fd)
-        fence = last.fence + 1 if last else 1
+        fence = self._fence(fd) + 1
         try:
-            self._write(fd, purpose, fence)
+            self._write_fence(fd, fence)
+            self._write_owner(fd, purpose)
             directory.sync(up=len(self._place.parts))
         except OSError:
             self._vfs.close(fd)
@@ -90,44 +84,65 @@ class FileLease:
         self._fd = fd
         return fence
 
-    def _write(self, fd: int, purpose: str, fence: int) -> None:
-        since = utc_stamp(self._clock.now())
-        owner = list(files.this_process())
-        shown = purpose[:_MOST].encode("utf-8", "replace").decode()
-        self._put(fd, {"owner": owner, "purpose": shown, "since": since, "fence": fence})
+    def _try(self, directory: Dir) -> int:
+        """A locked descriptor of the lease file, or -1 if somebody has the lock."""
+        while True:
+            fd = directory.open(self._name, files.CREATE)
+            try:
+                if not self._vfs.try_lock(fd):
+                    self._vfs.close(fd)
+                    return -1
+                found = directory.stat(self._name)
+                if found is not None and found.inode == self._vfs.inode(fd):
+                    return fd
+            except OSError:
+                self._vfs.close(fd)
+                raise
+            self._vfs.close(fd)  # the file was replaced under us
+
+    def _fence(self, fd: int) -> int:
+        match = _NUMBER.fullmatch(self._vfs.pread(fd, _FENCE, 0))
+        return int(match[1]) if match else 0
+
+    def _write_fence(self, fd: int, fence: int) -> None:
+        """Alone, and of one size for ever: no other write that fails can take it along."""
+        data = b"%0*d\n" % (_FENCE - 1, fence)
+        if self._vfs.pwrite(fd, data, 0) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._vfs.sync(fd)
 
-    def _put(self, fd: int, record: Record) -> None:
-        # One size for ever: once it is there, a full disk cannot tear it.
-        data = encode(record).ljust(_SIZE - 1) + b"\n"
-        if self._vfs.pwrite(fd, data, 0) < len(data):
-            self._vfs.truncate(fd, 0)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def _write_owner(self, fd: int, purpose: str) -> None:
+        since = utc_stamp(self._clock.now())
+        shown = purpose[:_MOST].encode("utf-8", "replace").decode()
+        record = {"owner": list(files.this_process()), "purpose": shown, "since": since}
+        self._vfs.pwrite(fd, encode(record).ljust(_SIZE - 1) + b"\n", _FENCE)
 
     def release(self) -> None:
         if self._fd < 0:
             return
-        held = self._read(self._fd)
         # Only for `holder`, so that a living process is not shown with what it gave back.
         with suppress(OSError):
-            self._put(self._fd, {"fence": held.fence if held else 0})
+            self._vfs.pwrite(self._fd, b"{}".ljust(_SIZE - 1) + b"\n", _FENCE)
+        # By name: a child forked meanwhile has a copy of the descriptor.
+        with suppress(OSError):
+            self._vfs.unlock(self._fd)
         self._vfs.close(self._fd)
         self._fd = -1
 
     def holder(self) -> Held | None:
         with typed("reading the lease", self.key), self._place.opened() as directory:
-            if directory is None:
-                return None
-            try:
-                with files.reading(self._vfs, directory, self._name) as fd:
-                    held = self._read(fd)
-            except FileNotFoundError:
-                return None
-        return held if held is not None and held.owner.pid else None
+            return self._held(directory) if directory else None
+
+    def _held(self, directory: Dir) -> Held | None:
+        try:
+            with files.reading(self._vfs, directory, self._name) as fd:
+                return self._read(fd)
+        except FileNotFoundError:
+            return None
 
     def _read(self, fd: int) -> Held | None:
         try:
-            found = decode(self._vfs.pread(fd, _SIZE, 0).strip())
+            found = decode(self._vfs.pread(fd, _SIZE, _FENCE).strip())
         except DecodeError:
             return None
         match found:
@@ -135,12 +150,9 @@ class FileLease:
                 "owner": [str(host), str(boot), int(pid), int(started)],
                 "purpose": str(purpose),
                 "since": str(since),
-                "fence": int(fence),
             }:
                 owner = Owner(host, boot, pid, started)
-                return Held(owner, purpose, since, files.is_alive(owner), fence)
-            case {"fence": int(fence)}:
-                return Held(Owner("", "", 0, 0), "", "", alive=False, fence=fence)
+                return Held(owner, purpose, since, files.is_alive(owner), self._fence(fd))
             case _:
                 return None
 

@@ -7,6 +7,7 @@ the holder.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Busy
@@ -54,10 +55,14 @@ class Lock:
         try:
             self._vfs.unlock(self.fd)
         except OSError:
-            self.close()  # which lets go of the lock as well
+            self.close()
 
     def close(self) -> None:
+        """Let go, also of the lock if we hold it."""
         if self.fd >= 0:
+            with suppress(OSError):
+                # By name: a child forked meanwhile has a copy of the descriptor.
+                self._vfs.unlock(self.fd)
             self._vfs.close(self.fd)
             self.fd = -1
 

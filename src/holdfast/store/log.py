@@ -18,6 +18,7 @@ from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name,
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
     CONTROL,
+    CUT,
     START,
     BadLine,
     Cursor,
@@ -58,7 +59,7 @@ class FileLog:
         return self._submit(Ticket([], decide))
 
     def tell_of_cut(self, lost: Cursor) -> Cursor:
-        body = encode({CONTROL: "cut_tail", "lost": lost.seq, "hash_of_lost": lost.hash})
+        body = encode({CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash})
         return self._submit(Ticket([(body, False)]))[0]
 
     def _encoded(self, record: Record) -> Body:

@@ -22,6 +22,7 @@ from holdfast.store.chain import ORIGIN, Link
 from holdfast.store.document import revision_of
 from holdfast.store.primitives import (
     CONTROL,
+    CUT,
     START,
     BadLine,
     Cursor,
@@ -104,7 +105,7 @@ class MemoryLog:
 
     def tell_of_cut(self, lost: Cursor) -> Cursor:
         with self._lock:
-            record = {CONTROL: "cut_tail", "lost": lost.seq, "hash_of_lost": lost.hash}
+            record = {CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash}
             return self._put(encode(record), own_stamp=False)
 
     def _encoded(self, record: Record) -> tuple[bytes, bool]:

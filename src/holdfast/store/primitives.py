@@ -28,6 +28,8 @@ START = Cursor(0, "0" * 64, "", 0)
 
 CONTROL = "_log"
 """The field of a line that the log wrote about itself."""
+FAILED, CUT = "segment_failed", "cut_tail"
+"""What such a line can say."""
 
 
 class Line(NamedTuple):
@@ -48,6 +50,8 @@ class BadLine(NamedTuple):
     offset: int
     end: int
     reason: str
+    line: int = 0
+    """Its number in the segment, where somebody counted."""
 
 
 class Problem(NamedTuple):

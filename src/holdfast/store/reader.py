@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
 from holdfast.store.chain import GENESIS, Hash, Seal, holds, read_seal
-from holdfast.store.primitives import CONTROL, START, BadLine, Cursor, Line, Problem, Verified
+from holdfast.store.primitives import (
+    CONTROL,
+    CUT,
+    FAILED,
+    START,
+    BadLine,
+    Cursor,
+    Line,
+    Problem,
+    Verified,
+)
 
 CHUNK = 1 << 20
 _WORD = b'"_log":'
@@ -139,7 +149,7 @@ class _Proof:
                 self._into_gap(lines[0])
                 if ends:
                     number += 1
-                    self.bad.append(BadLine(source.name, began, end, _TOO_LONG))
+                    self.bad.append(BadLine(source.name, began, end, _TOO_LONG, number))
                     began = None
                 continue
             end = self._lines(source.name, number, offset, lines)
@@ -147,7 +157,7 @@ class _Proof:
         if began is not None:
             self.in_progress = end - began
             if not source.last:
-                self.bad.append(BadLine(source.name, began, end, "no line end"))
+                self.bad.append(BadLine(source.name, began, end, "no line end", number + 1))
                 self.in_progress = 0
         if end == 0:
             self._problem("empty", source.name, 1, 0, "0 bytes: its lines were removed")
@@ -188,7 +198,7 @@ class _Proof:
             if isinstance(line, Line):
                 self.unchained += 1
             else:
-                self.bad.append(line)
+                self.bad.append(line._replace(line=number))
             return False
         self._judge(segment, number, offset, raw, found)
         self.sealed += 1
@@ -201,7 +211,7 @@ class _Proof:
         if found.seq > expected:
             detail = f"lines {expected} to {found.seq - 1} are not there"
             kind, told = "missing", _control(raw)
-            if told.get(CONTROL) == "segment_failed":
+            if told.get(CONTROL) == FAILED:
                 kind = "damaged"
                 detail += f": the disk failed under {told.get('segment')} ({told.get('error')})"
             self._problem(kind, segment, number, offset, detail, lost=b"\0" in raw)
@@ -217,7 +227,7 @@ class _Proof:
     def _heed(self, segment: str, number: int, offset: int, raw: bytes) -> None:
         """A sound line may say that the log was not: its tail was once cut off."""
         record = _control(raw)
-        if record.get(CONTROL) == "cut_tail":
+        if record.get(CONTROL) == CUT:
             detail = f"lines up to {record.get('lost')} were once there; the tail was cut off here"
             self._problem("cut", segment, number, offset, detail)
 

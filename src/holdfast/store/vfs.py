@@ -17,6 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from holdfast.clock import SystemClock
 from holdfast.errors import NotOurs
 from holdfast.store.primitives import Owner
 
@@ -215,7 +216,7 @@ def lock_holder(inode: int) -> int | None:
 
 def this_process() -> Owner:
     """Who we are, so that a later process with our number is not taken for us."""
-    boot = _small_file("/proc/sys/kernel/random/boot_id")
+    boot = SystemClock().boot()
     return Owner(os.uname().nodename, boot, os.getpid(), process_start(os.getpid()))
 
 
@@ -223,7 +224,8 @@ def process_start(pid: int) -> int:
     """Clock ticks after boot at which a living process started; 0 if there is none."""
     # The second field is the command in parentheses, which may hold spaces and parentheses.
     fields = _small_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return int(fields[19]) if len(fields) > 19 else 0
+    # Z and X: dead, only not yet taken note of by its parent.
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else 0
 
 
 def is_alive(owner: Owner) -> bool:
@@ -231,7 +233,7 @@ def is_alive(owner: Owner) -> bool:
     here = this_process()
     if (owner.host, owner.boot) != (here.host, here.boot):
         return False
-    return process_start(owner.pid) == owner.started
+    return 0 < owner.started == process_start(owner.pid)
 
 
 def _small_file(path: str) -> str:

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from holdfast.store.primitives import CONTROL, START, Cell, Cursor, Line, Log, Stamp
+from holdfast.store.primitives import CONTROL, FAILED, START, Cell, Cursor, Line, Log, Stamp
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
 
 State = TypeVar("State")
 _PAUSE = 0.05
+_DOUBTFUL = 0
+"""The version of a stamp that is for `cat` and `check` only; those of shapes begin at 1."""
 
 
 class Shape(Generic[State]):
@@ -46,6 +48,7 @@ class View(Generic[State]):
         self._loaded = False
         self._fresh = False
         self._owed = False
+        self._doubtful = False
         self._saved_at = float("-inf")
         self._cut: Cursor | None = None
         self._over: Cursor | None = None
@@ -97,7 +100,10 @@ class View(Generic[State]):
             self._log.settle()
         data = self._shape.render(self._state)
         stamp = Stamp(self._log.key, self._cursor, self._state)
-        aside = self._cell.save(self._shape.version, stamp, data, over=self._over)
+        # What was read from a failed segment may be gone when the cache is: until the next
+        # boot nobody goes on from such a state.
+        version = _DOUBTFUL if self._doubtful else self._shape.version
+        aside = self._cell.save(version, stamp, data, over=self._over)
         if aside is not None:
             self.kept_aside.append(aside)
         self._fresh, self._saved_at, self._over = True, self._clock.boottime(), None
@@ -111,6 +117,8 @@ class View(Generic[State]):
                 continue
             if CONTROL not in line.record:
                 self._unsealed.append(line)
+            elif (line.record[CONTROL], line.record.get("boot")) == (FAILED, self._clock.boot()):
+                self._doubtful = True
             if line.seq is None or line.hash is None:
                 continue
             for each in self._unsealed:

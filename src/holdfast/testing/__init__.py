@@ -96,6 +96,15 @@ def passing_on(kind: type[Exception]) -> Generator[None]:
     raise AssertionError(f"{kind.__name__} was lost")
 
 
+def raising(kind: type[Exception]) -> Callable[..., Any]:
+    """A decision, or a change, that fails."""
+
+    def fail(*_: object) -> None:
+        raise kind
+
+    return fail
+
+
 def together(*calls: Callable[[], object], seconds: float = 60.0) -> None:
     """Run all calls in threads of their own; the first failure is raised."""
     failures: list[BaseException] = []

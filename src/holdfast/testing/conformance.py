@@ -38,6 +38,7 @@ from holdfast.testing import (
     nested,
     numbers_of,
     passing_on,
+    raising,
     refused,
     stamp_of,
     together,
@@ -143,12 +144,9 @@ class LogConformance(Conformance):
     def test_an_error_in_a_decision_reaches_its_caller_and_nothing_is_written(self) -> None:
         log = self.log()
 
-        def decide(head: Cursor) -> list[Record]:
-            raise ZeroDivisionError(head.seq)
-
-        for _ in range(2):
-            with passing_on(ZeroDivisionError):
-                log.transact(decide)
+        for error in (ZeroDivisionError, FileNotFoundError, ZeroDivisionError):
+            with passing_on(error):
+                log.transact(raising(error))
         assert list(log.read()) == []
         assert log.append({"n": 0}).seq == 1
 
@@ -317,11 +315,9 @@ class DocumentConformance(Conformance):
         one = self.document()
         one.replace(b"kept")
 
-        def change(old: bytes | None) -> bytes:
-            raise ZeroDivisionError(old)
-
-        with passing_on(ZeroDivisionError):
-            one.update(change)
+        for error in (ZeroDivisionError, FileNotFoundError):
+            with passing_on(error):
+                one.update(raising(error))
         one.update(lambda old: (old or b"") + b"!")
         assert data_of(self.document()) == b"kept!"
 

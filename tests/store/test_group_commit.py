@@ -1,0 +1,210 @@
+"""Threads share one write and one fdatasync, and nothing else."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.errors import BadValue
+from holdfast.store.home import Home
+from holdfast.store.log import FileLog
+from holdfast.store.primitives import Cursor
+from holdfast.testing import Turner, lines_of, numbers_of, together
+from tests.store.batches import Leader, as_one_batch, waiting
+from tests.store.children import SECONDS, in_fork, wait_until
+from tests.store.faults import FaultyVfs, first
+
+KEY = "state/a.jsonl"
+
+
+@pytest.fixture
+def vfs() -> FaultyVfs:
+    return FaultyVfs()
+
+
+@pytest.fixture
+def log(path: str, clock: Turner, vfs: FaultyVfs) -> Iterator[FileLog]:
+    clock.waits = True
+    with Home.open(path, create=True, timezone="UTC", clock=clock, vfs=vfs) as home:
+        made = home.log(KEY)
+        made.append({"n": "first"})
+        vfs.forget()
+        yield made
+        made.close()
+
+
+def test_one_sync_serves_all_who_waited(log: FileLog, vfs: FaultyVfs) -> None:
+    acked = as_one_batch(log, *(lambda n=n: log.append({"n": n}) for n in range(63)))
+    assert sorted(cursor.seq for cursor in acked) == list(range(3, 66))
+    assert all(map(log.contains, acked))
+    assert vfs.count("sync") == vfs.count("write") == 2, "one for the leader, one for the rest"
+    assert sorted(numbers_of(log)[2:]) == list(range(63))
+
+
+def test_threads_that_come_as_they_like_get_a_line_each(log: FileLog, vfs: FaultyVfs) -> None:
+    acked: dict[int, list[Cursor]] = {}
+    slow = threading.Event()
+    vfs.fault("sync", first(lambda: slow.wait(0.002)), times=None)
+
+    def work(thread: int) -> None:
+        mine = acked.setdefault(thread, [])
+        for number in range(5):
+            mine.append(log.append({"n": [thread, number]}))
+
+    together(*(lambda thread=thread: work(thread) for thread in range(64)))
+    seqs = [cursor.seq for cursors in acked.values() for cursor in cursors]
+    assert sorted(seqs) == list(range(2, 322))
+    for thread, cursors in acked.items():
+        assert [cursor.seq for cursor in cursors] == sorted(cursor.seq for cursor in cursors)
+        mine = [line for line in lines_of(log)[1:] if line.record["n"][0] == thread]
+        assert [line.seq for line in mine] == [cursor.seq for cursor in cursors]
+    assert vfs.count("sync") < 160, "most of the threads shared a sync"
+    assert log.verify().problems == []
+
+
+def test_an_acknowledgement_comes_after_the_sync_that_covers_it(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    synced, acked = threading.Event(), threading.Event()
+    vfs.fault("sync", first(lambda: synced.wait(SECONDS)))
+    thread = threading.Thread(target=lambda: log.append({"n": 1}) and acked.set(), daemon=True)
+    thread.start()
+    wait_until(lambda: vfs.count("unlock") == 1)
+    assert numbers_of(log)[-1] == 1, "visible, and not yet durable"
+    assert not acked.is_set()
+    synced.set()
+    thread.join(SECONDS)
+    assert acked.is_set()
+
+
+def test_an_error_in_a_decision_is_its_callers_alone(log: FileLog) -> None:
+    def broken(head: Cursor) -> list[dict[str, Any]]:
+        raise ValueError(head.seq)
+
+    def odd(head: Cursor) -> list[dict[str, Any]]:
+        return [{"n": 1}, {"seq": head.seq}]
+
+    one, two, three, four, five = as_one_batch(
+        log,
+        lambda: log.append({"n": 1}),
+        lambda: log.transact(broken),
+        lambda: log.transact(lambda head: [{"n": head.seq}]),
+        lambda: log.transact(odd),
+        lambda: log.append({"n": 5}),
+    )
+    assert one.seq == 3
+    assert isinstance(two, ValueError)
+    assert [cursor.seq for cursor in three] == [4]
+    assert isinstance(four, BadValue)
+    assert five.seq == 5
+    assert numbers_of(log) == ["first", "leader", 1, 3, 5]
+
+
+def test_a_decision_sees_the_lines_of_those_before_it_in_the_batch(log: FileLog) -> None:
+    heads: list[int] = []
+    as_one_batch(
+        log,
+        lambda: log.append_all([{"n": 1}, {"n": 2}]),
+        lambda: log.transact(lambda head: heads.append(head.seq) or [{"n": 3}]),
+        lambda: log.transact(lambda head: heads.append(head.seq) or []),
+    )
+    assert heads == [4, 5]
+
+
+@contextmanager
+def interrupted(act: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """A function that interrupts the main thread, after `act` was done there."""
+
+    def handler(*_: object) -> None:
+        act()
+        raise KeyboardInterrupt
+
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_interrupted_waiter_does_not_stop_the_others(log: FileLog) -> None:
+    """Ctrl-C reaches the main thread, here, while another one writes."""
+    with interrupted(int) as interrupt, Leader(log):
+
+        def poke() -> None:
+            wait_until(lambda: waiting(log) == 1)
+            interrupt()
+
+        poker = threading.Thread(target=poke, daemon=True)
+        poker.start()
+        with pytest.raises(KeyboardInterrupt):
+            log.append({"n": "interrupted"})
+        poker.join(SECONDS)
+        assert waiting(log) == 0
+    together(lambda: log.append({"n": 1}), lambda: log.append({"n": 2}), seconds=20)
+    assert set(numbers_of(log)[-2:]) == {1, 2}
+    assert "interrupted" not in numbers_of(log)
+    assert log.verify().problems == []
+
+
+def test_an_interrupted_waiter_who_was_to_lead_next_passes_it_on(log: FileLog) -> None:
+    done: list[Cursor] = []
+    second = threading.Thread(target=lambda: done.append(log.append({"n": 2})), daemon=True)
+    with Leader(log) as leader, interrupted(leader.finish) as interrupt:
+
+        def poke() -> None:
+            wait_until(lambda: waiting(log) == 1)
+            second.start()
+            wait_until(lambda: waiting(log) == 2)
+            interrupt()
+
+        poker = threading.Thread(target=poke, daemon=True)
+        poker.start()
+        with pytest.raises(KeyboardInterrupt):
+            log.append({"n": 1})
+        poker.join(SECONDS)
+        second.join(20)
+    assert len(done) == 1, "the one behind it hangs"
+    together(lambda: log.append({"n": 3}), seconds=20)
+    assert numbers_of(log) == ["first", "leader", 2, 3]
+    assert log.verify().problems == []
+
+
+def test_a_forked_child_writes_through_the_handle_of_its_parent(log: FileLog) -> None:
+    log.append({"n": "parent"})
+    in_fork(lambda: [log.append({"n": number}) for number in range(3)])
+    log.append({"n": "again"})
+    assert numbers_of(log) == ["first", "parent", 0, 1, 2, "again"]
+    assert log.verify().problems == []
+
+
+def test_a_child_forked_in_the_middle_of_a_write_is_not_stuck(log: FileLog) -> None:
+    with Leader(log) as leader:
+
+        def act() -> None:
+            leader.let_go()  # in the child's memory only
+            log.append({"n": "child"})
+
+        in_fork(act)
+        assert numbers_of(log)[-1] == "child"
+    log.append({"n": "parent"})
+    assert numbers_of(log) == ["first", "leader", "child", "parent"]
+    assert log.verify().problems == []
+
+
+def test_parent_and_child_write_at_the_same_time(path: str) -> None:
+    with Home.open(path, create=True, timezone="UTC") as home:
+        log = home.log(KEY)
+        log.append({"n": "first"})
+        together(
+            lambda: in_fork(lambda: [log.append({"n": number}) for number in range(50)]),
+            lambda: [log.append({"n": number}) for number in range(50, 100)],
+        )
+        assert sorted(numbers_of(log)[1:]) == list(range(100))
+        assert log.verify().problems == []
+        log.close()
