@@ -48,9 +48,11 @@ def run_all(names: list[str], chosen: argparse.Namespace) -> int:
 
 def run_one(module: frame.ModuleType, chosen: argparse.Namespace) -> str:
     """Run a harness, print its line, keep its record; `passed`, `failed` or `skipped`."""
-    before = os.getloadavg()[0]
+    before, source = os.getloadavg()[0], frame.trees()
     seed = frame.seed_of(chosen.seed)
     result = frame.run_harness(module, chosen.tier, seed, chosen.case)
+    if not result.skipped and frame.trees() != source:
+        result.details["faults"].append("the source was changed while the harness ran")
     record = frame.record_of(result, seed, (before, os.getloadavg()[0]))
     print(json.dumps({key: record[key] for key in _SHOWN}), flush=True)
     if result.skipped:

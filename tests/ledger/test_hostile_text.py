@@ -54,7 +54,8 @@ def test_hostile_text_in_a_shell_script_comes_back_equal_and_nothing_runs(shell:
 
 
 def test_hostile_text_from_a_variable_of_a_loop_comes_back_equal(shell: Shell) -> None:
-    texts = list(HOSTILE.values())
+    names = ("real newline", "substitution", "backticks", "shell metacharacters", "blanks")
+    texts = [HOSTILE[name] for name in names]
     # The words are given NUL-separated, as `find -print0 | xargs -0` would.
     each = f'while IFS= read -r -d "" text; do {PROGRAM} ledger write --agent cls --event info'
     ran = shell.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,8 @@ class Fork:
     def end(self) -> None:
         os.close(self._out)
         os.close(self._in)
+        # It would see the end of its pipe only after those that were forked later.
+        os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 
 

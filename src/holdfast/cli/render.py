@@ -34,6 +34,14 @@ def cell(value: object) -> str:
             return safe(json.dumps(value, ensure_ascii=False, default=str))
 
 
+def age(seconds: float) -> str:
+    """How long ago, in the one unit that tells most: 3s, 12m, 4h, 1096d."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{round(seconds / size)}{unit}"
+    return f"{round(seconds)}s"
+
+
 def width(text: str) -> int:
     """How many columns of a terminal `text` fills."""
     if text.isascii():
@@ -85,7 +93,10 @@ class Grid:
         return self._line(cells)
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
-        return [cell(row.get(name)) for name in self._columns]
+        return [self._cell(name, row.get(name)) for name in self._columns]
+
+    def _cell(self, name: str, value: object) -> str:
+        return age(value) if name == "age" and isinstance(value, int | float) else cell(value)
 
     def _grow(self, cells: Sequence[str]) -> None:
         self._widths = [

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.codec import DecodeError, decode, encode
 from holdfast.ledger.book import Event
 from holdfast.store.home import Home
-from holdfast.store.primitives import Line
+from holdfast.store.primitives import START, Cursor, Line
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
@@ -28,10 +29,18 @@ def directory() -> str:
     return os.path.join(state, "holdfast")
 
 
+class Waiting(NamedTuple):
+    """Kept events, oldest first; some that were already taken in may be among them."""
+
+    events: list[Event]
+    end: Cursor
+
+
 class Spool:
     def __init__(self, home_path: str, agent: str, clock: Clock) -> None:
         place = sha256(os.path.abspath(home_path).encode()).hexdigest()[:16]
         self._key = f"{_KEY}/{place}/{agent.lower()}.jsonl"
+        self._passed_key = f"{_KEY}/{place}/{agent.lower()}.passed.json"
         self._clock = clock
 
     @property
@@ -47,18 +56,39 @@ class Spool:
             log.append(record)
             log.close()
 
-    def waiting(self) -> list[Event]:
-        """The kept events, oldest first; those already taken in among them."""
+    def waiting(self) -> Waiting:
         if not os.path.exists(self.path):
-            return []
+            return Waiting([], START)
         with Home.open(directory(), clock=self._clock) as home:
             log = home.log(self._key)
-            log.settle()  # visible is not durable, and we are about to act on it
-            lines = [line for line in log.read() if isinstance(line, Line) and line.hash]
-            return [_event(line, str(lines[0].hash)[:16]) for line in lines]
+            first = next((line for line in log.read() if isinstance(line, Line)), None)
+            after = self._read_passed(home)
+            lines = [line for line in log.read(after) if isinstance(line, Line) and line.hash]
+            if first is None or not lines:
+                return Waiting([], after)
+            end = log.settle()  # visible is not durable, and we are about to act on it
+            return Waiting([_event(line, str(first.hash)[:16]) for line in lines], end)
+
+    def passed(self, end: Cursor) -> None:
+        """Remember where to go on.  A hint that saves time: only the ledger counts."""
+        with Home.open(directory(), clock=self._clock) as home:
+            home.document(self._passed_key).replace(encode(list(end)))
+
+    def _read_passed(self, home: Home) -> Cursor:
+        text = home.document(self._passed_key).read()
+        try:
+            found = decode(text.data) if text else None
+        except DecodeError:
+            return START
+        match found:
+            case [int(seq), str(digest), str(segment), int(offset)]:
+                cursor = Cursor(seq, digest, segment, offset)
+                return cursor if home.log(self._key).contains(cursor) else START
+            case _:
+                return START
 
 
 def _event(line: Line, spool: str) -> Event:
     record = {name: line.record[name] for name in Event._fields if name != "extra"}
-    extra = {"ref": f"{_KEY}:{spool}#{line.seq}", "occurred_at": line.record.get("ts")}
+    extra = {"ref": f"{_KEY}:{spool}#{line.seq}", "occurred_at": line.record["ts"]}
     return Event(**record, extra=extra)

@@ -70,13 +70,13 @@ def file_system_of(path: str) -> str:
 
 
 def _inside_git(home: Home) -> Answer:
-    above = home.path
-    while above != os.path.dirname(above):
-        above = os.path.dirname(above)
-        if os.path.exists(os.path.join(above, ".git")):
-            fix = "move it, or keep it out of reach of `git clean` and `git reset`"
-            return Answer("git", "warning", f"the home lies inside the work tree {above}", fix)
-    return Answer("git", "ok", "not inside a work tree")
+    tree = home.path
+    while not os.path.exists(os.path.join(tree, ".git")):
+        if tree == os.path.dirname(tree):
+            return Answer("git", "ok", "not inside a work tree")
+        tree = os.path.dirname(tree)
+    fix = "move it, or keep it out of reach of `git clean` and `git reset`"
+    return Answer("git", "warning", f"the home lies inside the work tree {tree}", fix)
 
 
 def _clock(home: Home) -> Answer:

@@ -19,7 +19,7 @@ from holdfast.ops.examine import examine
 from holdfast.ops.parameter import Arg
 from holdfast.store.check import HARMLESS
 from holdfast.store.check import check as prove
-from holdfast.store.home import Home
+from holdfast.store.home import Home, find
 from holdfast.store.sweep import sweep
 
 CORRUPT = 6
@@ -36,9 +36,7 @@ def init(
 ) -> Change:
     names = [agent_id(name) for name in agent]
     if dry_run:
-        path = context.home_path or "the default place"
-        made = f"would make a home at {path}" + (f" with {', '.join(names)}" if names else "")
-        return Change(target=path, applied=False, detail=made, dry_run=True)
+        return _would_make(context, names)
     home, made = _home(context, timezone)
     fresh = [name for name in names if _make_agent(home, name)]
     known = [name for name in names if name not in fresh]
@@ -47,6 +45,18 @@ def init(
     parts += [f"already there: {', '.join(known)}"] if known else []
     data = {"home": home.path, "timezone": home.settings.timezone, "made": fresh}
     return Change(home.path, applied=made or bool(fresh), detail="; ".join(parts), data=data)
+
+
+def _would_make(context: Context, names: list[str]) -> Change:
+    place = os.path.abspath(context.home_path or find())
+    try:
+        home = context.home()
+        fresh = [name for name in names if home.document(layout.manifest(name)).read() is None]
+        parts = [f"found home {home.path}"]
+    except NotFound:
+        fresh, parts = names, [f"would make a home at {place}"]
+    parts += [f"would make {', '.join(fresh)}"] if fresh else []
+    return Change(place, applied=False, detail="; ".join(parts), dry_run=True)
 
 
 def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
@@ -110,10 +120,12 @@ def check(
     *,
     all: Annotated[bool, Arg("Also list traces of crashes that cost nothing")] = False,
 ) -> Rows:
-    found = list(prove(context.home()))
+    home = context.home()
+    found = list(prove(home))
     serious = [each for each in found if each.kind not in HARMLESS]
     shown = found if all else serious
-    counts = {"broken": len(serious), "harmless": len(found) - len(serious)}
+    counts = {"files": len(home.keys()), "broken": len(serious)}
+    counts["harmless"] = len(found) - len(serious)
     return Rows([each._asdict() for each in shown], counts, exit_code=CORRUPT if serious else 0)
 
 
@@ -151,13 +163,13 @@ def rebuild(
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Change:
     home = context.home()
-    names = agents(home)
+    names = [name for name in agents(home) if Ledger(home, name).exists()]
     for name in [] if dry_run else names:
         with Ledger(home, name) as ledger:
             for aside in ledger.rebuild():
                 context.warn(f"{layout.status(name)} was edited by hand; kept as {aside}")
-    verb = "would fold" if dry_run else "folded"
-    detail = f"{verb} {len(names)} views anew: {', '.join(map(layout.status, names)) or 'none'}"
+    verb = "would fold anew" if dry_run else "folded anew"
+    detail = f"{verb}: {', '.join(map(layout.status, names)) or 'nothing'}"
     return Change(home.path, bool(names) and not dry_run, detail, dry_run=dry_run)
 
 
@@ -166,8 +178,7 @@ def path(
     id: Annotated[str | None, Arg("An agent, a session or a key", positional=True)] = None,
 ) -> Show:
     home = context.home()
-    key = "" if id is None else _key_of(home, id)
-    place = os.path.join(home.path, key)
+    place = home.path if id is None else os.path.join(home.path, _key_of(home, id))
     return Show({"id": id, "path": place}, text=place)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from holdfast.errors import BadName, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.ledger.book import Event, Found, Ledger, agents
-from holdfast.ledger.entry import parse_data
-from holdfast.ledger.spool import Spool
+from holdfast.ledger.entry import EVENTS, parse_data
+from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
 from holdfast.ops.moment import moment
@@ -28,7 +29,9 @@ def write(
     text: Annotated[str, Arg("What happened, in a line; never interpreted", positional=True)] = "",
     *,
     agent: Annotated[str, Arg("Who did it")],
-    event: Annotated[str, Arg("heartbeat, task_start, task_result, error or info")],
+    event: Annotated[
+        str, Arg("heartbeat, task_start, task_result, error, info, or one of your settings")
+    ],
     task: Annotated[str | None, Arg("The task it belongs to", metavar="ID")] = None,
     source: Annotated[str, Arg("Who or what asked for it")] = "cli",
     session: Annotated[str | None, Arg("Session id; `new` begins one", metavar="ID")] = None,
@@ -52,11 +55,14 @@ def write(
     try:
         home = _checked_home(context, what, agent)
         with Ledger(home, agent) as ledger:
-            written = ledger.write(what, _waiting(context, spool))
+            _greet(context, home, ledger)
+            waiting = _waiting(context, spool)
+            written = ledger.write(what, waiting.events)
     except HoldfastError as error:
         if not best_effort or isinstance(error, UsageError):
             raise
         return _keep(context, spool, what, error)
+    _pass(context, spool, waiting)
     if written.stale is not None:
         context.warn(f"written, but the status is behind: {written.stale.message}")
     record, cursor = written.record, written.cursor
@@ -79,6 +85,15 @@ def _checked_home(context: Context, what: Event, agent: str) -> Home:
     return context.home(create=True)
 
 
+def _greet(context: Context, home: Home, ledger: Ledger) -> None:
+    """Say so when an agent is new: it may be a slip of the keyboard."""
+    if ledger.exists():
+        return
+    others = agents(home)
+    if others and ledger.agent not in others:
+        context.warn(f"first event of {ledger.agent}; known so far: {', '.join(others)}")
+
+
 def _session_of_caller(agent: str) -> str | None:
     """The session that a wrapper put into the environment, if it is one of this agent."""
     session = os.environ.get("HOLDFAST_SESSION", "")
@@ -88,12 +103,19 @@ def _session_of_caller(agent: str) -> str | None:
         return None
 
 
-def _waiting(context: Context, spool: Spool) -> list[Event]:
+def _waiting(context: Context, spool: Spool) -> Waiting:
     try:
         return spool.waiting()
     except HoldfastError as error:
         context.warn(f"spooled events cannot be read from {spool.path}: {error.message}")
-        return []
+        return Waiting([], START)
+
+
+def _pass(context: Context, spool: Spool, waiting: Waiting) -> None:
+    if waiting.events:
+        context.warn(f"took in {len(waiting.events)} events that had been kept in {spool.path}")
+        with suppress(HoldfastError):
+            spool.passed(waiting.end)  # it only saves the next one from looking at them again
 
 
 def _keep(context: Context, spool: Spool, what: Event, error: HoldfastError) -> Change:
@@ -122,14 +144,16 @@ def list_events(
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
 ) -> Rows:
     home = context.home()
-    begin = moment(since, home) if since else None
-    end = moment(until, home) if until else None
+    begin = moment(since, home) if since is not None else None
+    end = moment(until, home) if until is not None else None
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit else None
     found = [Ledger(home, name).newest(most, wanted, begin) for name in _agents(home, agent)]
     rows = _merged(found)
     shown = rows[-limit:] if limit else rows
+    if event and not rows and event not in (*EVENTS, *home.settings.extra_events):
+        context.warn(f"no event is called {event}; there are {', '.join(EVENTS)}")
     return Rows(
         [_row(each) for each in shown], {"shown": len(shown)}, truncated=len(shown) < len(rows)
     )
@@ -175,6 +199,8 @@ def _follow(
         ends[name] = found[-1].cursor if found else START
         begun.append(found)
     merged = _merged(begun)
+    if not merged:
+        context.warn("no events yet" + ("; waiting for the first" if follow else ""))
     yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
         for name in [agent_id(agent).lower()] if agent else agents(home):
@@ -224,7 +250,7 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
     state = "broken" if found.problems else "sound" if found.sealed else "no events yet"
     if found.loose and not found.sealed:
         state = "not a ledger"
-    head = f"#{found.head.seq} {found.head.hash[:16]}"
+    head = f"#{found.head.seq} {found.head.hash[:16]}" if found.sealed else None
     yield {"agent": agent, "state": state, "where": head, "detail": lines}
 
 
@@ -259,4 +285,5 @@ def _filter(
 
 
 def _row(found: Found) -> dict[str, Any]:
-    return {**found.record, "seq": found.line.seq, "file": found.line.segment}
+    line = found.line
+    return {**found.record, "seq": line.seq, "hash": line.hash, "file": line.segment}

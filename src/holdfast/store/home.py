@@ -89,8 +89,14 @@ class Home:
             root = vfs.root(path, create=create)
         except FileNotFoundError:
             raise _no_home(path) from None
+        except NotADirectoryError:
+            raise NotOurs(
+                f"{path} is not a directory",
+                hint="name another place with --home, or move it away",
+                path=path,
+            ) from None
         except OSError as error:
-            raise from_os(error, "opening the home", path) from error
+            raise from_os(error, f"opening the home {path}", path) from error
         try:
             settings = _settings(root, vfs, clock, timezone, create=create)
             if settings is None:
@@ -214,7 +220,7 @@ def _settings(
     if text is None:
         if not create:
             return None
-        chosen = timezone or local_zone()
+        chosen = local_zone() if timezone is None else timezone
         zone(chosen)
         document.update(lambda old: old or _TEMPLATE.format(FORMAT, chosen).encode())
         text = document.read()
@@ -243,7 +249,10 @@ def parse_settings(data: bytes) -> Settings:
         )
     standard = Settings()
     timezone = str(found.get("timezone", standard.timezone))
-    zone(timezone)
+    try:
+        zone(timezone)
+    except ConfigError as error:
+        raise ConfigError(f"{SETTINGS}: {error}", hint=error.hint, path=SETTINGS) from None
     return Settings(
         made_by,
         timezone,
@@ -296,13 +305,16 @@ def _mask_key(place: Place) -> bytes:
         document.update(lambda old: old or secrets.token_hex(32).encode())
         text = document.read()
     try:
-        return bytes.fromhex(text.data.decode() if text else "")
+        key = bytes.fromhex(text.data.decode() if text else "")
     except ValueError:
+        key = b""
+    if len(key) < 16:
         raise ConfigError(
             f"{_MASK_KEY} is damaged",
             hint="restore it from a backup, or remove it: then the same secret gets another tag",
             path=_MASK_KEY,
-        ) from None
+        )
+    return key
 
 
 def _unheard(word: str, detail: str) -> None:
@@ -339,4 +351,8 @@ timezone = "{}"
 # How often an agent is expected to be heard of, and when silence counts as offline.
 heartbeat = "60s"
 offline_after = "300s"
+
+# Event types of the ledger beside heartbeat, task_start, task_result, error and info.
+# [ledger]
+# extra_events = ["deploy", "review"]
 """

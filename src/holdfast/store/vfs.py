@@ -246,7 +246,8 @@ def _small_file(path: str) -> str:
 
 def owned_by_us(path: str) -> bool:
     """Whether a directory belongs to the user who runs us."""
-    return os.stat(path).st_uid == os.geteuid()
+    owners = {os.stat(path).st_uid, os.lstat(path).st_uid}
+    return owners == {os.geteuid()}
 
 
 def _kind(mode: int) -> str:
