@@ -92,15 +92,23 @@ class Disk:
 
     def states(self, most: int) -> Iterator[State]:
         """Up to `most` states that a crash now may leave; all of them if there are no more."""
-        uncertain = [
-            inode for inode in self._files if inode in self._pending or len(self._files[inode]) > 1
-        ]
+        uncertain = self._uncertain()
         options = [self._options_of(inode) for inode in uncertain]
         count = 1 << len(self._changes)
         for choice in options:
             count *= len(choice)
         for picks, mask in self._choices(options, count, most):
             yield self._build(dict(zip(uncertain, picks, strict=True)), mask)
+
+    def everything(self) -> State:
+        """The state in which all of it arrived: what a killed process leaves."""
+        last = {inode: self._options_of(inode)[-1] for inode in self._uncertain()}
+        return self._build(last, (1 << len(self._changes)) - 1)
+
+    def _uncertain(self) -> list[int]:
+        return [
+            inode for inode in self._files if inode in self._pending or len(self._files[inode]) > 1
+        ]
 
     def _choices(
         self, options: list[tuple[bytes, ...]], count: int, most: int

@@ -59,6 +59,8 @@ class Tally:
     kills: int = 0
     errors: int = 0
     lost: int = 0
+    kept_aside: int = 0
+    """Cases in which a view was taken for edited by hand after a power cut."""
     kinds: Counter[str] = field(default_factory=Counter[str])
     """How often each kind of complaint was made."""
     failures: list[tuple[str, str, tuple[str, ...]]] = field(
@@ -74,7 +76,7 @@ class Tally:
         self.disks |= other.disks
         self.bad |= other.bad
         self.unfired |= other.unfired
-        for name in ("judged", "deep", "runs", "kills", "errors", "lost"):
+        for name in ("judged", "deep", "runs", "kills", "errors", "lost", "kept_aside"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures += [one for one in other.failures if self.kinds[_kind(one[1])] < 2]
         self.kinds += other.kinds
@@ -160,6 +162,8 @@ class _Judge:
         self._tolerate = any(op.kind == "syncfail" for op in run.journal)
         self._memo = memo
         self._judged: set[tuple[bytes, int]] = set()
+        self.whole = b""
+        """The disk on which everything has arrived."""
 
     def case(
         self, state: State, writes: list[Write], promises: Promises, signature: int, place: int
@@ -170,7 +174,10 @@ class _Judge:
             return None
         self._judged.add((digest, signature))
         found = self.recover(state, digest, depth=1)
-        self.settle(digest, judge(found, writes, promises, self.parts), place, state)
+        whole = digest == self.whole
+        broken = judge(found, writes, promises, self.parts, nothing_lost=whole)
+        self.tally.kept_aside += bool(found.kept_aside)
+        self.settle(digest, broken, place, state)
         return found
 
     def recover(self, state: State, digest: bytes, depth: int) -> Found:
@@ -244,6 +251,7 @@ def _cut_power(run: Run, limits: Limits, tally: Tally, memo: Memo) -> None:
         if op.kind in _SYNCS or place <= run.fired_at:
             continue  # nothing that was not there before
         writes = until(known, place)
+        judge_of.whole = disk.everything().digest()
         for state in disk.states(limits.states):
             found = judge_of.case(state, writes, promises, signature, place)
             if found is not None:

@@ -20,9 +20,8 @@ MOST_LINES = 600
 LINES_COUNTED_IN = ("src", "prove", "bench", "tools")
 WRITERS_ALLOWED = ("src/holdfast/store/vfs.py",)
 PATH_WRITERS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
-# With one argument these are Path.replace and Path.rename; str.replace takes two, and so do
-# the calls of the vfs.
-PATH_MOVERS = {"replace", "rename"}
+# With one argument this is Path.rename; the call of the vfs takes two.
+PATH_MOVERS = {"rename"}
 EMPTY_WORDS = re.compile(r"utils?|helpers?|common|misc")
 EXCUSE = re.compile(r"# direct write: \S")
 

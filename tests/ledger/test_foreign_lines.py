@@ -132,6 +132,11 @@ def test_what_another_agent_did_in_this_file_is_not_taken_for_ours(verbs: Verbs)
     assert (status["agent"], status["state"], status["last_task_id"]) == ("rio", "idle", None)
 
 
+def test_a_session_of_another_agent_is_not_carried_on(verbs: Verbs) -> None:
+    foreign(verbs, entry(session_id="2023-11-14_clay_007"))
+    assert verbs.write("ours").data["session_id"] == "2023-11-14_rio_001"
+
+
 def test_a_name_in_another_case_is_the_same_agent(verbs: Verbs) -> None:
     foreign(verbs, entry(agent="Rio"))
     assert verbs.rows("status", agent="RIO")[0]["state"] == "busy"

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 from holdfast.clock import utc_stamp
 from holdfast.errors import Busy, UsageError
-from holdfast.testing import Turner
+from holdfast.ledger.book import Event
+from holdfast.ledger.spool import Spool
+from holdfast.testing import Turner, together
 from tests.ledger.shell import PATIENCE, Shell, Verbs, entries_in, is_entry
 
 
@@ -147,6 +150,27 @@ def test_a_kept_event_arrives_once_even_if_many_take_it_at_the_same_time(shell: 
     texts = [each["summary"] for each in entries_in(shell.home, "cls")]
     assert texts[0] == "kept"
     assert sorted(texts[1:]) == ["0", "1", "2", "3"]
+
+
+def test_no_event_is_lost_that_is_kept_while_others_are_taken_in(verbs: Verbs) -> None:
+    """One process cannot reach the ledger and keeps events; another writes all the time."""
+    spool, done = Spool(verbs.path, "rio", verbs.clock), threading.Event()
+
+    def keep_many() -> None:
+        try:
+            for number in range(150):
+                spool.put(Event("info", f"kept {number}", "test"))
+        finally:
+            done.set()
+
+    def write_on() -> None:
+        while not done.is_set():
+            verbs.write("written")
+
+    together(keep_many, write_on)
+    verbs.write("last")
+    kept = [text for text in verbs.texts(limit=0) if text.startswith("kept")]
+    assert kept == [f"kept {number}" for number in range(150)]
 
 
 def test_a_damaged_spool_is_a_warning_and_the_event_is_written(verbs: Verbs) -> None:

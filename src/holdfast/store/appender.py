@@ -267,7 +267,8 @@ class Appender:
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
-        for body in (self._obituary(before), data):
+        failed = before is not None and before.filename == self._failed[0]
+        for body in (self._obituary() if failed else None, data):
             if body is not None:
                 line, link = chain.seal(body, link, gap)
                 text, gap = text + line, None
@@ -287,11 +288,9 @@ class Appender:
                 ticket.fail(_not_durable(before.filename, error))
         self._unsynced.clear()
 
-    def _obituary(self, before: _Active | None) -> bytes | None:
-        """The first line of a segment that follows a failed one."""
+    def _obituary(self) -> bytes:
+        """The line that tells of a failed segment; the first one of the next, if we open it."""
         name, why = self._failed
-        if before is None or before.filename != name:
-            return None
         boot = self._tools.clock.boot()
         record = {CONTROL: FAILED, "segment": name, "error": why, "boot": boot}
         return b"{%b,%b" % (self._stamp, encode(record)[1:])
@@ -337,8 +336,15 @@ class Appender:
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
             self._read_clock()
-            if self._active is not None and self._active.filename == self._failed[0]:
+            if self._active is None:
+                return
+            if self._active.filename == active.filename:
                 self._begin_segment(None)
+            else:
+                # Somebody else has opened the next one meanwhile, and knows of nothing.
+                self._put(Ticket([]), self._obituary())
+                self._flush()
+                self._vfs.sync(self._active.fd)
 
     def _fail(self, filename: str, error: OSError) -> None:
         self._failed = (filename, errno.errorcode.get(error.errno or 0, "?"))

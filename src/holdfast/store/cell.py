@@ -60,30 +60,48 @@ class FileCell:
             shown = self._shown(directory) == found.content
         return found.version, found.stamp._replace(shown=shown)
 
+    def stranger(self) -> str | None:
+        with typed("reading", self.key), self._place.opened() as directory:
+            if directory is None:
+                return None
+            shown = self._shown(directory)
+            return None if shown in _accounted(self._read(directory)) else shown
+
     def save(
-        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+        self,
+        version: int,
+        stamp: Stamp,
+        data: bytes,
+        *,
+        over: Cursor | None = None,
+        ours: str | None = None,
     ) -> str | None:
         with typed("writing", self.key):
             directory = self._place.make()
             lock = Lock(directory, lock_name(self._name), self._vfs, self._place.tools.clock)
             try:
                 with lock:
-                    return self._save(directory, version, stamp, data, over)
+                    return self._save(directory, version, stamp, data, over, ours)
             finally:
                 lock.close()
                 self._place.close(directory)
 
     def _save(
-        self, directory: Dir, version: int, stamp: Stamp, data: bytes, over: Cursor | None
+        self,
+        directory: Dir,
+        version: int,
+        stamp: Stamp,
+        data: bytes,
+        over: Cursor | None,
+        ours: str | None,
     ) -> str | None:
         found = self._read(directory)
         seen = found.stamp.cursor if found and found.version == version else None
         if seen is not None and seen != over and seen.seq > stamp.cursor.seq:
             return None  # somebody was faster and saw more
         shown = self._shown(directory)
-        ours = {found.content, found.before} if found else set[str | None]()
         aside = None
-        if shown is not None and shown not in ours and shown != revision_of(data):
+        if shown not in {*_accounted(found), ours, revision_of(data)}:
             aside = self._keep_aside(directory)
         record = {
             "version": version,
@@ -155,6 +173,11 @@ class FileCell:
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+
+def _accounted(found: _Sidecar | None) -> set[str | None]:
+    """What may be shown without anybody having edited it; None is nothing at all."""
+    return {None, found.content, found.before} if found else {None}
 
 
 def _summed(body: bytes) -> bytes:

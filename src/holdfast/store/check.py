@@ -78,7 +78,11 @@ def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
         elif name.endswith(".json") and f".{name}.view" not in names:
             yield from _document(home, key)
     for series in sorted(logs, key=str):
-        yield from _log(home, f"{prefix}/{series.stem}.jsonl" if series.stem else prefix)
+        key = f"{prefix}/{series.stem}.jsonl" if series.stem else prefix
+        if key:
+            yield from _log(home, key.removeprefix("/"))
+        else:
+            yield _finding("alien", "YYYY-MM-DD.jsonl", "days of a log that has no directory")
 
 
 def _hidden(home: Home, prefix: str, name: str) -> Iterator[Finding]:

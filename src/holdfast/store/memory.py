@@ -211,8 +211,17 @@ class MemoryCell:
             return None
         return deepcopy(self._stamp[1])
 
+    def stranger(self) -> str | None:
+        """Nobody can edit what is in memory."""
+
     def save(
-        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+        self,
+        version: int,
+        stamp: Stamp,
+        data: bytes,
+        *,
+        over: Cursor | None = None,
+        ours: str | None = None,
     ) -> str | None:
         seen = self.load(version)
         newer = seen is not None and seen.cursor.seq > stamp.cursor.seq

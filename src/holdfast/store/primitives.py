@@ -163,12 +163,23 @@ class Cell(Protocol):
 
     def load(self, version: int) -> Stamp | None: ...
 
+    def stranger(self) -> str | None:
+        """The hash of the file that is shown, if the stamp does not account for it."""
+        ...
+
     def save(
-        self, version: int, stamp: Stamp, data: bytes, *, over: Cursor | None = None
+        self,
+        version: int,
+        stamp: Stamp,
+        data: bytes,
+        *,
+        over: Cursor | None = None,
+        ours: str | None = None,
     ) -> str | None:
         """Show `data`, unless a newer stamp than this, and another one than `over`, is there.
 
-        Returns the name under which a hand-edited file was kept aside, if there was one.
+        A file that the stamp does not account for, and that is not `ours` by its hash, was
+        edited by hand: the name under which it was kept aside, if there was one.
         """
         ...
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from holdfast.store.document import revision_of
 from holdfast.store.primitives import CONTROL, FAILED, START, Cell, Cursor, Line, Log, Stamp
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 State = TypeVar("State")
 _PAUSE = 0.05
+_WORTH_COMPARING = 10_000
+"""How many states are compared with a file of unknown origin before it counts as edited."""
 _DOUBTFUL = 0
 """The version of a stamp that is for `cat` and `check` only; those of shapes begin at 1."""
 
@@ -40,6 +43,8 @@ class Shape(Generic[State]):
 
 
 class View(Generic[State]):
+    """Used by one thread at a time."""
+
     def __init__(self, log: Log, cell: Cell, shape: Shape[State], clock: Clock) -> None:
         self._log, self._cell, self._shape, self._clock = log, cell, shape, clock
         self._state = shape.initial()
@@ -49,6 +54,9 @@ class View(Generic[State]):
         self._fresh = False
         self._owed = False
         self._doubtful = False
+        self._stranger: str | None = None
+        self._ours: str | None = None
+        self._steps = 0
         self._saved_at = float("-inf")
         self._cut: Cursor | None = None
         self._over: Cursor | None = None
@@ -103,7 +111,7 @@ class View(Generic[State]):
         # What was read from a failed segment may be gone when the cache is: until the next
         # boot nobody goes on from such a state.
         version = _DOUBTFUL if self._doubtful else self._shape.version
-        aside = self._cell.save(version, stamp, data, over=self._over)
+        aside = self._cell.save(version, stamp, data, over=self._over, ours=self._ours)
         if aside is not None:
             self.kept_aside.append(aside)
         self._fresh, self._saved_at, self._over = True, self._clock.boottime(), None
@@ -126,10 +134,25 @@ class View(Generic[State]):
             self._unsealed = []
             self._cursor = Cursor(line.seq, line.hash, line.segment, line.end)
             self._fresh = False
+            self._recognise()
 
     def _load(self) -> None:
         self._loaded = True
         stamp = self._cell.load(self._shape.version)
+        if stamp is None or not stamp.shown:
+            self._stranger = self._cell.stranger()
+        self._adopt(stamp)
+        self._recognise()
+
+    def _recognise(self) -> None:
+        """Whether a file that no stamp accounts for is one of ours whose stamp a crash took."""
+        if self._stranger is None or self._steps > _WORTH_COMPARING:
+            return
+        self._steps += 1
+        if revision_of(self._shape.render(self._state)) == self._stranger:
+            self._ours, self._stranger = self._stranger, None
+
+    def _adopt(self, stamp: Stamp | None) -> None:
         if stamp is None:
             return
         if self._log.contains(stamp.cursor):

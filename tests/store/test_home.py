@@ -1,0 +1,339 @@
+"""A home: where it is, what its settings say, and what it tells of oddities."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import (
+    ConfigError,
+    DiskFull,
+    NewerFormat,
+    NotFound,
+    NotOurs,
+    StorageError,
+)
+from holdfast.store.home import SETTINGS, Home, Settings, find, local_zone, parse_settings
+from holdfast.store.primitives import Line
+from holdfast.testing import Turner, lines_of, refused
+from tests.store.faults import FaultyVfs, failing
+
+
+def audited(home: Home) -> list[Any]:
+    return [line.record for line in home.log("audit").read() if isinstance(line, Line)]
+
+
+# --- where it is ------------------------------------------------------------------------------
+
+
+def test_a_home_that_is_not_there_is_not_made_by_looking(tmp_path: Path, no_leak: None) -> None:
+    for name in ("absent", "absent/below"):
+        with refused(NotFound, "no Holdfast home"):
+            Home.open(str(tmp_path / name))
+    with refused(NotFound, "no Holdfast home"):
+        Home.open(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_is_made_once_and_found_again(tmp_path: Path, no_leak: None) -> None:
+    path = str(tmp_path / "a/b")
+    with Home.open(path, create=True, timezone="+07:00") as home:
+        assert home.settings == Settings(timezone="+07:00")
+        assert home.path == path
+    text = Path(path, SETTINGS).read_bytes()
+    with Home.open(path, create=True, timezone="UTC") as home:
+        assert home.settings.timezone == "+07:00", "fixed when it was made"
+    assert Path(path, SETTINGS).read_bytes() == text
+    assert b"format = 1" in text
+
+
+def test_a_file_is_no_home(tmp_path: Path, no_leak: None) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for create in (False, True):
+        with refused(StorageError):
+            Home.open(str(tmp_path / "file"), create=create)
+
+
+def test_the_environment_names_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", "/some/where")
+    assert find() == "/some/where"
+
+
+def test_the_nearest_home_above_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+    (tmp_path / ".holdfast").mkdir()
+    (tmp_path / "a/.holdfast").mkdir(parents=True)
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/b/.holdfast").write_bytes(b"only a file")
+    monkeypatch.chdir(tmp_path / "a/b/c")
+    assert find() == str(tmp_path / "a/.holdfast")
+    monkeypatch.chdir(tmp_path)
+    assert find() == str(tmp_path / ".holdfast")
+
+
+def test_without_any_the_users_data_directory_is_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir("/")
+    assert find() == str(tmp_path / "holdfast")
+    with refused(NotFound):
+        Home.open()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_home_of_somebody_else_is_not_taken_by_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+    (tmp_path / ".holdfast").mkdir()
+    os.chown(tmp_path / ".holdfast", 65534, 65534)
+    monkeypatch.chdir(tmp_path)
+    with refused(NotOurs, "belongs to somebody else"):
+        find()
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        f"os.chdir({str(tmp_path)!r}); os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+        "from holdfast.errors import HoldfastError\n"
+        "from holdfast.store.home import Home\n"
+        "try: Home.open()\n"
+        "except HoldfastError as error: print(type(error).__name__, bool(error.hint))\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "HOLDFAST_HOME"}
+    source = str(Path(sys.modules["holdfast"].__file__ or "").parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=env | {"PYTHONPATH": source, "XDG_DATA_HOME": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("True\n")
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def test_settings_have_standards_and_units() -> None:
+    assert parse_settings(b"format = 1") == Settings()
+    text = b"""
+format = 1
+timezone = "Europe/Berlin"
+heartbeat = "2m"
+offline_after = 90
+[ledger]
+extra_events = ["coffee", "tea"]
+"""
+    assert parse_settings(text) == Settings(1, "Europe/Berlin", 120.0, 90.0, ("coffee", "tea"))
+    for value, seconds in (('"1.5s"', 1.5), ('"1h"', 3600), ('"1d"', 86400), ("0.5", 0.5)):
+        assert parse_settings(b"format=1\nheartbeat=" + value.encode()).heartbeat == seconds
+    assert parse_settings(b"format = 1\n[ledger]\nother = 1").extra_events == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"format = ",
+        b"format = '1'",
+        b"format = true",
+        b"format = 1.0",
+        b"\xff\xfe",
+        b"format = 1\nformat = 1",
+        b"format = 1\nx = " + b"[" * 100_000,
+        b"format = 1\ntimezone = 'Nowhere/Land'",
+        b"format = 1\ntimezone = 7",
+        b"format = 1\nheartbeat = 'soon'",
+        b"format = 1\nheartbeat = ''",
+        b"format = 1\nheartbeat = 's'",
+        b"format = 1\nheartbeat = '5y'",
+        b"format = 1\nheartbeat = -5",
+        b"format = 1\nheartbeat = 0",
+        b"format = 1\nheartbeat = nan",
+        b"format = 1\nheartbeat = inf",
+        b"format = 1\nheartbeat = '1e999s'",
+        b"format = 1\nheartbeat = true",
+        b"format = 1\nheartbeat = [1]",
+        b"format = 1\nledger = 7",
+        b"format = 1\n[ledger]\nextra_events = 'coffee'",
+        b"format = 1\n[ledger]\nextra_events = [1]",
+    ],
+    ids=lambda text: repr(text[:40]),
+)
+def test_settings_that_mean_nothing_are_refused(text: bytes) -> None:
+    with refused(ConfigError):
+        parse_settings(text)
+
+
+def test_a_home_of_a_newer_holdfast_is_left_alone(path: str, home: Home, no_leak: None) -> None:
+    Path(path, SETTINGS).write_bytes(b"format = 2")
+    with refused(NewerFormat, "format 2"):
+        Home.open(path)
+
+
+def test_a_home_is_not_made_in_an_unknown_zone(tmp_path: Path, no_leak: None) -> None:
+    with refused(ConfigError):
+        Home.open(str(tmp_path / "home"), create=True, timezone="Nowhere/Land")
+    assert not (tmp_path / "home" / SETTINGS).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("Etc/UTC", "UTC"),
+        ("UTC", "UTC"),
+        ("Nowhere/Land", "UTC"),
+        (":/etc/localtime", "UTC"),
+        ("CET-1CEST", "UTC"),
+        ("../../etc/passwd", "UTC"),
+    ],
+)
+def test_the_zone_of_the_machine_is_taken_if_it_has_a_name(
+    name: str, zone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TZ", name)
+    assert local_zone() == zone
+    with Home.open(str(tmp_path / "home"), create=True) as home:
+        assert home.settings.timezone == zone
+
+
+def test_the_zone_of_the_machine_has_a_name_without_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    assert parse_settings(f'format = 1\ntimezone = "{local_zone()}"'.encode())
+
+
+def test_a_home_knows_its_day(path: str, clock: Turner) -> None:
+    with Home.open(path, create=True, timezone="+14:00", clock=clock) as home:
+        assert home.today() == "2023-11-15"
+        clock.advance(22 * 3600)
+        assert home.today() == "2023-11-16"
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def test_the_same_secret_has_the_same_tag_in_one_home_only(tmp_path: Path) -> None:
+    tags: list[list[str]] = []
+    for name in ("one", "two"):
+        for _ in range(2):
+            with Home.open(str(tmp_path / name), create=True) as home:
+                log = home.log("a.jsonl")
+                log.append({"password": "hunter2"})
+                tags.append([line.record["password"] for line in lines_of(log)])
+                log.close()
+    assert len(set(tags[1])) == len(set(tags[3])) == 1
+    assert tags[1] != tags[3]
+    for file in (tmp_path / "one").rglob("*"):
+        assert b"hunter2" not in (file.read_bytes() if file.is_file() else b"")
+
+
+def test_a_damaged_key_of_the_mask_lets_no_secret_through(home: Home, path: str) -> None:
+    log = home.log("a.jsonl")
+    Path(path, ".mask-key").write_bytes(b"not hex")
+    with refused(ConfigError, "damaged"):
+        log.append({"password": "hunter2"})
+    assert log.append({"n": 1}).seq == 1, "where there is no secret, no key is needed"
+    log.close()
+
+
+# --- oddities ---------------------------------------------------------------------------------
+
+
+def test_an_oddity_is_told_once(home: Home, path: str, clock: Turner) -> None:
+    for _ in range(3):
+        home.notice("odd", "this")
+        home.notice("odd", "that")
+    with Home.open(path, clock=clock) as again:
+        again.notice("odd", "this")
+    found = [(event["event"], event["detail"]) for event in audited(home)]
+    assert found == [("odd", "this"), ("odd", "that")]
+
+
+def test_a_clock_that_went_back_is_one_event_for_each_log(home: Home, clock: Turner) -> None:
+    logs = [home.log("ledger/rio"), home.log("ledger/clay")]
+    for log in logs:
+        log.append({"n": 0})
+    clock.step(-86_400)
+    for _ in range(5):
+        for log in logs:
+            log.append({"n": 1})
+    events = audited(home)
+    assert [event["event"] for event in events] == ["clock_went_back"] * 2
+    assert "ledger/rio" in events[0]["detail"]
+    assert "2023-11-13" in events[0]["detail"]
+    for log in logs:
+        log.close()
+
+
+def test_the_audit_log_itself_bears_a_clock_that_went_back(home: Home, clock: Turner) -> None:
+    log = home.log("audit")
+    log.append({"event": "x"})
+    clock.step(-86_400)
+    log.append({"event": "y"})
+    home.notice("odd", "this")
+    assert [event["event"] for event in audited(home)] == ["x", "y", "odd"]
+    log.close()
+
+
+def test_an_audit_log_that_cannot_be_written_hurts_nobody(
+    home: Home, path: str, clock: Turner
+) -> None:
+    Path(path, "audit").write_bytes(b"in the way")
+    log = home.log("ledger/rio")
+    log.append({"n": 0})
+    clock.step(-86_400)
+    assert log.append({"n": 1}).seq == 2
+    home.notice("odd", "this")
+    log.close()
+
+
+# --- what else --------------------------------------------------------------------------------
+
+
+def test_keys_are_of_visible_files_only(home: Home, path: str) -> None:
+    home.document("a/b.md").replace(b"x")
+    Path(path, "a/.hidden").write_bytes(b"")
+    Path(path, "a/.dir").mkdir()
+    Path(path, "a/link").symlink_to("b.md")
+    os.mkfifo(Path(path, "a/fifo"))
+    assert home.keys("a") == ["a/b.md"]
+    assert home.keys() == ["a/b.md", "holdfast.toml"]
+    assert home.keys("a/absent") == []
+
+
+def test_a_directory_can_be_looked_into(home: Home) -> None:
+    home.document("a/b.md").replace(b"x")
+    inner = home.open_dir("a")
+    assert inner is not None
+    assert "b.md" in inner.names()
+    home.close_dir(inner)
+    outer = home.open_dir()
+    assert outer is not None
+    home.close_dir(outer)
+    assert "a" in outer.names(), "the root stays open"
+    assert home.open_dir("absent") is None
+
+
+def test_making_a_home_on_a_full_disk_is_told(tmp_path: Path, no_leak: None) -> None:
+    vfs = FaultyVfs()
+    vfs.fault("write", failing(28), times=None)
+    path = str(tmp_path / "home")
+    with refused(DiskFull):
+        Home.open(path, create=True, vfs=vfs)
+    vfs.heal()
+    with Home.open(path, create=True, vfs=vfs) as home:
+        assert home.vfs is vfs
