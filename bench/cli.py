@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import trace
 from bench.frame import (
     Absent,
     Bar,
@@ -46,10 +47,14 @@ def run(setup: Setup) -> Outcome:
     for _ in range(QUICK_RUNS if setup.quick else RUNS):
         raw.append(seconds_of(lambda: call([sys.executable, "-c", "pass"], home)))
         ours.append(seconds_of(lambda: call(write, home)))
-    loaded = modules_loaded(write, home)
+    output = setup.scratch / "trace.txt"
+    untraced = trace.traced(write, output, environment(home))
+    traced = None if untraced else trace.calls(output)
     groups = [statistics.median(raw[at : at + GROUP]) for at in range(0, len(raw), GROUP)]
     outcome.numbers = {
-        "modules_loaded": loaded,
+        "modules_loaded": modules_loaded(write, home),
+        "syncs": traced.syncs if traced else untraced,
+        "system_calls": traced.calls.total() if traced else untraced,
         "median_ms": significant(statistics.median(ours) * 1e3),
         "p90_ms": significant(percentile(ours, 0.9) * 1e3),
         "raw_median_ms": significant(statistics.median(raw) * 1e3),
@@ -71,9 +76,14 @@ def run(setup: Setup) -> Outcome:
     return outcome
 
 
+def environment(home: Path) -> dict[str, str]:
+    return child_environment() | {"HOLDFAST_HOME": str(home)}
+
+
 def call(command: list[str], home: Path) -> str:
-    environment = child_environment() | {"HOLDFAST_HOME": str(home)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, env=environment(home), capture_output=True, text=True, check=False
+    )
     if ran.returncode:
         raise AssertionError(f"{command[1:]} exits {ran.returncode}: {ran.stderr[-500:]}")
     return ran.stderr

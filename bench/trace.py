@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,29 +93,43 @@ def apart(some: Counter[str], others: Counter[str]) -> int:
 
 def traced_appends(home: Path, output: Path) -> dict[str, Cost] | str:
     """The cost of each phase, or the reason why there is no trace."""
+    # With a TZ of its own, the C library does not look at /etc/localtime now and then.
+    environment = child_environment() | {"TZ": "UTC"}
+    missing = traced([sys.executable, "-m", "bench.trace", str(home)], output, environment)
+    return missing or costs(output)
+
+
+def traced(command: list[str], output: Path, environment: dict[str, str]) -> str | None:
+    """Run a command under strace; the reason if that cannot be done."""
     strace = shutil.which("strace")
     if strace is None:
         return "needs strace"
-    # With a TZ of its own, the C library does not look at /etc/localtime now and then.
-    environment = child_environment() | {"TZ": "UTC"}
-    options = ["-f", "-qq", "-s", "48", "-e", "signal=none", "-o", str(output)]
-    command = [strace, *options, sys.executable, "-m", "bench.trace", str(home)]
+    command = [strace, "-f", "-qq", "-s", "48", "-e", "signal=none", "-o", str(output), *command]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if not output.exists() or (ran.returncode and "ptrace" in ran.stderr):
         return f"strace may not trace here: {ran.stderr.strip()[-200:]}"
     ran.check_returncode()
-    return costs(output.read_text(encoding="utf-8", errors="replace"))
+    return None
 
 
-def costs(text: str) -> dict[str, Cost]:
+def rows(output: Path) -> Iterator[tuple[str, str, str]]:
+    """Name, arguments and result of each call in a trace."""
+    for row in output.read_text(encoding="utf-8", errors="replace").splitlines():
+        if match := _CALL.match(row):
+            yield match[1], match[2], match[3]
+
+
+def calls(output: Path) -> Cost:
+    """All calls of a trace."""
+    return Cost(Counter(name for name, _, _ in rows(output)), 0, 0)
+
+
+def costs(output: Path) -> dict[str, Cost]:
+    """What stands between the marks of a trace."""
     found: dict[str, Cost] = {}
     calls: Counter[str] | None = None
     bytes_read = bytes_written = 0
-    for row in text.splitlines():
-        match = _CALL.match(row)
-        if match is None:
-            continue
-        name, arguments, returned = match.groups()
+    for name, arguments, returned in rows(output):
         if _MARK in arguments:
             if calls is not None:
                 phase = arguments.partition(_MARK)[2].partition('"')[0]

@@ -100,11 +100,6 @@ class Disk:
         for picks, mask in self._choices(options, count, most):
             yield self._build(dict(zip(uncertain, picks, strict=True)), mask)
 
-    def everything(self) -> State:
-        """The state in which all of it arrived: what a killed process leaves."""
-        last = {inode: self._options_of(inode)[-1] for inode in self._uncertain()}
-        return self._build(last, (1 << len(self._changes)) - 1)
-
     def _uncertain(self) -> list[int]:
         return [
             inode for inode in self._files if inode in self._pending or len(self._files[inode]) > 1
@@ -156,9 +151,11 @@ class Disk:
         found = self._options.get(inode)
         if found is None:
             pending = self._pending.get(inode, [])
-            found = _distinct(
+            every = [
                 data for base in self._files[inode] for data in variants(base, pending, self._rng)
-            )
+            ]
+            # The newest content stays last, even if a variant before happened to equal it.
+            found = (*_distinct(data for data in every if data != every[-1]), every[-1])
             self._options[inode] = found
         return found
 

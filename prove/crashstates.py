@@ -93,7 +93,6 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
         "kills": tally.kills,
         "errors": tally.errors,
         "processes": _workers(),
-        "views_kept_aside": tally.kept_aside,
         "complaints": dict(tally.kinds),
     }
     if case is None:

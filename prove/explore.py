@@ -59,8 +59,6 @@ class Tally:
     kills: int = 0
     errors: int = 0
     lost: int = 0
-    kept_aside: int = 0
-    """Cases in which a view was taken for edited by hand after a power cut."""
     kinds: Counter[str] = field(default_factory=Counter[str])
     """How often each kind of complaint was made."""
     failures: list[tuple[str, str, tuple[str, ...]]] = field(
@@ -76,7 +74,7 @@ class Tally:
         self.disks |= other.disks
         self.bad |= other.bad
         self.unfired |= other.unfired
-        for name in ("judged", "deep", "runs", "kills", "errors", "lost", "kept_aside"):
+        for name in ("judged", "deep", "runs", "kills", "errors", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures += [one for one in other.failures if self.kinds[_kind(one[1])] < 2]
         self.kinds += other.kinds
@@ -162,8 +160,6 @@ class _Judge:
         self._tolerate = any(op.kind == "syncfail" for op in run.journal)
         self._memo = memo
         self._judged: set[tuple[bytes, int]] = set()
-        self.whole = b""
-        """The disk on which everything has arrived."""
 
     def case(
         self, state: State, writes: list[Write], promises: Promises, signature: int, place: int
@@ -174,10 +170,7 @@ class _Judge:
             return None
         self._judged.add((digest, signature))
         found = self.recover(state, digest, depth=1)
-        whole = digest == self.whole
-        broken = judge(found, writes, promises, self.parts, nothing_lost=whole)
-        self.tally.kept_aside += bool(found.kept_aside)
-        self.settle(digest, broken, place, state)
+        self.settle(digest, judge(found, writes, promises, self.parts), place, state)
         return found
 
     def recover(self, state: State, digest: bytes, depth: int) -> Found:
@@ -251,7 +244,6 @@ def _cut_power(run: Run, limits: Limits, tally: Tally, memo: Memo) -> None:
         if op.kind in _SYNCS or place <= run.fired_at:
             continue  # nothing that was not there before
         writes = until(known, place)
-        judge_of.whole = disk.everything().digest()
         for state in disk.states(limits.states):
             found = judge_of.case(state, writes, promises, signature, place)
             if found is not None:
@@ -370,18 +362,27 @@ def disturbed(run: Run) -> Iterator[str]:
 
 
 def not_resumed(run: Run) -> Iterator[str]:
-    """After one error, the same process goes on: what it begins later is acknowledged."""
+    """After one error, the same process goes on: what it begins later is acknowledged.
+
+    Of a failed sync each descriptor of the file is told once, so that what comes next may be
+    indeterminate; it must not be refused.
+    """
     fault = run.scenario.fault
     if fault is None or fault.kind in ("kill", "half") or fault.times > 1:
         return
-    pending: dict[str, int] = {}
+    told_again = any(op.kind == "syncfail" for op in run.journal)
+    pending: dict[str, None] = {}
+    refused: set[str] = set()
     for place, op in enumerate(run.journal):
         if op.process != fault.process:
             continue
         if op.kind == "start" and place >= run.fired_at and op.detail[0] != "tasks":
-            pending |= dict.fromkeys(op.detail[1], place)
+            pending |= dict.fromkeys(op.detail[1])
         elif op.kind == "ack":
             for name in op.detail[1]:
                 pending.pop(name, None)
+        elif op.kind == "refuse":
+            refused |= set(op.detail[1])
     for name in pending:
-        yield f"{name} began after the only error and was not acknowledged"
+        if name in refused or not told_again:
+            yield f"{name} began after the only error and was not acknowledged"

@@ -77,8 +77,6 @@ class Found:
     problems: list[str] = field(default_factory=list[str])
     recovery: list[str] = field(default_factory=list[str])
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
-    kept_aside: list[str] = field(default_factory=list[str])
-    """Views that were taken for edited by hand."""
     fence: int | None = None
     """The first fencing number given out after the crash."""
     journal: list[Op] = field(default_factory=list[Op])
@@ -215,7 +213,7 @@ def _go_on(
         list(sweep(station.home))
         twice = fs.state().listing()
     found.recovery += [f"{path} is left over" for path in twice if path.endswith(".tmp")]
-    found.kept_aside = [path for path in twice if ".edited-" in path]
+    found.recovery += [f"{path}: taken for an edit by hand" for path in twice if ".edited-" in path]
     _look(station, parts, again, _SELDOM | (_FAILED_DISK if tolerate else frozenset()))
     _compare(again, found, names)
 
@@ -344,22 +342,8 @@ class Promises:
         return promises
 
 
-def judge(
-    found: Found,
-    writes: Sequence[Write],
-    promises: Promises,
-    parts: Parts,
-    *,
-    nothing_lost: bool = False,
-) -> list[Broken]:
-    """Every property that a crash state breaks.
-
-    `nothing_lost` when only processes died and the disk holds all they wrote.
-    """
-    recovery = list(found.recovery)
-    if nothing_lost:
-        # Views are never synced: after a power cut one may be kept aside, which loses nothing.
-        recovery += [f"{path}: taken for an edit by hand" for path in found.kept_aside]
+def judge(found: Found, writes: Sequence[Write], promises: Promises, parts: Parts) -> list[Broken]:
+    """Every property that a crash state breaks."""
     problems = list(found.problems)
     for stream, cursor in promises.settled:
         numbers = {entry.seq for entry in found.streams.get(stream, ())}
@@ -369,6 +353,6 @@ def judge(
         problems.append(f"fence {found.fence} was given out again after {promises.fence}")
     mine = [write for write in writes if write.stream in parts.streams]
     seen = Observation(
-        mine, found.streams, found.registers, found.torn, problems, recovery, found.views
+        mine, found.streams, found.registers, found.torn, problems, found.recovery, found.views
     )
     return broken(seen)

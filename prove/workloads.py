@@ -215,22 +215,25 @@ class Writer:
 
     def settle(self) -> None:
         for name in ("journal", "ledger"):
-            cursor = self._station.log(name).settle()
+            log = self._station.log(name)
+            seen = log.head()
+            cursor = log.settle()
+            if cursor.seq < seen.seq:
+                raise AssertionError(f"settled up to {cursor.seq}, but {seen.seq} could be seen")
             self._fs.note("settled", self._process, name, cursor)
 
     def drop_lock(self) -> None:
         """Somebody cleans up: takes the lock as one should, and removes its file."""
         home = self._station.home
-        directory = home.open_dir("state/rio")
-        if directory is None:
-            return
-        lock = Lock(directory, ".journal.jsonl.lock", home.vfs, home.clock)
-        try:
-            lock.acquire()
-            directory.unlink(".journal.jsonl.lock")
-        finally:
-            lock.close()
-            home.close_dir(directory)
+        with home.opened_dir("state/rio") as directory:
+            if directory is None:
+                return
+            lock = Lock(directory, ".journal.jsonl.lock", home.vfs, home.clock)
+            try:
+                lock.acquire()
+                directory.unlink(".journal.jsonl.lock")
+            finally:
+                lock.close()
 
     def own(self) -> None:
         fence = self._station.lease.acquire("work", patience=30.0)

@@ -158,7 +158,7 @@ def test_no_event_is_lost_that_is_kept_while_others_are_taken_in(verbs: Verbs) -
 
     def keep_many() -> None:
         try:
-            for number in range(150):
+            for number in range(400):
                 spool.put(Event("info", f"kept {number}", "test"))
         finally:
             done.set()
@@ -170,7 +170,7 @@ def test_no_event_is_lost_that_is_kept_while_others_are_taken_in(verbs: Verbs) -
     together(keep_many, write_on)
     verbs.write("last")
     kept = [text for text in verbs.texts(limit=0) if text.startswith("kept")]
-    assert kept == [f"kept {number}" for number in range(150)]
+    assert kept == [f"kept {number}" for number in range(400)]
 
 
 def test_a_damaged_spool_is_a_warning_and_the_event_is_written(verbs: Verbs) -> None:

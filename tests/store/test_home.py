@@ -16,7 +16,6 @@ from holdfast.errors import (
     NewerFormat,
     NotFound,
     NotOurs,
-    StorageError,
 )
 from holdfast.store.home import SETTINGS, Home, Settings, find, local_zone, parse_settings
 from holdfast.store.primitives import Line
@@ -55,7 +54,7 @@ def test_a_home_is_made_once_and_found_again(tmp_path: Path, no_leak: None) -> N
 def test_a_file_is_no_home(tmp_path: Path, no_leak: None) -> None:
     (tmp_path / "file").write_bytes(b"")
     for create in (False, True):
-        with refused(StorageError):
+        with refused(NotOurs, "not a directory"):
             Home.open(str(tmp_path / "file"), create=create)
 
 
@@ -317,15 +316,14 @@ def test_keys_are_of_visible_files_only(home: Home, path: str) -> None:
 
 def test_a_directory_can_be_looked_into(home: Home) -> None:
     home.document("a/b.md").replace(b"x")
-    inner = home.open_dir("a")
-    assert inner is not None
-    assert "b.md" in inner.names()
-    home.close_dir(inner)
-    outer = home.open_dir()
-    assert outer is not None
-    home.close_dir(outer)
+    with home.opened_dir("a") as inner:
+        assert inner is not None
+        assert "b.md" in inner.names()
+    with home.opened_dir() as outer:
+        assert outer is not None
     assert "a" in outer.names(), "the root stays open"
-    assert home.open_dir("absent") is None
+    with home.opened_dir("absent") as absent:
+        assert absent is None
 
 
 def test_making_a_home_on_a_full_disk_is_told(tmp_path: Path, no_leak: None) -> None:

@@ -9,6 +9,7 @@ dies in between.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +31,7 @@ def directory() -> str:
 
 
 class Waiting(NamedTuple):
-    """Kept events, oldest first; some that were already taken in may be among them."""
+    """Kept events, oldest first, and where they end."""
 
     events: list[Event]
     end: Cursor
@@ -56,18 +57,24 @@ class Spool:
             log.append(record)
             log.close()
 
-    def waiting(self) -> Waiting:
+    def waiting(self, taken: Mapping[str, int]) -> Waiting:
+        """What is not in the ledger yet; `taken` is how far the ledger has taken in each spool."""
         if not os.path.exists(self.path):
             return Waiting([], START)
         with Home.open(directory(), clock=self._clock) as home:
             log = home.log(self._key)
             first = next((line for line in log.read() if isinstance(line, Line)), None)
-            after = self._read_passed(home)
-            lines = [line for line in log.read(after) if isinstance(line, Line) and line.hash]
-            if first is None or not lines:
-                return Waiting([], after)
-            end = log.settle()  # visible is not durable, and we are about to act on it
-            return Waiting([_event(line, str(first.hash)[:16]) for line in lines], end)
+            if first is None:
+                return Waiting([], START)
+            spool = str(first.hash)[:16]
+            passed, done = self._read_passed(home), taken.get(spool, 0)
+            log.settle()  # visible is not durable, and we are about to act on it
+            # The ledger may be an older copy of itself: then it wants those events again.
+            kept = log.read(passed if passed.seq <= done else START)
+            lines = [line for line in kept if isinstance(line, Line) and (line.seq or 0) > done]
+            end = lines[-1] if lines else None
+            cursor = Cursor(end.seq or 0, end.hash or "", end.segment, end.end) if end else START
+            return Waiting([_event(line, spool) for line in lines], cursor)
 
     def passed(self, end: Cursor) -> None:
         """Remember where to go on.  A hint that saves time: only the ledger counts."""

@@ -56,7 +56,7 @@ def write(
         home = _checked_home(context, what, agent)
         with Ledger(home, agent) as ledger:
             _greet(context, home, ledger)
-            waiting = _waiting(context, spool)
+            waiting = _waiting(context, spool, ledger)
             written = ledger.write(what, waiting.events)
     except HoldfastError as error:
         if not best_effort or isinstance(error, UsageError):
@@ -103,9 +103,9 @@ def _session_of_caller(agent: str) -> str | None:
         return None
 
 
-def _waiting(context: Context, spool: Spool) -> Waiting:
+def _waiting(context: Context, spool: Spool, ledger: Ledger) -> Waiting:
     try:
-        return spool.waiting()
+        return spool.waiting(ledger.status()["spools"])
     except HoldfastError as error:
         context.warn(f"spooled events cannot be read from {spool.path}: {error.message}")
         return Waiting([], START)

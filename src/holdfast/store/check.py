@@ -47,9 +47,8 @@ HARMLESS = frozenset({"bad_line", "temporary"})
 
 def check(home: Home) -> Iterator[Finding]:
     """Walk the whole home."""
-    root = home.open_dir()
-    if root is not None:
-        with typed("checking", home.path):
+    with typed("checking", home.path), home.opened_dir() as root:
+        if root is not None:
             yield from _directory(home, root, "")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import tomllib
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -134,13 +135,11 @@ class Home:
         with typed("listing", prefix), place.opened() as directory:
             return sorted(_walk(directory, prefix)) if directory else []
 
-    def open_dir(self, key: str = "") -> Dir | None:
-        """A directory of the home as it is, for `check` and `doctor`."""
-        return self._place(key_parts(key) if key else []).open()
-
-    def close_dir(self, directory: Dir) -> None:
-        if directory is not self._root:
-            directory.close()
+    @contextmanager
+    def opened_dir(self, key: str = "") -> Generator[Dir | None]:
+        """A directory of the home as it is, for `check` and `sweep`."""
+        with self._place(key_parts(key) if key else []).opened() as directory:
+            yield directory
 
     def today(self) -> str:
         """The day by the home's clock and zone."""
@@ -180,8 +179,8 @@ def find() -> str:
     """Where the home is when nobody says."""
     if given := os.environ.get("HOLDFAST_HOME"):
         return given
-    here = os.getcwd()
-    while True:
+    here = _working_directory()
+    while here:
         candidate = os.path.join(here, ".holdfast")
         if os.path.isdir(candidate):
             if not files.owned_by_us(candidate):
@@ -198,6 +197,13 @@ def find() -> str:
     from platformdirs import user_data_dir  # noqa: PLC0415 - a millisecond most calls need not pay
 
     return user_data_dir("holdfast")
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""  # it was deleted under us
 
 
 def local_zone() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Busy
+from holdfast.errors import Busy, typed
 from holdfast.store.appender import lock_name as log_lock
 from holdfast.store.check import check
 from holdfast.store.document import lock_name as document_lock
@@ -18,27 +18,30 @@ from holdfast.store.segments import series_of
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+    from holdfast.store.vfs import Dir
 
 
 def sweep(home: Home, *, dry_run: bool = False) -> Iterator[str]:
     """The keys of what was removed."""
     for each in [found for found in check(home) if found.kind == "temporary"]:
         prefix, _, name = each.key.rpartition("/")
-        directory = home.open_dir(prefix)
-        if directory is None:
-            continue
-        lock = Lock(directory, _lock_of(name), home.vfs, home.clock)
-        try:
-            lock.acquire(0.0)
-            if directory.stat(name) is not None:
-                if not dry_run:
-                    directory.unlink(name)
+        with typed("removing a temporary", each.key), home.opened_dir(prefix) as directory:
+            if directory is not None and _remove(home, directory, name, dry_run=dry_run):
                 yield each.key
-        except Busy:
-            pass  # its writer lives
-        finally:
-            lock.close()
-            home.close_dir(directory)
+
+
+def _remove(home: Home, directory: Dir, name: str, *, dry_run: bool) -> bool:
+    lock = Lock(directory, _lock_of(name), home.vfs, home.clock)
+    try:
+        lock.acquire(0.0)
+        found = directory.stat(name) is not None
+        if found and not dry_run:
+            directory.unlink(name)
+        return found
+    except Busy:
+        return False  # its writer lives
+    finally:
+        lock.close()
 
 
 def _lock_of(temporary: str) -> str:
