@@ -56,13 +56,23 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 
     def whole(record: Record) -> Record:
         try:
-            return mask(record, None)
+            return mask(record, None) if _names_a_secret(record) else record
         except RecursionError:
             raise BadValue(
                 "nested too deeply", hint="put deep structures into a file and name it"
             ) from None
 
     return whole
+
+
+def _names_a_secret(value: Any) -> bool:
+    """Whether masking would change anything; most records need no copy."""
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        return any(map(_kind, entries)) or any(map(_names_a_secret, entries.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_names_a_secret, cast("list[Any]", value)))
+    return False
 
 
 @lru_cache(maxsize=4096)

@@ -71,7 +71,10 @@ def test_lines_are_the_same_however_the_bytes_arrive(
             assert (line.reason == "no line end") == (reason == "no line end")
         else:
             assert not reason
-    assert proof.bad == [line for line in found if isinstance(line, BadLine)]
+    bad = [line for line in found if isinstance(line, BadLine)]
+    assert [line._replace(line=0) for line in proof.bad] == bad
+    for line in proof.bad:
+        assert line.line == data[: line.offset].count(b"\n") + 1
     assert proof.unchained == len(found) - len(proof.bad)
     assert proof.loose == len(proof.bad)
     rest = data.rpartition(b"\n")[2]

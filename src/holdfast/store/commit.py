@@ -65,10 +65,12 @@ class GroupCommit:
         return ticket.cursors
 
     def _lead(self, own: Ticket) -> None:
-        with self._mutex:
-            batch = [own, *(waiting for waiting in self._queue if waiting is not own)]
-            self._queue.clear()
+        batch = [own]
         try:
+            if own.gate is not None:
+                # It waited, so others may have come after it; one that did not wait is alone.
+                with self._mutex:
+                    batch, self._queue = self._queue, []
             self._write(batch)
         except HoldfastError as error:
             for ticket in batch:

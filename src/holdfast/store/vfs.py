@@ -22,6 +22,13 @@ from holdfast.errors import NotOurs
 from holdfast.store.primitives import Owner
 
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "dir",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+}
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 READ = os.O_RDONLY
@@ -126,7 +133,12 @@ class RealDir:
             if error.errno in _ABSENT:
                 return None
             raise
-        return Stat(found.st_ino, found.st_size, _kind(found.st_mode), found.st_mtime)
+        return Stat(
+            found.st_ino,
+            found.st_size,
+            _KINDS.get(stat.S_IFMT(found.st_mode), "device"),
+            found.st_mtime,
+        )
 
     def names(self) -> list[str]:
         return os.listdir(self._fd)
@@ -248,18 +260,6 @@ def owned_by_us(path: str) -> bool:
     """Whether a directory belongs to the user who runs us."""
     owners = {os.stat(path).st_uid, os.lstat(path).st_uid}
     return owners == {os.geteuid()}
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "dir"
-    if stat.S_ISLNK(mode):
-        return "link"
-    if stat.S_ISFIFO(mode):
-        return "fifo"
-    return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _not_ours(path: str, expected: str) -> NotOurs:
