@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import utc_stamp
-from holdfast.errors import Busy, UsageError
+from holdfast.errors import Busy, Indeterminate, UsageError
 from holdfast.ledger.book import Event
 from holdfast.ledger.spool import Spool
+from holdfast.store.failpoints import armed
 from holdfast.testing import Turner, together
 from tests.ledger.shell import PATIENCE, Shell, Verbs, entries_in, is_entry
 
@@ -274,6 +276,25 @@ def test_an_event_that_is_in_the_ledger_is_never_reported_as_not_written(
             told = verbs.write("2", best_effort=best_effort).applied
         except Busy:
             told = False
+        warned = verbs.warnings
     assert verbs.texts() == (["1", "2"] if told else ["1"])
+    assert any("status" in warning for warning in warned), "somebody may wonder at the old status"
     verbs.write("3")
     assert verbs.texts() == (["1", "2", "3"] if told or best_effort else ["1", "3"])
+
+
+def test_an_event_that_may_be_there_is_not_kept_since_it_could_come_twice(verbs: Verbs) -> None:
+    verbs.write("1")
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with armed("log.append.unlocked", fail):
+        done = verbs.write("2", best_effort=True)
+        assert not done.applied
+        assert "perhaps" in done.detail
+        assert verbs.warnings
+    with armed("log.append.unlocked", fail), pytest.raises(Indeterminate):
+        verbs.write("3")
+    verbs.write("4")
+    assert verbs.texts() == ["1", "2", "3", "4"]

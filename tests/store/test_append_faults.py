@@ -133,6 +133,42 @@ def test_a_fragment_that_can_neither_be_cut_nor_ended_harms_nobody(
     assert log.verify().problems == []
 
 
+def test_a_line_that_lacks_only_its_end_may_or_may_not_count(log: FileLog, vfs: FaultyVfs) -> None:
+    vfs.fault("write", ENOSPC, times=1)
+    vfs.fault("write", lambda real, fd, data: real(fd, data[:-1]))
+    vfs.fault("truncate", EIO)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+    log.append({"n": 2})
+    sound(log, [0, 1, 2])
+
+
+def test_no_caller_is_left_without_an_answer(log: FileLog, vfs: FaultyVfs) -> None:
+    def arrange() -> None:
+        vfs.fault("write", ENOSPC, times=None)
+        vfs.fault("write", short(20))
+        vfs.fault("truncate", EIO)
+
+    outcomes = as_one_batch(
+        log,
+        lambda: log.append({"n": 1}),
+        lambda: log.transact(lambda head: [{"n": 2}]),
+        lambda: log.append({"n": 3}),
+        before=arrange,
+    )
+    for outcome in outcomes:
+        assert isinstance(outcome, StorageError), outcome
+        assert outcome.hint
+    vfs.heal()
+    log.append({"n": 4})
+    assert log.verify().problems == []
+    assert numbers_of_lines(log)[-1] == 4
+
+
+def numbers_of_lines(log: FileLog) -> list[Any]:
+    return [line.record["n"] for line in log.read() if isinstance(line, Line)]
+
+
 def test_records_that_are_written_only_in_part_are_told(log: FileLog, vfs: FaultyVfs) -> None:
     vfs.fault("write", ENOSPC, times=None)
     vfs.fault("write", short(300))
@@ -286,6 +322,39 @@ def test_a_disk_that_also_refuses_the_next_segment_is_told_again(
     assert lines_of(log)[-2].record["segment"] == "a.jsonl"
     assert numbers_of(log)[-1] == 2
     assert log.verify().problems == []
+
+
+def test_a_failure_is_put_on_record_in_a_segment_that_another_one_opened(
+    home: Home, log: FileLog, vfs: FaultyVfs
+) -> None:
+    other = home.log(KEY, rotate_at=1)
+
+    def act(real: Any, fd: int) -> None:
+        other.append({"n": "other"})
+        raise OSError(errno.EIO, "the disk failed")
+
+    vfs.fault("sync", act)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+    told = [line for line in lines_of(log) if not own(line)]
+    assert [(line.segment, line.record["segment"]) for line in told] == [("a.1.jsonl", "a.jsonl")]
+    assert log.append({"n": 2}).segment == "a.1.jsonl"
+    sound(log, [0, 1, "other", 2])
+    other.close()
+
+
+def test_a_failed_segment_that_is_gone_needs_no_record(
+    log: FileLog, vfs: FaultyVfs, path: str
+) -> None:
+    def act(real: Any, fd: int) -> None:
+        Path(path, KEY).unlink()
+        raise OSError(errno.EIO, "the disk failed")
+
+    vfs.fault("sync", act)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+    assert log.append({"n": 2}).seq == 1
+    sound(log, [2])
 
 
 def test_lines_that_the_disk_lost_are_damage_with_its_cause(

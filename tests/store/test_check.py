@@ -177,6 +177,16 @@ def test_a_file_that_goes_while_we_look_is_no_finding(
     assert found(full) == []
 
 
+def test_a_document_that_goes_while_we_look_is_no_finding(full: Home, vfs: FaultyVfs) -> None:
+    vfs.fault("dir.open", failing(errno.ENOENT), "tasks.json")
+    assert found(full) == []
+
+
+def test_days_without_a_directory_are_no_log(full: Home, path: str) -> None:
+    Path(path, "2023-11-14.jsonl").write_bytes(b'{"n":1}\n')
+    assert [kind for kind, _ in found(full)] == ["alien"]
+
+
 def test_a_disk_that_cannot_be_read_is_typed(full: Home, vfs: FaultyVfs, no_leak: None) -> None:
     vfs.fault("dir.names", failing(errno.EIO))
     with refused(StorageError, "checking"):

@@ -183,6 +183,19 @@ def test_a_forked_child_writes_through_the_handle_of_its_parent(log: FileLog) ->
     assert log.verify().problems == []
 
 
+def test_a_handle_that_finds_itself_in_another_process_opens_its_own_files(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    """As a forked child does, but where its lines are counted."""
+    log._pid += 1
+    vfs.forget()
+    assert log.append({"n": 1}).seq == 2
+    assert vfs.count("dir.open", ".a.jsonl.lock") == 1
+    vfs.forget()
+    assert log.append({"n": 2}).seq == 3
+    assert vfs.count("dir.open") == 0
+
+
 def test_a_child_forked_in_the_middle_of_a_write_is_not_stuck(log: FileLog) -> None:
     with Leader(log) as leader:
 

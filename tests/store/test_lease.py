@@ -64,6 +64,13 @@ def test_a_process_that_holds_a_lease_keeps_it_from_another(home: Home, path: st
         mine.release()
 
 
+def test_a_lease_that_nobody_took_beside_another_has_no_holder(home: Home) -> None:
+    other = home.lease("jobs/b")
+    other.acquire("x")
+    assert home.lease(KEY).holder() is None
+    other.release()
+
+
 def test_a_killed_owner_is_shown_dead_and_blocks_nobody(home: Home, path: str) -> None:
     with child(HOLD.format(path=path, key=KEY)) as owner:
         fence = int(owner.hear())

@@ -140,6 +140,25 @@ def test_a_line_end_of_windows_is_read_and_reported_as_foreign(home: Home, path:
     log.close()
 
 
+def test_a_whole_line_behind_bytes_that_the_disk_lost_is_read() -> None:
+    writer = Writer()
+    one, two, three = (writer.record({"n": number}) for number in (1, 2, 3))
+    data = one + bytes(len(two)) + three
+    found = list(read_lines([Source("a", 0, True, iter([data]))]))
+    assert [getattr(line, "seq", "bad") for line in found] == [1, "bad", 3]
+    bad, last = found[1:]
+    assert isinstance(bad, BadLine)
+    assert (bad.offset, bad.end, bad.reason) == (len(one), len(one + two), "NUL bytes")
+    assert (last.offset, last.end) == (len(one + two), len(data))
+    proof = verify([Source("a", 0, True, iter([data]))])
+    assert [problem.kind for problem in proof.problems] == ["damaged"]
+    assert proof.head.seq == 3
+    for rest in (b'{"n":4}', b"x"):
+        (bad,) = read_lines([Source("a", 0, True, iter([b"\0\0" + rest + b"\n"]))])
+        assert isinstance(bad, BadLine)
+        assert bad.offset == 0
+
+
 @pytest.fixture
 def gigabyte(home: Home, path: str) -> Iterator[str]:
     """A log with one line of a gigabyte, a hole that takes no space."""

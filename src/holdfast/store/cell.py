@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _SUM = b',"sum":"'
 
 
+def fingerprint(data: bytes) -> str:
+    """The hash of a view's file; one that a crash cut just before its last LF has the same."""
+    return revision_of(data.removesuffix(b"\n"))
+
+
 class _Sidecar(NamedTuple):
     version: int
     stamp: Stamp
@@ -101,13 +106,13 @@ class FileCell:
             return None  # somebody was faster and saw more
         shown = self._shown(directory)
         aside = None
-        if shown not in {*_accounted(found), ours, revision_of(data)}:
+        if shown not in {*_accounted(found), ours, fingerprint(data)}:
             aside = self._keep_aside(directory)
         record = {
             "version": version,
             "log": stamp.log,
             "cursor": list(stamp.cursor),
-            "content": revision_of(data),
+            "content": fingerprint(data),
             "before": shown,
             "state": stamp.state,
         }
@@ -150,7 +155,7 @@ class FileCell:
         # A power cut can leave a file that was never synced empty, cut or full of NULs.
         if data is None or not data.strip(b"\0") or self._is_cut(data):
             return None
-        return revision_of(data)
+        return fingerprint(data)
 
     def _is_cut(self, data: bytes) -> bool:
         if not self._name.endswith(".json"):

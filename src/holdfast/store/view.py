@@ -8,11 +8,11 @@ from there; if the sidecar is lost or damaged, the log is folded again from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from holdfast.store.document import revision_of
+from holdfast.store.cell import fingerprint
 from holdfast.store.primitives import CONTROL, FAILED, START, Cell, Cursor, Line, Log, Stamp
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class View(Generic[State]):
         self._doubtful = False
         self._stranger: str | None = None
         self._ours: str | None = None
-        self._steps = 0
+        self._compared = 0
         self._saved_at = float("-inf")
         self._cut: Cursor | None = None
         self._over: Cursor | None = None
@@ -106,6 +106,7 @@ class View(Generic[State]):
         if self._cursor.seq > acked.seq:
             # Visible is not durable: never stamp a line that a power cut could take away.
             self._log.settle()
+        self._recognise_past()
         data = self._shape.render(self._state)
         stamp = Stamp(self._log.key, self._cursor, self._state)
         # What was read from a failed segment may be gone when the cache is: until the next
@@ -120,21 +121,27 @@ class View(Generic[State]):
         if not self._loaded:
             self._load()
         self._unsealed = []
-        for line in self._log.read(self._cursor):
+        for state, cursor in self._folded(self._state, self._cursor, self._unsealed):
+            self._state, self._cursor, self._fresh = state, cursor, False
+            self._recognise(state)
+
+    def _folded(
+        self, state: State, after: Cursor, unsealed: list[Line]
+    ) -> Iterator[tuple[State, Cursor]]:
+        """The state after each sealed line; what is behind the last is left in `unsealed`."""
+        for line in self._log.read(after):
             if not isinstance(line, Line):
                 continue
             if CONTROL not in line.record:
-                self._unsealed.append(line)
+                unsealed.append(line)
             elif (line.record[CONTROL], line.record.get("boot")) == (FAILED, self._clock.boot()):
                 self._doubtful = True
             if line.seq is None or line.hash is None:
                 continue
-            for each in self._unsealed:
-                self._state = self._shape.fold(self._state, each)
-            self._unsealed = []
-            self._cursor = Cursor(line.seq, line.hash, line.segment, line.end)
-            self._fresh = False
-            self._recognise()
+            for each in unsealed:
+                state = self._shape.fold(state, each)
+            unsealed.clear()
+            yield state, Cursor(line.seq, line.hash, line.segment, line.end)
 
     def _load(self) -> None:
         self._loaded = True
@@ -142,15 +149,22 @@ class View(Generic[State]):
         if stamp is None or not stamp.shown:
             self._stranger = self._cell.stranger()
         self._adopt(stamp)
-        self._recognise()
+        self._recognise(self._state)
 
-    def _recognise(self) -> None:
-        """Whether a file that no stamp accounts for is one of ours whose stamp a crash took."""
-        if self._stranger is None or self._steps > _WORTH_COMPARING:
+    def _recognise(self, state: State) -> None:
+        """Whether a file that no stamp accounts for shows just this state: then it is ours."""
+        if self._stranger is not None and self._compared < _WORTH_COMPARING:
+            self._compared += 1
+            if fingerprint(self._shape.render(state)) == self._stranger:
+                self._ours, self._stranger = self._stranger, None
+
+    def _recognise_past(self) -> None:
+        """A crash can leave an old file beside a newer stamp: look for it from the start."""
+        if self._stranger is None:
             return
-        self._steps += 1
-        if revision_of(self._shape.render(self._state)) == self._stranger:
-            self._ours, self._stranger = self._stranger, None
+        self._recognise(self._shape.initial())
+        for state, _ in self._folded(self._shape.initial(), START, []):
+            self._recognise(state)
 
     def _adopt(self, stamp: Stamp | None) -> None:
         if stamp is None:
