@@ -3,7 +3,7 @@
     python -m prove.hunt 'ag,ta torn kills' …
 
 A hunt names the words, the start, and any of: `rotate` (files of two lines), `kills`,
-`errors` (a fault at every call), `x30` (interleavings to try).  Stops at the first complaint
+`errors` (a fault at every call), `few` (crash states at each place), `x30` (interleavings).  Stops at the first complaint
 with exit status 3; 0 means that all of it was clean.
 """
 
@@ -29,6 +29,8 @@ def scenarios_of(text: str) -> tuple[list[Scenario], Limits]:
     errors = -1 if "errors" in options else 0
     states = 4 if kills or errors else 24
     limits = Limits(states, 6, kills, errors, 0, 0)
+    if "few" in options:
+        limits = limits._replace(states=2, states_after_fault=3)
     split = tuple(words.split(","))
     return [Scenario(split, start, n, rotate_at, n % 2 == 1) for n in range(tries)], limits
 

@@ -29,7 +29,7 @@ _SELDOM = frozenset({"bad_line"})
 """What may stay for ever: the bytes of a line that somebody died over."""
 _AFTER_CRASH = _SELDOM | {"temporary", "view"}
 """What the next writer puts right."""
-_FAILED_DISK = frozenset({"damaged", "missing"})
+_FAILED_DISK = frozenset({"damaged", "missing", "edited"})
 """What a check may find, and name, when the disk itself refused to keep bytes."""
 Listing = Mapping[str, bytes | None]
 

@@ -137,12 +137,16 @@ def state_when(pid: int, wanted: Callable[[str], bool]) -> str:
     return state()
 
 
+def fork() -> int:
+    """`os.fork`, beside threads as well: that is what is tried here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def in_fork(act: Callable[[], object]) -> None:
     """Run `act` in a forked child of this very process; fail if it fails or hangs."""
-    with warnings.catch_warnings():
-        # Forking beside threads is what is tried here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+    pid = fork()
     if pid == 0:
         status = 1
         try:

@@ -217,7 +217,7 @@ def tampered(draw: st.DrawFn, data: bytes) -> bytes:
         case "drop":
             return b"".join(lines[1:])
         case _:
-            found = re.search(rb'"seq":(\d{1,3}),"hash":"[0-9a-f]{64}"\}\n', data)
+            found = re.search(rb'"seq":([1-9]\d{0,2}),"hash":"[0-9a-f]{64}"\}\n', data)
             return redacted(data, int(found[1])) if found and data.endswith(b"\n") else data
 
 

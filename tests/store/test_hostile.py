@@ -314,33 +314,6 @@ def test_a_strange_home_is_refused_or_followed_on_purpose(
 
 
 @pytest.mark.parametrize(
-    ("place", "act"),
-    [
-        ("d/a.jsonl", append),
-        ("d/.a.jsonl.lock", append),
-        ("d/m.md", write),
-        ("d/.m.md.lock", write),
-        ("d/v.json", refresh),
-        ("d/.v.json.lock", refresh),
-        ("d/.l.lease", lease),
-    ],
-    ids=names,
-)
-def test_nothing_is_written_through_a_hard_link_to_a_file_outside(
-    home: Home, path: str, outside: Path, place: str, act: Callable[[Home], object]
-) -> None:
-    Path(path, "d").mkdir()
-    if act is refresh:
-        append(home)
-    os.link(outside / "victim", Path(path, place))
-    try:
-        act(home)
-    except HoldfastError as error:
-        assert error.hint
-    assert untouched(outside)
-
-
-@pytest.mark.parametrize(
     "key", ["../x", "d/../../x", "/tmp/x", "d/a\0b", "d/" + "x" * 300, "d/a\nb"]
 )
 def test_a_key_that_leaves_the_home_creates_nothing(

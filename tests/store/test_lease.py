@@ -17,7 +17,7 @@ from holdfast.store.home import Home
 from holdfast.store.primitives import Owner
 from holdfast.store.vfs import is_alive, process_start, this_process
 from holdfast.testing import Turner, refused
-from tests.store.children import child, in_fork, state_when
+from tests.store.children import child, fork, in_fork, state_when
 from tests.store.faults import FaultyVfs, failing, first, short
 
 KEY = "jobs/a"
@@ -229,7 +229,7 @@ def test_a_forked_child_does_not_keep_what_its_parent_gave_back(home: Home) -> N
     lease.acquire("parent")
     reader, writer = os.pipe()
     done, told = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         os.close(writer)
         os.write(told, b"!")

@@ -17,7 +17,7 @@ from holdfast.errors import Busy
 from holdfast.store.check import check
 from holdfast.store.home import Home
 from holdfast.testing import Turner, data_of, lines_of
-from tests.store.children import SECONDS, child
+from tests.store.children import SECONDS, child, fork
 
 
 class Fork:
@@ -25,7 +25,7 @@ class Fork:
 
     def __init__(self, work: Callable[[str], Any]) -> None:
         ours, theirs = os.pipe(), os.pipe()
-        self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             os.close(ours[0])
             os.close(theirs[1])
@@ -94,13 +94,13 @@ def test_sixteen_processes_write_one_log(path: str, workers: Any) -> None:
         def act(line: str) -> list[Any]:
             with Home.open(path) as home:
                 log = home.log("state/a.jsonl")
-                return [[log.append({"n": [number, each]}).seq, each] for each in range(60)]
+                return [[log.append({"n": [number, each]}).seq, each] for each in range(100)]
 
         return act
 
     answers = all_of(workers(16, work), "go")
     acked = {seq: [number, each] for number, answer in enumerate(answers) for seq, each in answer}
-    assert sorted(acked) == list(range(1, 16 * 60 + 1))
+    assert sorted(acked) == list(range(1, 16 * 100 + 1))
     with Home.open(path) as home:
         found = {line.seq: line.record["n"] for line in lines_of(home.log("state/a.jsonl"))}
         assert found == acked

@@ -172,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from([LOG, DAYS]))
     def append_by_a_second_handle(self, key: str) -> None:
-        other = self.log_of(self.backend, key)
+        other = self.log_of(self.start(), key)
         (record,) = self.given(key, 1)
         self.acked(key, [other.append(record)])
         other.close()

@@ -181,9 +181,11 @@ class Appender:
             ticket.cursors.append(active.cursor)
             self._unsynced.append(ticket)
         if failure is not None:
-            self._cut_fragment(active, pending[0], done, failure)
-            for ticket, _, _ in pending:
-                ticket.fail(_half_done(ticket, failure))
+            try:
+                self._cut_fragment(active, pending[0], done, failure)
+            finally:
+                for ticket, _, _ in pending:
+                    ticket.fail(_half_done(ticket, failure))
 
     def _cut_fragment(
         self, active: _Active, torn: tuple[Ticket, bytes, Link], done: int, failure: OSError

@@ -47,9 +47,8 @@ HARMLESS = frozenset({"bad_line", "temporary"})
 
 def check(home: Home) -> Iterator[Finding]:
     """Walk the whole home."""
-    with typed("checking", home.path), home.opened_dir() as root:
-        if root is not None:
-            yield from _directory(home, root, "")
+    with typed("checking", home.path):
+        yield from _directory(home, home.root, "")
 
 
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:

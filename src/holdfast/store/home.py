@@ -61,7 +61,7 @@ class Home:
 
     def __init__(self, path: str, root: Dir, settings: Settings, vfs: Vfs, clock: Clock) -> None:
         self.path, self.settings, self.clock = path, settings, clock
-        self._root, self._vfs = root, vfs
+        self.root, self.vfs = root, vfs
         where = zone(settings.timezone)
 
         def local(instant: float) -> str:
@@ -157,16 +157,12 @@ class Home:
             if not any((r.get("event"), r.get("detail")) == (word, detail) for r in told):
                 self._audit.append({"event": word, "detail": detail})
 
-    @property
-    def vfs(self) -> Vfs:
-        return self._vfs
-
     def _place(self, parts: list[str]) -> Place:
-        return Place(self._root, tuple(parts), self._tools)
+        return Place(self.root, tuple(parts), self._tools)
 
     def close(self) -> None:
         self._audit.close()
-        self._root.close()
+        self.root.close()
 
     def __enter__(self) -> Home:
         return self

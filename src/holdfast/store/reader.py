@@ -102,8 +102,6 @@ def _lost_before(raw: bytes) -> int:
 
 
 def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
-    if len(raw) > MAX_LINE:
-        return BadLine(segment, start, end, _TOO_LONG)
     try:
         record = decode_record(raw)
     except DecodeError as error:
