@@ -13,12 +13,13 @@ import itertools
 import multiprocessing
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from prove import truth
+from prove import truth, twins
 from prove.explore import Limits, Tally, explore
 from prove.frame import Control, Harness, Result
 from prove.workloads import OPERATIONS, STARTS, Scenario
@@ -96,7 +97,7 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
         "complaints": dict(tally.kinds),
     }
     if case is None:
-        _check_truth(result)
+        _check_truth(result, seed)
     return result
 
 
@@ -111,17 +112,22 @@ def _count(result: Result, tally: Tally) -> None:
     result.failed = len(tally.bad)
 
 
-def _check_truth(result: Result) -> None:
-    """The simulator must show what really happens."""
+def _check_truth(result: Result, seed: int) -> None:
+    """The simulator must do what really happens."""
+    _compared(result, "twins", twins.differences(seed))
     if shutil.which("strace") is None:
-        result.details["truth"] = "not checked: needs strace"
-        return
-    differences = truth.differences()
-    result.details["truth"] = differences or f"same {truth.compared()} calls as under strace"
+        result.details["strace"] = "not checked: strace is not here"
+        print("crashstates: strace is not here, the journal was not compared", file=sys.stderr)
+    else:
+        _compared(result, "strace", truth.differences())
+
+
+def _compared(result: Result, name: str, differences: list[str]) -> None:
     result.tried += 1
     result.fired += 1
+    result.details[name] = differences or "the same calls, results and errors"
     if differences:
-        result.add_failure("truth", f"strace shows something else: {differences[0]}")
+        result.add_failure(name, f"the real file system differs: {differences[0]}")
     else:
         result.survived += 1
 

@@ -3,8 +3,8 @@
     python -m prove.hunt 'ag,ta torn kills' …
 
 A hunt names the words, the start, and any of: `rotate` (files of two lines), `kills`,
-`errors` (a fault at every call), `few` (crash states at each place), `x30` (interleavings).  Stops at the first complaint
-with exit status 3; 0 means that all of it was clean.
+`errors` (a fault at every call), `few` (crash states at each place), `x30` (interleavings).
+Stops at the first complaint with exit status 3; 0 means that all of it was clean.
 """
 
 from __future__ import annotations

@@ -450,6 +450,8 @@ class SimDir(_Caller):
             raise _os_error(errno.ENOENT, existing)
         if new in entries:
             raise _os_error(errno.EEXIST, new)
+        if entries[existing] in self.fs.dirs:
+            raise _os_error(errno.EPERM, existing)
         entries[new] = entries[existing]
         self._record("link", new, entries[existing])
 
@@ -459,8 +461,20 @@ class SimDir(_Caller):
             raise _os_error(errno.ENOENT, old)
         if entries.get(new) == entries[old]:
             return  # two names of one file: POSIX says that nothing happens
+        self._may_replace(entries[old], entries.get(new))
         entries[new] = entries.pop(old)
         self._record("rename", old, new, entries[new])
+
+    def _may_replace(self, moved: int, there: int | None) -> None:
+        if there is None:
+            return
+        if moved in self.fs.dirs:
+            if there not in self.fs.dirs:
+                raise _os_error(errno.ENOTDIR)
+            if self.fs.dirs[there]:
+                raise _os_error(errno.ENOTEMPTY)
+        elif there in self.fs.dirs:
+            raise _os_error(errno.EISDIR)
 
     def unlink(self, name: str) -> None:
         entries = self._begin("unlink")

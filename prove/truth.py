@@ -43,10 +43,6 @@ def differences() -> list[str]:
     return found[:5]
 
 
-def compared() -> int:
-    return len(in_simulation())
-
-
 # --- simulated ------------------------------------------------------------------------------
 
 

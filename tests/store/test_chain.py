@@ -158,7 +158,9 @@ def plain(count: int) -> bytes:
 def redacted(data: bytes, number: int, gap: bytes = b"") -> bytes:
     """The log with one line reduced to its inner digest."""
     lines = lines_by_hand(data)
-    at = next(at for at, line in enumerate(lines) if b'"seq":%d,' % number in line)
+    at = next((at for at, line in enumerate(lines) if b'"seq":%d,' % number in line), None)
+    if at is None:
+        return data  # tampered with so that the line is no line any more
     covered, _, rest = lines[at].rpartition(b',"hash":')
     digest = sha256(gap + covered).hexdigest().encode()
     lines[at] = b'{"redacted":"%b","seq":%d,"hash":%b' % (digest, number, rest)

@@ -223,7 +223,7 @@ def test_a_home_of_somebody_else_is_refused(home: Home, path: str) -> None:
     def act() -> None:
         os.setgid(65534)
         os.setuid(65534)
-        other = Home(path, home._root, home.settings, home.vfs, home.clock)
+        other = Home(path, home.root, home.settings, home.vfs, home.clock)
         for use in (
             lambda: other.log("state/a.jsonl").append({"n": 1}),
             lambda: list(other.log("state/a.jsonl").read()),
