@@ -25,11 +25,12 @@ _LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
 
 
 _VIEW = "state/rio/report.json"
-_SELDOM = frozenset({"bad_line"})
-"""What may stay for ever: the bytes of a line that somebody died over."""
+_SELDOM = frozenset({"bad_line", "damaged"})
+"""What may stay for ever: the bytes of a line that somebody died over, and a hole that the
+disk left among lines nobody had acknowledged, named as that."""
 _AFTER_CRASH = _SELDOM | {"temporary", "view"}
 """What the next writer puts right."""
-_FAILED_DISK = frozenset({"damaged", "missing", "edited"})
+_FAILED_DISK = frozenset[str]()
 """What a check may find, and name, when the disk itself refused to keep bytes."""
 Listing = Mapping[str, bytes | None]
 
@@ -150,9 +151,7 @@ def _findings(station: Station, parts: Parts, allowed: frozenset[str]) -> list[s
     return [
         f"{one.kind} {one.key}: {one.detail}"
         for one in found
-        if one.kind not in allowed
-        and not _named_hole(one)
-        and not ("view" in allowed and one.key == _VIEW)
+        if one.kind not in allowed and not ("view" in allowed and one.key == _VIEW)
     ]
 
 
@@ -166,11 +165,6 @@ def _quick_check(station: Station, parts: Parts) -> Iterator[Finding]:
         stamp = station.home.cell(_VIEW).peek()
         if stamp is not None and not station.journal.contains(stamp.cursor):
             yield Finding("cut", "journal", f"the view has seen line {stamp.cursor.seq}", "")
-
-
-def _named_hole(found: Finding) -> bool:
-    """A hole that a crash left among lines nobody had acknowledged, and called that."""
-    return found.kind == "damaged" and "NUL bytes" in found.detail
 
 
 def _document(text: Any, name: str, kind: type, found: Found) -> Any:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -152,6 +153,8 @@ def in_fork(act: Callable[[], object]) -> None:
         try:
             act()
             status = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
         finally:
             os._exit(status)
     watch = os.pidfd_open(pid)

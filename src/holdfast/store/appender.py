@@ -174,17 +174,20 @@ class Appender:
         except OSError as error:
             failure = error
         hit("log.append.written")
-        while pending and done >= len(pending[0][1]):
-            ticket, line, link = pending.pop(0)
+        whole = 0
+        for ticket, line, link in pending:
+            if done < len(line):
+                break
             done -= len(line)
+            whole += 1
             active.grow(len(line), link)
             ticket.cursors.append(active.cursor)
             self._unsynced.append(ticket)
         if failure is not None:
             try:
-                self._cut_fragment(active, pending[0], done, failure)
+                self._cut_fragment(active, pending[whole], done, failure)
             finally:
-                for ticket, _, _ in pending:
+                for ticket, _, _ in pending[whole:]:
                     ticket.fail(_half_done(ticket, failure))
 
     def _cut_fragment(

@@ -218,7 +218,8 @@ class _Proof:
             self._problem("misplaced", segment, number, offset, detail)
         elif not holds(raw, found, self._digest, self._gap):
             detail = f"line {found.seq}, or bytes before it, is not what was written"
-            self._problem("edited", segment, number, offset, detail, lost=b"\0" in raw)
+            lost = b"\0" in raw or _control(raw).get(CONTROL) == FAILED
+            self._problem("edited", segment, number, offset, detail, lost=lost)
         else:
             self._heed(segment, number, offset, raw)
 
@@ -234,7 +235,7 @@ class _Proof:
     ) -> None:
         if lost or self._nul:
             # We never write NUL: the disk lost bytes that it had not been told to keep.
-            kind, detail = "damaged", f"{detail}: a crash left NUL bytes"
+            kind, detail = "damaged", f"{detail}: a crash or a failing disk lost bytes"
         self.problems.append(Problem(kind, segment, line, offset, detail))
 
     def _into_gap(self, data: bytes) -> None:
