@@ -235,6 +235,8 @@ def scratch(name: str, under: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            SCRATCH.rmdir()  # if it is ours and empty
 
 
 def run(name: str, under: Path, *, seed: int, quick: bool) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from bench.material import CountingVfs, Record, fill, home_in, lines_of, records
 KEY = "state/rio/journal.jsonl"
 SIZE, QUICK_SIZE, SMALL_SIZE = 100_000_000, 10_000_000, 1_000_000
 MOST_SECONDS = 0.2
+ROTATE_AT = 1 << 30
+"""So that a long fragment does not begin a new segment."""
 _PROBES = 20
 _TAIL = 4096
 
@@ -102,7 +104,7 @@ class Torn:
         self._home, self._some, self._seed = home, some, seed
         self.path = home / KEY
         with home_in(home) as opened:
-            log = opened.log(KEY)
+            log = opened.log(KEY, rotate_at=ROTATE_AT)
             fill(log, some, 2_000)
             each = self.path.stat().st_size / 2_000
             # Room for what the tears and the appends will add.
@@ -127,7 +129,7 @@ class Torn:
         vfs = CountingVfs()
         with home_in(self._home, vfs) as home:
             before = vfs.bytes_read
-            log = home.log(KEY)
+            log = home.log(KEY, rotate_at=ROTATE_AT)
             log.append(self._some[0])
             log.close()
         os.truncate(self.path, size)
@@ -136,7 +138,7 @@ class Torn:
     def first_append(self, tear: Tear) -> Opened:
         size = self._tear(tear)
         with home_in(self._home) as home:
-            head = seconds_of(home.log(KEY).head)
+            head = seconds_of(home.log(KEY, rotate_at=ROTATE_AT).head)
         os.truncate(self.path, size)
         size = self._tear(tear)
         opened = seconds_of(self._append)
@@ -145,13 +147,13 @@ class Torn:
 
     def _append(self) -> None:
         with home_in(self._home) as home:
-            log = home.log(KEY)
+            log = home.log(KEY, rotate_at=ROTATE_AT)
             log.append(self._some[0])
             log.close()
 
     def warm_head(self) -> float:
         with home_in(self._home) as home:
-            log = home.log(KEY)
+            log = home.log(KEY, rotate_at=ROTATE_AT)
             return statistics.median(seconds_of(log.head) for _ in range(200))
 
     def check(self) -> None:
@@ -159,7 +161,7 @@ class Torn:
         self._tear(cut_line)
         self._append()
         with home_in(self._home) as home:
-            found = home.log(KEY).verify()
+            found = home.log(KEY, rotate_at=ROTATE_AT).verify()
         if found.problems or found.sealed != self.sealed + 1 or len(found.bad) != 1:
             raise AssertionError(f"{found.problems[:3]}, {found.sealed} sealed, {found.bad[:3]}")
         self.sealed = found.sealed

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -43,7 +43,6 @@ class Mutant:
     edits: tuple[tuple[str, str, str], ...]
     hunts: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
-    labels: tuple[str, ...] = field(default=())
 
     def apply(self, source: Path) -> str | None:
         """Put the bug into the tree at `source`; why that is impossible, if it is."""
@@ -77,7 +76,6 @@ def parse(entry: dict) -> Mutant:  # type: ignore[type-arg]
         tuple((edit["file"], edit["old"], edit["new"]) for edit in edits),
         tuple(entry.get("hunts", ())),
         tuple(entry.get("tests", ())),
-        tuple(entry.get("labels", ())),
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.errors import HoldfastError
 from holdfast.store.check import Finding, check
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, Cursor, Line
@@ -30,7 +29,7 @@ _SELDOM = frozenset({"bad_line", "damaged"})
 disk left among lines nobody had acknowledged, named as that."""
 _AFTER_CRASH = _SELDOM | {"temporary", "view"}
 """What the next writer puts right."""
-_FAILED_DISK = frozenset[str]()
+_FAILED_DISK = frozenset({"missing", "edited"})
 """What a check may find, and name, when the disk itself refused to keep bytes."""
 Listing = Mapping[str, bytes | None]
 
@@ -78,6 +77,10 @@ class Found:
     problems: list[str] = field(default_factory=list[str])
     recovery: list[str] = field(default_factory=list[str])
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
+    at_once: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """For each stream what could be read before anybody wrote."""
+    controls: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    """For each log the numbers of the lines that it wrote about itself."""
     fence: int | None = None
     """The first fencing number given out after the crash."""
     journal: list[Op] = field(default_factory=list[Op])
@@ -103,11 +106,12 @@ def recover(
     try:
         station = Station(fs.process(), clock, scenario.rotate_at)
         _look(station, parts, found, _AFTER_CRASH | (_FAILED_DISK if tolerate else frozenset()))
+        found.at_once = {
+            stream: {entry.id for entry in lines} for stream, lines in found.streams.items()
+        }
         if fs.journal:
             found.recovery.append(f"reading wrote: {fs.journal[0]}")
         _go_on(fs, clock, scenario, parts, found, tolerate=tolerate, depth=depth)
-    except HoldfastError as error:
-        found.recovery.append(f"{type(error).__name__}: {error}")
     except Exception as error:
         found.recovery.append(f"{type(error).__name__}: {error}")
     return found
@@ -115,7 +119,7 @@ def recover(
 
 def _look(station: Station, parts: Parts, found: Found, allowed: frozenset[str]) -> None:
     for name in parts.logs():
-        found.streams[name] = _entries(station.log(name), found)
+        found.streams[name] = _entries(station.log(name), name, found)
     if "tasks" in parts.streams:
         held = _document(station.tasks.read(), "tasks.json", list, found)
         found.streams["tasks"] = [Entry(name, i + 1) for i, name in enumerate(held or [])]
@@ -127,7 +131,7 @@ def _look(station: Station, parts: Parts, found: Found, allowed: frozenset[str])
         found.views["report"] = (station.view.read(), folded)
 
 
-def _entries(log: FileLog, found: Found) -> list[Entry]:
+def _entries(log: FileLog, name: str, found: Found) -> list[Entry]:
     entries: list[Entry] = []
     alone = 0
     for line in log.read():
@@ -141,7 +145,11 @@ def _entries(log: FileLog, found: Found) -> list[Entry]:
             if saw is not None and not saw < line.seq <= saw + alone + 1:
                 said = f"{line.record['id']} was decided at line {saw} and is line {line.seq}"
                 found.problems.append(said)
-        alone = alone + 1 if CONTROL in line.record else 0
+        if CONTROL in line.record and line.seq is not None:
+            found.controls.setdefault(name, set()).add(line.seq)
+            alone += 1
+        else:
+            alone = 0
     return entries
 
 
@@ -207,7 +215,9 @@ def _go_on(
         list(sweep(station.home))
         twice = fs.state().listing()
     found.recovery += [f"{path} is left over" for path in twice if path.endswith(".tmp")]
-    found.recovery += [f"{path}: taken for an edit by hand" for path in twice if ".edited-" in path]
+    # When a failed disk took lines that a view showed, the view is all that is left of them.
+    edits = [] if tolerate else [path for path in twice if ".edited-" in path]
+    found.recovery += [f"{path}: taken for an edit by hand" for path in edits]
     _look(station, parts, again, _SELDOM | (_FAILED_DISK if tolerate else frozenset()))
     _compare(again, found, names)
 
@@ -341,7 +351,7 @@ def judge(found: Found, writes: Sequence[Write], promises: Promises, parts: Part
     problems = list(found.problems)
     for stream, cursor in promises.settled:
         numbers = {entry.seq for entry in found.streams.get(stream, ())}
-        if cursor.seq and cursor.seq not in numbers:
+        if cursor.seq and cursor.seq not in numbers | found.controls.get(stream, set()):
             problems.append(f"line {cursor.seq} of {stream} was settled and is gone")
     if found.fence is not None and found.fence <= promises.fence:
         problems.append(f"fence {found.fence} was given out again after {promises.fence}")
@@ -349,4 +359,9 @@ def judge(found: Found, writes: Sequence[Write], promises: Promises, parts: Part
     seen = Observation(
         mine, found.streams, found.registers, found.torn, problems, found.recovery, found.views
     )
-    return broken(seen)
+    late = [
+        Broken("P1", f"{write.id} was acknowledged, but can be read only after somebody writes")
+        for write in mine
+        if write.acked and write.id not in found.at_once.get(write.stream, (write.id,))
+    ]
+    return broken(seen) + late

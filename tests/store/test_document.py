@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.codec import pretty
 from holdfast.errors import (
     Busy,
     Corrupt,
@@ -19,6 +20,7 @@ from holdfast.errors import (
     ReadOnly,
     StorageError,
 )
+from holdfast.store.check import check
 from holdfast.store.document import FileDocument
 from holdfast.store.home import Home
 from holdfast.testing import Turner, data_of, refused
@@ -216,6 +218,12 @@ def test_a_document_that_changes_itself_is_told_to_wait_not_hung(document: FileD
     with refused(Busy, f"process {os.getpid()}"):
         document.update(change)
     assert document.read() is None
+
+
+def test_a_document_written_for_people_is_sound(home: Home, path: str) -> None:
+    home.document("a.json").replace(pretty({"b": [1], "a": "é"}))
+    assert Path(path, "a.json").read_text(encoding="utf-8").splitlines()[1] == '  "b": ['
+    assert list(check(home)) == []
 
 
 def test_a_document_may_be_as_large_as_the_limit(home: Home) -> None:

@@ -166,11 +166,12 @@ class Appender:
         if active is None or not pending:
             return
         self._pending = []
-        data = memoryview(b"".join([line for _, line, _ in pending]))
+        data = pending[0][1] if len(pending) == 1 else b"".join([line for _, line, _ in pending])
         done, failure = 0, None
         try:
+            done = self._vfs.write(active.fd, data)
             while done < len(data):
-                done += self._vfs.write(active.fd, data[done:])
+                done += self._vfs.write(active.fd, memoryview(data)[done:])
         except OSError as error:
             failure = error
         hit("log.append.written")

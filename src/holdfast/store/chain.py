@@ -13,6 +13,7 @@ this file again, written without it.
 from __future__ import annotations
 
 import re
+from binascii import hexlify
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -70,11 +71,14 @@ def seal(data: bytes, last: Link, gap: Hash | None = None) -> tuple[bytes, Link]
     """The line for `data`, LF included, and the link it makes."""
     seq = last.seq + 1
     covered = b'%b,"seq":%d' % (data[:-1], seq)
-    inner: Hash = sha256() if gap is None else gap.copy()
-    inner.update(covered)
-    digest = sha256(last.digest + inner.digest())
-    line = b'%b,"hash":"%b"}\n' % (covered, digest.hexdigest().encode())
-    return line, Link(seq, digest.digest())
+    if gap is None:
+        inner = sha256(covered).digest()
+    else:
+        gap = gap.copy()
+        gap.update(covered)
+        inner = gap.digest()
+    digest = sha256(last.digest + inner).digest()
+    return b'%b,"hash":"%b"}\n' % (covered, hexlify(digest)), Link(seq, digest)
 
 
 def suffix(seq: int, digest: str) -> bytes:

@@ -6,6 +6,7 @@ tail of the newest segment is somebody's append in progress.
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import NamedTuple
@@ -165,14 +166,13 @@ class _Proof:
         newest = -1
         for raw in lines:
             number += 1
-            covered = raw[:-75]
             # The common case, kept free of calls: the next line of ours, nothing in between.
-            if self._gap is None and covered.endswith(b',"seq":%d' % (seq + 1)):
-                follows = sha256(digest + sha256(covered).digest())
-                if raw[-75:] == b',"hash":"%b"}' % follows.hexdigest().encode():
+            if self._gap is None:
+                follows = sha256(digest + sha256(raw[:-75]).digest()).digest()
+                if raw.endswith(b',"seq":%d,"hash":"%b"}' % (seq + 1, hexlify(follows))):
                     seq += 1
                     sealed += 1
-                    digest = follows.digest()
+                    digest = follows
                     if _WORD in raw:
                         self._heed(segment, number, offset, raw)
                     newest = offset = offset + len(raw) + 1

@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -48,9 +49,16 @@ JSON_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 """Values that come back from every backend just as they were."""
 
+
+class Odd(Enum):
+    """What a careless encoder writes as null."""
+
+    NAN = math.nan
+
+
 BAD_VALUES: tuple[Any, ...] = (
     math.nan, math.inf, -math.inf, [math.nan], {"x": [None, math.inf]}, 2**64, -(2**63) - 1,
-    b"bytes", {1, 2}, object(), "\ud800", {"\udfff": 1}, {1: 2},
+    b"bytes", {1, 2}, object(), "\ud800", {"\udfff": 1}, {1: 2}, Odd.NAN,
 )  # fmt: skip
 """Values that no backend may write."""
 
