@@ -287,7 +287,9 @@ def many_processes(setup: Setup, outcome: Outcome, some: list[Record]) -> None:
             timed=True,
             beside=beside,
         ),
-        Bar(f"{who}: longest append", longest, "<=", 1.0, "s", timed=True, beside=beside),
+        Bar(
+            f"{who}: longest append", longest, "<=", 1.0, "s", timed=True, alone=True, beside=beside
+        ),
         Bar(
             f"{who}: fastest process, against the slowest",
             statistics.median(unfair),

@@ -70,6 +70,7 @@ def run(setup: Setup) -> Outcome:
             MOST_SECONDS * 1e3,
             "ms",
             timed=True,
+            alone=True,
             beside=tuple(groups),
         )
     )

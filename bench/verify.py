@@ -70,6 +70,7 @@ def run(setup: Setup) -> Outcome:
             MOST_SECONDS,
             "s",
             timed=True,
+            alone=True,
             beside=tuple(raw),
         )
     )

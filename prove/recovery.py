@@ -27,9 +27,11 @@ _VIEW = "state/rio/report.json"
 _SELDOM = frozenset({"bad_line", "damaged"})
 """What may stay for ever: the bytes of a line that somebody died over, and a hole that the
 disk left among lines nobody had acknowledged, named as that."""
-_AFTER_CRASH = _SELDOM | {"temporary", "view"}
+_AFTER_CRASH = _SELDOM | {"temporary", "stale", "view"}
 """What the next writer puts right."""
-_FAILED_DISK = frozenset({"missing", "edited"})
+_FAILED_DISK = frozenset({"missing", "edited", "cut"})
+# `cut`: the kernel told one process of the failure and another, which asked later, that all is
+# well; that one has then stamped a line that was never written, and says truly that it is gone.
 """What a check may find, and name, when the disk itself refused to keep bytes."""
 Listing = Mapping[str, bytes | None]
 

@@ -324,7 +324,7 @@ home.view({VIEW!r}, log, shape).refresh()
         assert made.wait() == -9
     assert file_of(path).read_bytes() == b"[1]"
     assert view_of(home, log).read() == [1, 2]
-    assert [finding.kind for finding in check(home)] == ["view"]
+    assert [finding.kind for finding in check(home)] == ["stale"]
     assert refreshed(home, log).kept_aside == []
     assert file_of(path).read_bytes() == b"[1,2]"
     assert list(check(home)) == []

@@ -149,7 +149,7 @@ def _mend(home: Home, *, dry_run: bool) -> Iterator[dict[str, Any]]:
     for key in sweep(home, dry_run=dry_run):
         detail = "left behind by a writer that died" + (", would be removed" if dry_run else "")
         yield {"check": key, "state": word, "detail": detail, "fix": ""}
-    stale = {each.key for each in prove(home) if each.kind == "view"}
+    stale = {each.key for each in prove(home) if each.kind in ("view", "stale")}
     for name in agents(home):
         if layout.status(name) in stale:
             if not dry_run:

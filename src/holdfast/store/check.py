@@ -32,6 +32,7 @@ REPAIRS = {
     "alien": "look at it, then move it away",
     "temporary": "`holdfast doctor --fix` removes it",
     "corrupt": "restore it from a backup, or move it away",
+    "stale": "nothing to do: whoever writes next shows it; `holdfast rebuild` does it now",
     "view": "`holdfast rebuild` folds it again from its log",
     "cut": "compare with a backup: lines were removed from the end of this log",
     "bad_line": "nothing to do: the bytes stay as evidence and are skipped",
@@ -41,7 +42,7 @@ REPAIRS = {
     "empty": "compare with a backup: the file was emptied",
     "damaged": "look at the disk; the lines that are there are sound",
 }
-HARMLESS = frozenset({"bad_line", "temporary"})
+HARMLESS = frozenset({"bad_line", "stale", "temporary"})
 """Traces of a crash that cost nothing."""
 
 
@@ -101,7 +102,9 @@ def _view(home: Home, key: str) -> Iterator[Finding]:
     if found is None:
         yield _finding("view", key, "its stamp is damaged")
         return
-    if not found.shown:
+    if not found.shown and home.cell(key).stranger() is None:
+        yield _finding("stale", key, "a writer died before it could show what it had seen")
+    elif not found.shown:
         yield _finding("view", key, "the file is not what its stamp says")
     try:
         there = home.log(found.log).contains(found.cursor)

@@ -2,13 +2,14 @@
 
 The first to come leads: it writes everything that is waiting, and while it waits for the
 disk the next ones queue up.  When it is done it wakes the next leader before it wakes the
-ones it served, so that the disk is busy again while they return to their callers.
+first of those it served, so that the disk is busy again while they return to their callers.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 
 from holdfast.errors import HoldfastError, Indeterminate
 from holdfast.store.primitives import Cursor, Decide
@@ -20,7 +21,7 @@ Body = tuple[bytes, bool]
 class Ticket:
     """One caller's lines, and what became of them."""
 
-    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "leads")
+    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "leads", "left", "next")
 
     def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
         self.bodies = bodies
@@ -29,7 +30,10 @@ class Ticket:
         self.error: Exception | None = None
         self.done = False
         self.leads = False
+        self.left = False
         self.gate: threading.Lock | None = None
+        self.next: Ticket | None = None
+        """Whom to wake when it is woken itself."""
 
     def fail(self, error: Exception) -> None:
         """Remember the first reason: it is the one worth telling."""
@@ -55,6 +59,7 @@ class GroupCommit:
         try:
             if ticket.gate is not None:
                 ticket.gate.acquire()
+                self._pass_on(ticket)
             if not ticket.done:
                 self._lead(ticket)
         except BaseException:
@@ -91,16 +96,27 @@ class GroupCommit:
             self._led = following is not None
             if following is not None:
                 following.leads = True
-        for ticket in (following, *served):
-            if ticket is not None and ticket is not leader and ticket.gate is not None:
+            # One wakes the next: all at once, they would only fight for the interpreter.
+            woken = [ticket for ticket in served if ticket is not leader and not ticket.left]
+            for ticket, after in pairwise(woken):
+                ticket.next = after
+        for ticket in (following, *woken[:1]):
+            if ticket is not None and ticket.gate is not None:
                 ticket.gate.release()
+
+    def _pass_on(self, ticket: Ticket) -> None:
+        after, ticket.next = ticket.next, None
+        if after is not None and after.gate is not None:
+            after.gate.release()
 
     def _abdicate(self, ticket: Ticket) -> None:
         """An interrupted caller must not keep the lead, or the next ones wait for ever."""
         with self._mutex:
             if ticket in self._queue:
                 self._queue.remove(ticket)
+            ticket.left = True
             leads = ticket.leads
+        self._pass_on(ticket)
         if leads:
             self._hand_over(ticket, [])
 

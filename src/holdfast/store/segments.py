@@ -120,12 +120,15 @@ def find_tail(vfs: Vfs, directory: Dir, segments: list[Segment], *, unended: boo
 def tail_of(vfs: Vfs, fd: int, name: str, *, unended: bool = False) -> Tail:
     """The tail as one file has it; its link is ORIGIN if no line in it is sealed."""
     size = vfs.size(fd)
-    link, offset = _last_seal(vfs, fd, size, unended=unended)
+    link, offset, ended = _last_seal(vfs, fd, size, unended=unended)
+    if ended and offset == size:
+        return Tail(link, name, offset, None, torn=False)
     torn = size > 0 and vfs.pread(fd, 1, size - 1) != b"\n"
     return Tail(link, name, offset, _hash_from(vfs, fd, offset, None), torn)
 
 
-def _last_seal(vfs: Vfs, fd: int, size: int, *, unended: bool) -> tuple[Link, int]:
+def _last_seal(vfs: Vfs, fd: int, size: int, *, unended: bool) -> tuple[Link, int, bool]:
+    """The last sealed line, the offset behind it, and whether it has its LF."""
     stop, step, later = size, _SMALL, b""
     while stop > 0:
         start = max(0, stop - step)
@@ -137,11 +140,12 @@ def _last_seal(vfs: Vfs, fd: int, size: int, *, unended: bool) -> tuple[Link, in
                 end = start + match.end()
                 ended = window[match.end() : match.end() + 1] == b"\n"
                 if ended or (unended and end == size):
-                    return Link(int(match[1]), bytes.fromhex(match[2].decode())), end + ended
+                    link = Link(int(match[1]), bytes.fromhex(match[2].decode()))
+                    return link, end + ended, ended
             at = window.rfind(_SEQ, 0, at)
         # A suffix may lie across the border of two reads.
         stop, step, later = start, _LARGE, window[:SUFFIX_SPAN]
-    return ORIGIN, 0
+    return ORIGIN, 0, False
 
 
 def _hash_from(vfs: Vfs, fd: int, offset: int, gap: Hash | None) -> Hash | None:
