@@ -62,6 +62,7 @@ def arguments() -> argparse.Namespace:
 
 def show(record: dict[str, Any]) -> None:
     load = f"load {record['load_before'][0]} before, {record['load_after'][0]} after"
+    load += f", {record['others']:.0%} of the processors to others"
     print(f"{record['name']}: {record['seconds']} s on {record['file_system']}, {load}")
     for bar in record["bars"]:
         if bar["verdict"] == "absent":

@@ -188,7 +188,13 @@ def many_threads(setup: Setup, outcome: Outcome, some: list[Record]) -> None:
         },
     }
     outcome.bars += [
-        Bar(f"{THREADS} threads: syncs per append", syncs / appends, "<=", MOST_SYNCS),
+        Bar(
+            f"{THREADS} threads: syncs per append",
+            syncs / appends,
+            "<=",
+            MOST_SYNCS,
+            of_disk=True,
+        ),
         Bar(
             f"{THREADS} threads: rate, against one raw writer",
             statistics.median(share),

@@ -9,7 +9,8 @@ both; what counts is the median of the ratios of the pairs.  A bar is a number w
 
     a count  (fsyncs, syscalls, bytes) is the same on every machine and is always checked;
     a time   is checked in a full run only, and is inconclusive, neither passed nor failed,
-             when the raw limit beside it varied by more than 30 % within the run;
+             when the raw limit beside it varied by more than 30 % within the run, or when
+             others had more than a quarter of the processors meanwhile;
     seconds  that stand alone, in no ratio, are met if they are met in spite of that: what
              disturbs us can only make them more.
 """
@@ -27,7 +28,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +40,7 @@ RESULTS = REPO / "bench/results"
 SCRATCH = REPO / "bench/tmp"
 NAMES = ("append", "verify", "open", "cli")
 MOST_SPREAD = 0.30
+MOST_OTHERS = 0.25
 PAIRS, QUICK_PAIRS = 5, 3
 
 Verdict = Literal["passed", "failed", "inconclusive", "absent", "reported"]
@@ -72,6 +74,8 @@ class Bar(NamedTuple):
     limit: float
     unit: str = ""
     timed: bool = False
+    of_disk: bool = False
+    """A count that needs a disk to be slow: who waits for it shares the next sync."""
     alone: bool = False
     """Plain seconds, not a ratio or difference that a slow raw limit could flatter."""
     beside: tuple[float, ...] = ()
@@ -115,24 +119,39 @@ def spread(values: Sequence[float]) -> float:
     return (max(values) - min(values)) / middle if middle else 0.0
 
 
-def judge(bar: Bar, *, quick: bool, unfit: str | None = None) -> tuple[Verdict, str]:
+class Ground(NamedTuple):
+    """What a run stood on, as far as it decides what can be judged."""
+
+    quick: bool = False
+    moved: bool = False
+    """Whether the sources changed meanwhile."""
+    diskless: bool = False
+    """Whether a sync costs nothing here."""
+    others: float = 0.0
+    """The share of all processors that other processes had, or that the host took away."""
+
+
+def judge(bar: Bar, ground: Ground) -> tuple[Verdict, str]:
     """The verdict on a bar, and the reason if it is not simply passed or failed."""
-    if bar.timed:
-        if quick:
-            return "reported", "times are not judged in a quick run"
-        if unfit:
-            return "inconclusive", unfit
-        met_anyway = bar.alone and bar.holds()
-        if (varied := spread(bar.beside)) > MOST_SPREAD and not met_anyway:
+    if ground.moved:
+        return "inconclusive", "the sources changed during the run"
+    if bar.timed and ground.quick:
+        return "reported", "times are not judged in a quick run"
+    if ground.diskless and (bar.timed or bar.of_disk):
+        return "inconclusive", "a sync costs nothing on this file system"
+    if bar.timed and not (bar.alone and bar.holds()):
+        if (varied := spread(bar.beside)) > MOST_SPREAD:
             return "inconclusive", f"the raw limit varied by {varied:.0%} within the run"
+        if ground.others > MOST_OTHERS:
+            return "inconclusive", f"others had {ground.others:.0%} of the processors"
     return ("passed" if bar.holds() else "failed"), ""
 
 
-def judged(outcome: Outcome, *, quick: bool, unfit: str | None = None) -> list[dict[str, Any]]:
+def judged(outcome: Outcome, ground: Ground) -> list[dict[str, Any]]:
     """Every bar with its verdict, as it is printed and stored."""
     rows: list[dict[str, Any]] = []
     for bar in outcome.bars:
-        verdict, reason = judge(bar, quick=quick, unfit=unfit)
+        verdict, reason = judge(bar, ground)
         rows.append(
             {
                 "what": bar.what,
@@ -160,7 +179,8 @@ def significant(value: float, digits: int = 4) -> float:
 # --- measuring ------------------------------------------------------------------------------
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """What a number of operations cost."""
 
     count: int
@@ -177,10 +197,8 @@ class Sample(NamedTuple):
         """Microseconds of processor time for one operation."""
         return self.cpu / self.count * 1e6
 
-    def __add__(self, other: object) -> Sample:
-        if not isinstance(other, Sample):
-            return NotImplemented
-        return Sample(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+    def __add__(self, other: Sample) -> Sample:
+        return Sample(self.count + other.count, self.seconds + other.seconds, self.cpu + other.cpu)
 
 
 NOTHING = Sample(0, 0.0, 0.0)
@@ -189,6 +207,28 @@ NOTHING = Sample(0, 0.0, 0.0)
 def cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+class Watch:
+    """How much of the processors went to others than this process and its children."""
+
+    def __init__(self) -> None:
+        self._then = self._now()
+
+    def others(self) -> float:
+        busy, total, own = (now - then for now, then in zip(self._now(), self._then, strict=True))
+        return max(0.0, busy - own) / total if total else 0.0
+
+    def _now(self) -> tuple[float, float, float]:
+        try:
+            row = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        except OSError:
+            return 0.0, 0.0, 0.0
+        # user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user.
+        ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in row.split()[1:9]]
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        own = cpu_seconds() + ended.ru_utime + ended.ru_stime
+        return sum(ticks) - ticks[3] - ticks[4], sum(ticks), own
 
 
 def measured(work: Callable[[], int]) -> Sample:
@@ -232,7 +272,7 @@ def rounded(values: Sequence[float]) -> list[float]:
 
 
 @contextlib.contextmanager
-def scratch(name: str, under: Path) -> Iterator[Path]:
+def scratch(name: str, under: Path) -> Generator[Path]:
     """A directory of its own, removed afterwards."""
     under.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=under))
@@ -249,19 +289,18 @@ def run(name: str, under: Path, *, seed: int, quick: bool) -> dict[str, Any]:
     module = importlib.import_module(f"bench.{name}")
     sources = tree_hash(REPO / "src/holdfast")
     before, started = os.getloadavg(), time.monotonic()
+    watch = Watch()
     with scratch(name, under) as path:
         kind = file_system(path)
         outcome: Outcome = module.run(Setup(path, seed, quick))
-    unfit = None
-    if kind in ("tmpfs", "ramfs"):
-        unfit = f"{kind} syncs nothing"
-    if tree_hash(REPO / "src/holdfast") != sources:
-        unfit = "the sources changed during the run"
+    others = watch.others()
+    moved = tree_hash(REPO / "src/holdfast") != sources
+    ground = Ground(quick, moved, diskless=kind in ("tmpfs", "ramfs"), others=others)
     return {
         "name": name,
         "quick": quick,
         "seed": seed,
-        "bars": judged(outcome, quick=quick, unfit=unfit),
+        "bars": judged(outcome, ground),
         "numbers": outcome.numbers,
         "commit": commit(),
         "store_tree": tree_hash(REPO / "src/holdfast/store"),
@@ -274,6 +313,7 @@ def run(name: str, under: Path, *, seed: int, quick: bool) -> dict[str, Any]:
         "seconds": round(time.monotonic() - started, 1),
         "load_before": [round(each, 2) for each in before],
         "load_after": [round(each, 2) for each in os.getloadavg()],
+        "others": round(others, 2),
     }
 
 

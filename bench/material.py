@@ -63,12 +63,12 @@ class CountingVfs(RealVfs):
         self.syncs = 0
         self.bytes_read = 0
 
-    def sync(self, fd: int, /) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def sync(self, fd: int, /) -> None:
         # Not atomic, and need not be: of one log only one thread at a time is here.
         self.syncs += 1
         os.fdatasync(fd)
 
-    def pread(self, fd: int, count: int, offset: int, /) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pread(self, fd: int, count: int, offset: int, /) -> bytes:
         data = os.pread(fd, count, offset)
         self.bytes_read += len(data)
         return data

@@ -6,6 +6,7 @@ import multiprocessing
 import time
 from itertools import cycle
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,7 @@ class Crowd:
             log.append(some[0])
             log.close()
         self._pipes: list[Connection] = []
-        self._processes: list[multiprocessing.process.BaseProcess] = []
+        self._processes: list[BaseProcess] = []
         for index in range(COUNT):
             ours, theirs = context.Pipe()
             process = context.Process(

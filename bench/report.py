@@ -47,7 +47,7 @@ def about(record: dict[str, Any]) -> str:
         f"{record['time']}, {record['seconds']:.0f} s; commit {commit}, store "
         f"{record['store_tree'][:12]}; Python {record['python']}, kernel {record['kernel']}, "
         f"{record['file_system']}, {record['cores']} cores, load {before} before and {after} "
-        f"after; seed {record['seed']}."
+        f"after, {record['others']:.0%} of the processors to others; seed {record['seed']}."
     )
 
 

@@ -136,7 +136,7 @@ def costs(output: Path) -> dict[str, Cost]:
                 found[phase] = Cost(calls, bytes_read, bytes_written)
                 calls = None
             else:
-                calls, bytes_read, bytes_written = Counter(), 0, 0
+                calls, bytes_read, bytes_written = Counter[str](), 0, 0
         elif calls is not None and name not in _MEMORY:
             calls[name] += 1
             count = max(0, int(returned)) if returned != "?" else 0

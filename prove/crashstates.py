@@ -32,6 +32,8 @@ HARNESS = Harness(
 )
 
 LETTERS = "".join(OPERATIONS)
+THEMES = ("agtvwsx", "edbs", "ucr", "l")
+"""Letters that work on the same objects."""
 WHOLE = 100 << 20
 ROTATE = 400
 """Bytes after which a log goes on in the next file: about two lines."""
@@ -49,7 +51,7 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "quick": Plan(Limits(16, 2, 12, 12, 1, 1), Limits(16, 4, 2, 2, 1, 2), all_words=False),
+    "quick": Plan(Limits(12, 2, 6, 6, 1, 1), Limits(16, 4, 2, 2, 1, 2), all_words=False),
     "ci": Plan(Limits(24, 3, 60, 60, 2, 2), Limits(16, 4, 3, 3, 1, 2), all_words=False),
     "full": Plan(Limits(48, 6, -1, -1, 4, 3), Limits(20, 4, 4, 4, 1, 2), all_words=True),
 }
@@ -163,10 +165,12 @@ def required(tier: str) -> int:
 
 
 def _around(word: str, rng: Random) -> Scenario:
-    """A scenario in which one writer works through `word`."""
-    others = [_word(rng) for _ in range(rng.choice((1, 1, 1, 2)))]
+    """A scenario in which one writer works through `word`, and others mostly on the same."""
+    same = "".join(theme for theme in THEMES if set(theme) & set(word))
+    letters = same if rng.random() < 0.8 else LETTERS
+    others = [_word(letters, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
     if rng.random() < 0.15:
-        word = f"{word}+{_word(rng)}"
+        word = f"{word}+{_word(letters, rng)}"
     return Scenario(
         (word, *others),
         rng.choice(STARTS),
@@ -176,8 +180,8 @@ def _around(word: str, rng: Random) -> Scenario:
     )
 
 
-def _word(rng: Random) -> str:
-    return "".join(rng.choices(LETTERS, k=rng.choice((1, 2, 2, 3))))
+def _word(letters: str, rng: Random) -> str:
+    return "".join(rng.choices(letters, k=rng.choice((1, 2, 2, 3))))
 
 
 # --- running --------------------------------------------------------------------------------
@@ -191,15 +195,26 @@ def _explore_all(tier: str, seed: int) -> Tally:
     total = Tally()
     todo = scenarios(tier, seed)
     least, target = required(tier), HARNESS.targets[tier]
-    done = 0
+    done, told = 0, time.monotonic()
     context = multiprocessing.get_context("fork")
     with context.Pool(_workers()) as pool:
         while done < least or len(total.disks) < target:
-            batch = list(itertools.islice(todo, 64 if done >= least else least - done))
+            batch = list(itertools.islice(todo, 16 if done >= least else least - done))
             for tally in pool.imap_unordered(_explore, batch, chunksize=1):
                 total.merge(tally)
+                told = _tell(total, told)
             done += len(batch)
     return total
+
+
+def _tell(total: Tally, told: float) -> float:
+    """Say every minute how far a long run is."""
+    now = time.monotonic()
+    if now - told < 60.0:
+        return told
+    seen = f"{len(total.disks)} states of {total.runs} runs, {len(total.bad)} bad"
+    print(f"crashstates: {seen}", file=sys.stderr, flush=True)
+    return now
 
 
 def _explore(job: tuple[Scenario, Limits]) -> Tally:

@@ -17,7 +17,7 @@ from prove.explore import Limits, Tally, explore
 from prove.workloads import Scenario
 
 CAUGHT = 3
-_TRIES = 6
+_TRIES = 8
 
 
 def scenarios_of(text: str) -> tuple[list[Scenario], Limits]:
@@ -28,7 +28,7 @@ def scenarios_of(text: str) -> tuple[list[Scenario], Limits]:
     kills = -1 if "kills" in options else 0
     errors = -1 if "errors" in options else 0
     states = 4 if kills or errors else 24
-    limits = Limits(states, 6, kills, errors, 0, 0)
+    limits = Limits(states, 6, kills, errors, 0, 0, strict=True)
     if "few" in options:
         limits = limits._replace(states=2, states_after_fault=3)
     split = tuple(words.split(","))

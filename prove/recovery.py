@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.store.check import Finding, check
@@ -45,6 +45,8 @@ class Parts:
     lease: bool
     check_all: bool = False
     """Whether the whole home is checked, which takes longer."""
+    write_twice: bool = True
+    """Whether a second process writes after the first one."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Parts:
@@ -98,10 +100,8 @@ def recover(
     *,
     tolerate: bool = False,
     depth: int = 1,
-    check_all: bool = True,
 ) -> Found:
     """Open, look, write, write, look.  `tolerate` is for disks that failed a sync."""
-    parts = replace(parts, check_all=check_all)
     fs = SimFs(state, lies=scenario.lies)
     clock = SimClock(NOON + DAY, boots=depth + 1)
     found = Found(state=state)
@@ -201,24 +201,27 @@ def _go_on(
     depth: int,
 ) -> None:
     """The next process writes; then another one does, and nothing else may change."""
-    names = (f"r{depth}", f"q{depth}")
+    names = [f"r{depth}"]
     _write_on(fs, clock, scenario, parts, found, names[0])
     found.journal = list(fs.journal)
     fences = [op.detail[0] for op in fs.journal if op.kind == "fence"]
     found.fence = fences[0] if fences else None
-    once = fs.state()
-    _write_on(fs, clock, scenario, parts, found, names[1])
-    twice = fs.state().listing()
-    found.recovery += _only_appended(once.listing(), twice)
+    listing = fs.state().listing()
+    if parts.write_twice:
+        once = listing
+        names.append(f"q{depth}")
+        _write_on(fs, clock, scenario, parts, found, names[1])
+        listing = fs.state().listing()
+        found.recovery += _only_appended(once, listing)
     again = Found()
     station = Station(fs.process(), clock, scenario.rotate_at)
-    if any(path.endswith(".tmp") for path in twice):
-        found.recovery += _left_by_writers(twice, parts)
+    if any(path.endswith(".tmp") for path in listing):
+        found.recovery += _left_by_writers(listing, parts)
         list(sweep(station.home))
-        twice = fs.state().listing()
-    found.recovery += [f"{path} is left over" for path in twice if path.endswith(".tmp")]
+        listing = fs.state().listing()
+    found.recovery += [f"{path} is left over" for path in listing if path.endswith(".tmp")]
     # When a failed disk took lines that a view showed, the view is all that is left of them.
-    edits = [] if tolerate else [path for path in twice if ".edited-" in path]
+    edits = [] if tolerate else [path for path in listing if ".edited-" in path]
     found.recovery += [f"{path}: taken for an edit by hand" for path in edits]
     _look(station, parts, again, _SELDOM | (_FAILED_DISK if tolerate else frozenset()))
     _compare(again, found, names)
@@ -237,20 +240,20 @@ def _write_on(
     found.recovery += [f"writing after the crash: {said}" for said in writer.surprises]
 
 
-def _compare(again: Found, found: Found, names: tuple[str, str]) -> None:
-    """After two more writes everything is there, and those two, once each and last."""
+def _compare(again: Found, found: Found, names: list[str]) -> None:
+    """After one or two more writes everything is there, and those, once each and last."""
     for stream, lines in again.streams.items():
         before = found.streams[stream]
-        fresh = [entry.id.partition(".")[0] for entry in lines[-2:]]
-        if fresh != list(names):
-            found.recovery.append(f"{stream}: writing twice after the crash ended in {fresh}")
+        fresh = [entry.id.partition(".")[0] for entry in lines[-len(names) :]]
+        if fresh != names:
+            found.recovery.append(f"{stream}: writing on after the crash ended in {fresh}")
         # A line that lacked nothing but its line end is completed by the next writer.
-        rest = lines[:-2]
+        rest = lines[: -len(names)]
         if rest[: len(before)] != before or len(rest) > len(before) + 1:
             found.recovery.append(f"{stream}: {before} became {rest} by writing on")
         found.streams[stream] = rest
     for stream, held in again.registers.items():
-        if held is None or not held.startswith(f"{names[1]}."):
+        if held is None or not held.startswith(f"{names[-1]}."):
             found.recovery.append(f"{stream} holds {held} after it was written again")
     found.recovery += [f"after writing on: {said}" for said in (*again.torn, *again.problems)]
     for view, (shown, folded) in again.views.items():
@@ -340,8 +343,11 @@ class Promises:
     @classmethod
     def of(cls, journal: Sequence[Op]) -> Promises:
         promises = cls()
+        # After a failed sync the kernel says to others that all is well: their `settle`
+        # promises nothing then, and the docs say so.
+        failed = any(op.kind == "syncfail" for op in journal)
         for op in journal:
-            if op.kind == "settled":
+            if op.kind == "settled" and not failed:
                 promises.settled.append((op.detail[0], op.detail[1]))
             elif op.kind == "fence":
                 promises.fence = max(promises.fence, op.detail[0])
