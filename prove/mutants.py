@@ -29,7 +29,7 @@ _PYTEST_FAILED = 1
 HARNESS = Harness(
     name="mutants",
     proves="every bug put into a copy of the store on purpose is noticed",
-    targets={"quick": 10, "ci": 24, "full": 30},
+    targets={"quick": 10, "ci": 24, "full": 45},
     unit="mutants",
 )
 

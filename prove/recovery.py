@@ -30,9 +30,11 @@ disk left among lines nobody had acknowledged, named as that."""
 _AFTER_CRASH = _SELDOM | {"temporary", "stale", "view"}
 """What the next writer puts right."""
 _FAILED_DISK = frozenset({"missing", "edited", "cut"})
-# `cut`: the kernel told one process of the failure and another, which asked later, that all is
-# well; that one has then stamped a line that was never written, and says truly that it is gone.
-"""What a check may find, and name, when the disk itself refused to keep bytes."""
+"""What a check may find, and name, when the disk itself refused to keep bytes.
+
+`cut`: the kernel told one process of the failure and another, which asked later, that all is
+well; that one has then stamped a line that was never written, and says truly that it is gone.
+"""
 Listing = Mapping[str, bytes | None]
 
 

@@ -349,7 +349,9 @@ class SimVfs(_Caller):
 
     def size(self, fd: int, /) -> int:
         self.enter("size")
-        return len(self.fs.files[self.opened(fd).inode])
+        opened = self.opened(fd)
+        opened.position = len(self.fs.files[opened.inode])
+        return opened.position
 
     def inode(self, fd: int, /) -> int:
         self.enter("inode")
@@ -440,6 +442,10 @@ class SimDir(_Caller):
         if inode in self.fs.files:
             return files.Stat(inode, len(self.fs.files[inode]), "file", 0.0)
         return files.Stat(inode, 0, self.fs.kinds.get(inode, "dir"), 0.0)
+
+    def version(self) -> int:
+        # Not a step of its own: it is read where the lock has just been taken.
+        return hash(tuple(self.fs.dirs[self._inode].items())) or 1
 
     def names(self) -> list[str]:
         return list(self._begin("names"))

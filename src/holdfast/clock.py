@@ -7,6 +7,7 @@ while the machine sleeps.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -28,7 +29,9 @@ class Clock(Protocol):
         """Which boot of the machine this is."""
         ...
 
-    def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> None:
+        """Wait; with 0 only let whoever else is ready run first."""
+        ...
 
 
 class SystemClock:
@@ -46,7 +49,10 @@ class SystemClock:
             return ""
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        if seconds > 0:
+            time.sleep(seconds)
+        else:
+            os.sched_yield()
 
 
 class FakeClock:

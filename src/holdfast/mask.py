@@ -24,6 +24,7 @@ _SECRET_KEY = re.compile(
     r"|auth[_-]?token|access[_-]?token|refresh[_-]?token|bearer|authorization|cookie|credential)s?$",
     re.IGNORECASE,
 )
+_NESTED = (dict, list, tuple)
 _TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
 
 
@@ -69,8 +70,11 @@ def _names_a_secret(value: Any) -> bool:
     """Whether masking would change anything; most records need no copy."""
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        return any(map(_kind, entries)) or any(map(_names_a_secret, entries.values()))
-    if isinstance(value, list | tuple):
+        for name, inner in entries.items():
+            if _kind(name) or (isinstance(inner, _NESTED) and _names_a_secret(inner)):
+                return True
+        return False
+    if isinstance(value, _NESTED):
         return any(map(_names_a_secret, cast("list[Any]", value)))
     return False
 

@@ -156,6 +156,10 @@ class FaultyDir:
     def stat(self, name: str) -> Stat | None:
         return self._vfs.call("dir.stat", name, self._real.stat, name, size=0)
 
+    def version(self) -> int:
+        # Not noted: whether it can tell anything depends on the tick of the clock.
+        return self._real.version()
+
     def names(self) -> list[str]:
         return self._vfs.call("dir.names", self._name, self._real.names)
 

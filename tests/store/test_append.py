@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,6 +241,50 @@ def test_a_segment_that_was_replaced_is_read_anew(log: FileLog, path: str) -> No
     file_of(path, "copy").rename(file_of(path))
     assert log.append({"n": 4}).seq == 3
     assert numbers_of(log) == [1, 2, 4]
+    assert log.verify().problems == []
+
+
+def warm(log: FileLog) -> None:
+    """Let the log see a directory in which nothing has changed for a tick of the clock."""
+    log.append({"n": "cold"})
+    time.sleep(0.03)
+    log.append({"n": "warm"})
+
+
+def test_a_backup_put_back_with_its_times_is_read_anew(log: FileLog, path: str) -> None:
+    log.append({"n": 1})
+    file, directory = file_of(path), file_of(path).parent
+    backup = file.read_bytes()
+    warm(log)
+    times = os.stat(directory)
+    copy = directory / "restored"
+    copy.write_bytes(backup)
+    os.rename(copy, file)
+    os.utime(directory, ns=(times.st_atime_ns, times.st_mtime_ns))
+    log.append({"n": 2})
+    assert numbers_of(log) == [1, 2]
+
+
+def test_a_lock_file_taken_away_from_a_busy_log_is_noticed(
+    home: Home, log: FileLog, path: str
+) -> None:
+    warm(log)
+    (file_of(path).parent / ".a.jsonl.lock").unlink()
+    other = home.log(KEY, rotate_at=1_000)
+    for number in range(4):
+        log.append({"n": number})
+        other.append({"n": number})
+    other.close()
+    assert numbers_of(log)[-8:] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert log.verify().problems == []
+
+
+def test_a_segment_that_another_opened_is_noticed_at_once(home: Home, log: FileLog) -> None:
+    warm(log)
+    other = home.log(KEY, rotate_at=1)
+    other.append({"n": "next"})
+    assert log.append({"n": "after"}).segment == other.head().segment
+    other.close()
     assert log.verify().problems == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,3 +126,26 @@ def test_descriptors_are_not_handed_to_programs_we_start(root: RealDir) -> None:
 def test_a_home_belongs_to_who_owns_its_directory(tmp_path: Path) -> None:
     assert files.owned_by_us(str(tmp_path))
     assert files.owned_by_us("/") == (os.geteuid() == 0)
+
+
+def test_the_version_of_a_directory_tells_of_every_change(tmp_path: Path) -> None:
+    root, seen = RealVfs().root(str(tmp_path)), list[int]()
+    for number in range(5):
+        time.sleep(0.03)
+        version = root.version()
+        assert version == root.version() != 0
+        seen.append(version)
+        (tmp_path / str(number)).touch()
+        assert root.version() != version
+    assert len(set(seen)) == 5
+    root.close()
+
+
+def test_a_change_of_this_very_tick_cannot_be_told_from_the_next(tmp_path: Path) -> None:
+    root = RealVfs().root(str(tmp_path))
+    told: list[int] = []
+    while 0 not in told and len(told) < 1_000:
+        (tmp_path / str(len(told))).touch()
+        told.append(root.version())
+    assert 0 in told
+    root.close()

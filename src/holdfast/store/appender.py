@@ -93,6 +93,7 @@ class Appender:
         self._lock = Lock(self._dir, lock_name(series), self._vfs, place.tools.clock)
         self._active: _Active | None = None
         self._marker = b""
+        self._checked = 0
         self._failed = ("", "")
         self._pending: list[tuple[Ticket, bytes, Link]] = []
         self._unsynced: list[Ticket] = []
@@ -100,13 +101,16 @@ class Appender:
 
     def write(self, batch: list[Ticket]) -> None:
         """Append all tickets of a batch and make them durable."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             self._look()
             self._read_clock()
             for ticket in batch:
                 self._take(ticket)
             self._flush()
             active = self._active
+        finally:
+            self._lock.release()
         hit("log.append.unlocked")
         if active is not None and self._unsynced:
             self._make_durable(active)
@@ -218,18 +222,22 @@ class Appender:
         """See what others did since we last held the lock."""
         self._unsynced.clear()
         self._pending.clear()
-        seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
-        active = self._active
-        if active is not None and seen == self._marker:
-            found = self._dir.stat(active.filename)
-            if found is not None and found.inode == active.inode:
-                if found.size == active.end and active.gap is None:
-                    return
-                tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
-                if tail.link is not ORIGIN:
-                    self._take_over(active, tail)
-                    return
-        self._list_again(seen)
+        active, version = self._active, self._lock.version
+        if active is None or not version or version != self._checked:
+            self._checked = 0
+            seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
+            found = self._dir.stat(active.filename) if active and seen == self._marker else None
+            if active is None or found is None or found.inode != active.inode:
+                self._list_again(seen)
+                return
+            self._checked = version
+        if self._vfs.size(active.fd) == active.end and active.gap is None:
+            return
+        tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
+        if tail.link is ORIGIN:
+            self._list_again(self._vfs.pread(self._lock.fd, MARKER_SIZE, 0))
+        else:
+            self._take_over(active, tail)
 
     def _take_over(self, active: _Active, tail: Tail) -> None:
         """Go on behind a tail, ending its last line if somebody died over it."""
@@ -239,7 +247,7 @@ class Appender:
                 tail = tail._replace(offset=tail.offset + 1)  # the line lacked only this
             else:
                 tail.gap.update(b"\n")
-        active.follow(tail, self._vfs.size(active.fd))
+        active.follow(tail, tail.offset if tail.gap is None else self._vfs.size(active.fd))
 
     def _list_again(self, seen: bytes) -> None:
         self._drop_active()
@@ -377,6 +385,7 @@ class Appender:
         if self._active is not None:
             self._vfs.close(self._active.fd)
             self._active = None
+        self._checked = 0
 
 
 def _not_durable(filename: str, error: OSError) -> Indeterminate:

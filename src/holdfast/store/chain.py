@@ -29,7 +29,7 @@ _HASH_PART = 75
 _ROOM = 256
 """What time, number and hash add to a record at most."""
 _REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
-RESERVED = ("seq", "hash", CONTROL)
+RESERVED = frozenset({"seq", "hash", CONTROL})
 
 
 class Hash(Protocol):
@@ -61,9 +61,9 @@ def body(record: Record) -> bytes:
     """The bytes of a record that can be sealed."""
     if not record:
         raise BadValue("an empty record cannot be logged", hint="give it at least one field")
-    for name in RESERVED:
-        if name in record:
-            raise BadValue(f"{name!r} is set by the log", hint="choose another field name")
+    if not RESERVED.isdisjoint(record):
+        name = min(RESERVED.intersection(record))
+        raise BadValue(f"{name!r} is set by the log", hint="choose another field name")
     return encode(record, limit=MAX_LINE - _ROOM)
 
 

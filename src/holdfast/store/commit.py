@@ -89,9 +89,12 @@ class GroupCommit:
 
     def _hand_over(self, leader: Ticket, served: list[Ticket]) -> None:
         with self._mutex:
+            leader.done, leader.leads = True, False
+            if len(served) == 1 and not self._queue:
+                self._led = False
+                return
             for ticket in served:
                 ticket.done = True
-            leader.leads = False
             following = self._queue[0] if self._queue else None
             self._led = following is not None
             if following is not None:
@@ -100,7 +103,7 @@ class GroupCommit:
             woken = [ticket for ticket in served if ticket is not leader and not ticket.left]
             for ticket, after in pairwise(woken):
                 ticket.next = after
-        for ticket in (following, *woken[:1]):
+        for ticket in (following, woken[0] if woken else None):
             if ticket is not None and ticket.gate is not None:
                 ticket.gate.release()
 

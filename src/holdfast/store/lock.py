@@ -7,7 +7,9 @@ the holder.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Busy
@@ -19,7 +21,17 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0
 _DURABLE = b"durable\n"
+_YIELDS = 30
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.00005, 0.002
+
+
+def _pauses() -> Iterator[float]:
+    """The lock is held for microseconds: at first only let others run, then wait for longer."""
+    yield from repeat(0.0, _YIELDS)
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 class Lock:
@@ -27,18 +39,25 @@ class Lock:
         self._dir, self._name, self._vfs, self._clock = directory, name, vfs, clock
         self.fd = -1
         self._inode = 0
+        self._checked = 0
+        self.version = 0
+        """Of the directory, read under the lock."""
 
     def acquire(self, patience: float = PATIENCE) -> None:
         """Hold the lock, or raise Busy when `patience` seconds have passed."""
         deadline: float | None = None
-        pause = _FIRST_PAUSE
+        pauses = _pauses()
         while True:
             if self.fd < 0:
                 self.fd = self._dir.open(self._name, files.CREATE)
                 self._inode = self._vfs.inode(self.fd)
             if self._vfs.try_lock(self.fd):
+                self.version = self._dir.version()
+                if self.version and self.version == self._checked:
+                    return
                 found = self._dir.stat(self._name)
                 if found is not None and found.inode == self._inode:
+                    self._checked = self.version
                     return
                 # Somebody deleted or replaced the file: a lock on the old one guards nothing.
                 self.close()
@@ -48,8 +67,7 @@ class Lock:
                 deadline = now + patience
             if now >= deadline:
                 raise self._busy(patience)
-            self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            self._clock.sleep(next(pauses))
 
     def release(self) -> None:
         try:
@@ -65,6 +83,7 @@ class Lock:
                 self._vfs.unlock(self.fd)
             self._vfs.close(self.fd)
             self.fd = -1
+            self._checked = 0
 
     @property
     def parents_durable(self) -> bool:

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -30,6 +31,8 @@ _KINDS = {
     stat.S_IFSOCK: "socket",
 }
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_STAMP_CLOCK = 5
+"""CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
 
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
@@ -57,6 +60,10 @@ class Dir(Protocol):
         ...
 
     def stat(self, name: str) -> Stat | None: ...
+    def version(self) -> int:
+        """A number that is another one after any change of the entries; 0: cannot tell."""
+        ...
+
     def names(self) -> list[str]: ...
     def link(self, existing: str, new: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
@@ -80,7 +87,10 @@ class Vfs(Protocol):
         """Make data and size of a file durable (fdatasync)."""
         ...
 
-    def size(self, fd: int, /) -> int: ...
+    def size(self, fd: int, /) -> int:
+        """The size of a file; a `write` that does not append goes on there."""
+        ...
+
     def inode(self, fd: int, /) -> int: ...
     def try_lock(self, fd: int, /) -> bool:
         """Take the exclusive lock of an open file if nobody has it."""
@@ -94,6 +104,7 @@ class RealDir:
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
         self.path = path
+        self._version = 0
 
     def subdir(self, name: str, *, create: bool = False) -> RealDir:
         flags = _SAFE | os.O_RDONLY | os.O_DIRECTORY
@@ -139,6 +150,15 @@ class RealDir:
             _KINDS.get(stat.S_IFMT(found.st_mode), "device"),
             found.st_mtime,
         )
+
+    def version(self) -> int:
+        # Stamps come from the coarse clock: only one of an earlier tick cannot be given again.
+        # Not the time of modification, which a restored backup sets to what it was.
+        changed = os.fstat(self._fd).st_ctime_ns
+        if changed == self._version or changed < time.clock_gettime_ns(_STAMP_CLOCK):
+            self._version = changed
+            return changed
+        return 0
 
     def names(self) -> list[str]:
         return os.listdir(self._fd)
@@ -193,7 +213,8 @@ class RealVfs:
         return RealDir(fd, path)
 
     def size(self, fd: int) -> int:
-        return os.fstat(fd).st_size
+        # `fstat` builds twenty values, and this is asked for every append.
+        return os.lseek(fd, 0, os.SEEK_END)
 
     def inode(self, fd: int) -> int:
         return os.fstat(fd).st_ino
