@@ -24,7 +24,11 @@ _SECRET_KEY = re.compile(
     r"|auth[_-]?token|access[_-]?token|refresh[_-]?token|bearer|authorization|cookie|credential)s?$",
     re.IGNORECASE,
 )
+_MANY = 4096
 _NESTED = (dict, list, tuple)
+_FLAT = frozenset({str, int, float, bool, type(None)})
+_innocent: set[str] = set()
+"""Names that were looked at and name no secret; the same few stand in record after record."""
 _TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
 
 
@@ -70,16 +74,20 @@ def _names_a_secret(value: Any) -> bool:
     """Whether masking would change anything; most records need no copy."""
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
+        if entries.keys() <= _innocent and _FLAT.issuperset(map(type, entries.values())):
+            return False
         for name, inner in entries.items():
             if _kind(name) or (isinstance(inner, _NESTED) and _names_a_secret(inner)):
                 return True
+        if len(_innocent) < _MANY:
+            _innocent.update(entries)
         return False
     if isinstance(value, _NESTED):
         return any(map(_names_a_secret, cast("list[Any]", value)))
     return False
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MANY)
 def _kind(name: object) -> str | None:
     if not isinstance(name, str):
         return None  # the codec refuses it with a better message
