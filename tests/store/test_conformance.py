@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from holdfast.store.home import Home
-from holdfast.store.memory import Memory
 from holdfast.testing.conformance import StoreConformance
+from tests.store.backends import InMemory, OnFiles
 
 
-class TestHome(StoreConformance):
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> Iterator[None]:
-        self.path = str(tmp_path / "home")
-        self.homes: list[Home] = []
-        yield
-        for home in self.homes:
-            home.close()
-
-    def open(self) -> Home:
-        home = Home.open(self.path, create=True, timezone="UTC", clock=self.clock)
-        self.homes.append(home)
-        return home
+class TestHome(OnFiles, StoreConformance):
+    """On files."""
 
 
-class TestMemory(StoreConformance):
-    @pytest.fixture(autouse=True)
-    def place(self) -> None:
-        self.memory = Memory(self.clock, self.masker)
-
-    def open(self) -> Memory:
-        return self.memory
+class TestMemory(InMemory, StoreConformance):
+    """In memory."""
 
 
 def test_the_suite_needs_no_test_tools(tmp_path: Path) -> None:

@@ -1,0 +1,223 @@
+"""A detached lease: ownership that outlives the process that took it, with its fence in the log.
+
+A shell verb takes a lease and exits; a supervisor freezes and wakes up hours later.  So the
+lease is a line of the very log it guards:
+
+    {"lease": "session", "fence": 7, "purpose": …, "owner": […], "boot": …, "deadline": …}
+
+Whoever takes over writes such a line with the next number, under the lock of the log.  Every
+line of an owner carries its `fence`; one that is no longer the newest of its lease is refused
+when it is written, and left out by `fenced` when the log is folded.  A deadline that has
+passed ends nothing by itself: it only lets the next one in.
+
+Effects outside the log are not fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from holdfast.clock import Clock, utc_stamp
+from holdfast.codec import Record, pretty
+from holdfast.errors import BadValue, Busy, LeaseLost
+from holdfast.store.primitives import Cell, Cursor, Line, Log, Owner
+from holdfast.store.vfs import is_alive
+from holdfast.store.view import Shape, View
+
+State = TypeVar("State")
+Fences = dict[str, Any]
+"""What the lines of a log say about its leases: `last`, and for each name its `current` line."""
+
+
+class Grant(NamedTuple):
+    """A lease that somebody has, or had until the next one came."""
+
+    fence: int
+    purpose: str
+    since: str
+    owner: Owner | None
+    boot: str
+    deadline: float
+    """In seconds after that boot."""
+
+
+def no_fences() -> Fences:
+    return {"last": 0, "current": {}}
+
+
+def heeds(fences: Fences, line: Line) -> bool:
+    """Whether a line counts, given the ones before it; takes note of what it says of leases."""
+    record = line.record
+    fence = record.get("fence")
+    if fence is None:
+        return True
+    if type(fence) is not int or line.seq is None:
+        return False  # not a line of ours, whatever it claims
+    current = cast("dict[str, Record]", fences["current"])
+    name = record.get("lease")
+    if not isinstance(name, str):
+        return any(held["fence"] == fence for held in current.values())
+    if fence > fences["last"]:
+        fences["last"] = fence
+        current[name] = record
+        return True
+    held = current.get(name)
+    if held is None or held["fence"] != fence:
+        return False
+    if record.get("released"):
+        del current[name]
+    else:
+        current[name] = {**held, "deadline": record.get("deadline", held.get("deadline"))}
+    return True
+
+
+def fenced(shape: Shape[State]) -> Shape[list[Any]]:
+    """The same view, blind for lines whose writer had already lost its lease."""
+
+    def fold(both: list[Any], line: Line) -> list[Any]:
+        fences, state = both
+        return [fences, shape.fold(state, line) if heeds(fences, line) else state]
+
+    return Shape(
+        version=shape.version,
+        initial=lambda: [no_fences(), shape.initial()],
+        fold=fold,
+        render=lambda both: shape.render(both[1]),
+    )
+
+
+def _fold(fences: Fences, line: Line) -> Fences:
+    heeds(fences, line)
+    return fences
+
+
+_LEASES = Shape(
+    version=1, initial=no_fences, fold=_fold, render=lambda fences: pretty(fences["current"])
+)
+
+
+class DetachedLease:
+    """One name of ownership over one log; used by one thread at a time."""
+
+    def __init__(self, log: Log, cell: Cell, clock: Clock, name: str) -> None:
+        if not name:
+            raise BadValue("a lease needs a name", hint='such as "session"')
+        self._log, self._clock, self._name = log, clock, name
+        self._view = View(log, cell, _LEASES, clock)
+        self._seen: Cursor | None = None
+        self._fences = no_fences()
+
+    def take(self, purpose: str, *, seconds: float, owner: Owner | None = None) -> int:
+        """Own it until the deadline or the death of `owner`; the fencing number, or Busy."""
+
+        fence = 0
+
+        def decide(head: Cursor) -> Sequence[Record]:
+            nonlocal fence
+            fences = self._at(head)
+            held = self._grant(fences)
+            if held is not None and self._is_live(held):
+                raise self._busy(held)
+            fence = fences["last"] + 1
+            return [
+                {
+                    "lease": self._name,
+                    "fence": fence,
+                    "purpose": purpose,
+                    "since": utc_stamp(self._clock.now()),
+                    "owner": None if owner is None else list(owner),
+                    "boot": self._clock.boot(),
+                    "deadline": self._until(seconds),
+                }
+            ]
+
+        acked = self._log.transact(decide)[0]
+        self._view.refresh(acked)
+        return fence
+
+    def append(self, fence: int, record: Record) -> Cursor:
+        """Write a line as its owner, or raise LeaseLost if somebody else has it by now."""
+        if "fence" in record or "lease" in record:
+            raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
+        # Nobody can have come between the check and our line, so what we know still holds.
+        self._seen = self._write(fence, {**record, "fence": fence})
+        return self._seen
+
+    def renew(self, fence: int, seconds: float) -> None:
+        until = self._until(seconds)
+        self._write(fence, {"lease": self._name, "fence": fence, "deadline": until})
+
+    def release(self, fence: int) -> None:
+        acked = self._write(fence, {"lease": self._name, "fence": fence, "released": True})
+        self._view.refresh(acked)
+
+    def holder(self) -> Grant | None:
+        """Who has it: the newest owner, whether it is still alive or not; see `is_live`."""
+        return self._grant(self._view.read())
+
+    def is_live(self) -> bool:
+        """Whether somebody has it and may go on having it."""
+        held = self.holder()
+        return held is not None and self._is_live(held)
+
+    def close(self) -> None:
+        self._view.close()
+
+    def _write(self, fence: int, record: Record) -> Cursor:
+        def decide(head: Cursor) -> Sequence[Record]:
+            held = self._grant(self._at(head))
+            if held is None or held.fence != fence:
+                raise self._lost(fence, held)
+            return [record]
+
+        return self._log.transact(decide)[0]
+
+    def _at(self, head: Cursor) -> Fences:
+        """The leases as the log has them at its end, which is `head`; under its lock."""
+        if head != self._seen:
+            self._fences = self._view.read()
+            self._seen = head
+        return self._fences
+
+    def _grant(self, fences: Fences) -> Grant | None:
+        match fences["current"].get(self._name):
+            case {
+                "fence": int(fence),
+                "purpose": str(purpose),
+                "since": str(since),
+                "owner": None | [str(), str(), int(), int()] as owner,
+                "boot": str(boot),
+                "deadline": float() | int() as deadline,
+            }:
+                who = None if owner is None else Owner(*cast("tuple[str, str, int, int]", owner))
+                return Grant(fence, purpose, since, who, boot, float(deadline))
+            case _:
+                return None
+
+    def _is_live(self, held: Grant) -> bool:
+        if held.boot != self._clock.boot() or self._clock.boottime() >= held.deadline:
+            return False
+        return held.owner is None or is_alive(held.owner)
+
+    def _until(self, seconds: float) -> float:
+        if not seconds > 0:
+            raise BadValue("a lease lasts for more than 0 seconds", hint="such as 600")
+        return round(self._clock.boottime() + seconds, 3)
+
+    def _busy(self, held: Grant) -> Busy:
+        left = held.deadline - self._clock.boottime()
+        who = f"process {held.owner.pid}" if held.owner else "somebody"
+        return Busy(
+            f"{self._name} is held by {who} since {held.since}: {held.purpose}",
+            hint=f"it ends in {left:.0f} s at the latest; wait, or end its owner",
+            path=self._log.key,
+        )
+
+    def _lost(self, fence: int, held: Grant | None) -> LeaseLost:
+        now = "nobody has it" if held is None else f"number {held.fence} has it: {held.purpose}"
+        return LeaseLost(
+            f"lease {self._name} with number {fence} is over; {now}",
+            hint="stop working on it, or take the lease again and look at what changed",
+            path=self._log.key,
+        )

@@ -1,0 +1,170 @@
+"""What is made of the primitives has to hold on every backend too: tests to inherit.
+
+Used as `holdfast.testing.conformance` is; a backend passes them when it passes that suite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.codec import encode
+from holdfast.errors import BadValue, Busy, LeaseLost
+from holdfast.store.fence import DetachedLease, fenced
+from holdfast.store.primitives import Line, Owner
+from holdfast.store.vfs import this_process
+from holdfast.store.view import Shape, View
+from holdfast.testing import LOG, Conformance, lines_of, numbers_of, refused, together
+
+LEASES = "state/rio/leases.json"
+
+
+class DetachedLeaseConformance(Conformance):
+    def detached(self, name: str = "session") -> DetachedLease:
+        return self._keep(DetachedLease(self.log(), self.cell(LEASES), self.clock, name))
+
+    def test_a_lease_is_had_by_one_until_its_deadline(self) -> None:
+        one, two = self.detached(), self.detached()
+        assert (one.holder(), one.is_live()) == (None, False)
+        assert one.take("research", seconds=60) == 1
+        assert two.is_live()
+        with refused(Busy, "research"):
+            two.take("extract", seconds=60)
+        self.clock.sleep(59.5)
+        with refused(Busy):
+            two.take("extract", seconds=60)
+        self.clock.sleep(0.5)
+        assert not two.is_live()
+        assert two.take("extract", seconds=60) == 2
+        held = one.holder()
+        assert held is not None
+        assert (held.fence, held.purpose) == (2, "extract")
+
+    def test_lines_of_a_lost_lease_are_refused(self) -> None:
+        one, two = self.detached(), self.detached()
+        first = one.take("a", seconds=1)
+        one.append(first, {"n": 1})
+        self.clock.sleep(10)
+        one.append(first, {"n": 2})  # over, but nobody has come
+        second = two.take("b", seconds=60)
+        for lost in (
+            lambda: one.append(first, {"n": 3}),
+            lambda: one.renew(first, 60),
+            lambda: one.release(first),
+            lambda: two.append(first, {"n": 3}),
+        ):
+            with refused(LeaseLost, "number 2 has it: b"):
+                lost()
+        two.append(second, {"n": 4})
+        lines = [(line.record.get("fence"), line.record.get("n")) for line in lines_of(self.log())]
+        assert lines == [(1, None), (1, 1), (1, 2), (2, None), (2, 4)]
+
+    def test_a_renewed_lease_lasts_longer_and_a_released_one_is_free(self) -> None:
+        one, two = self.detached(), self.detached()
+        fence = one.take("a", seconds=10)
+        self.clock.sleep(9)
+        one.renew(fence, 10)
+        self.clock.sleep(9)
+        for other in (one, two):
+            with refused(Busy):
+                other.take("b", seconds=10)
+        one.release(fence)
+        assert not two.is_live()
+        with refused(LeaseLost, "nobody has it"):
+            one.append(fence, {"n": 1})
+        assert two.take("b", seconds=10) == 2
+
+    def test_a_dead_owner_has_nothing(self) -> None:
+        one, two = self.detached(), self.detached()
+        me = this_process()
+        one.take("a", seconds=60, owner=me._replace(started=me.started + 1))
+        assert not two.is_live()
+        assert two.take("b", seconds=60, owner=me) == 2
+        with refused(Busy, f"process {me.pid}"):
+            one.take("c", seconds=60)
+
+    def test_a_lease_of_another_boot_is_over(self) -> None:
+        one = self.detached()
+        one.take("a", seconds=1e9)
+        self.clock.reboot()
+        assert not one.is_live()
+        assert self.detached().take("b", seconds=60) == 2
+
+    def test_leases_of_different_names_do_not_meet(self) -> None:
+        research, extract = self.detached("research"), self.detached("extract")
+        first, second = research.take("a", seconds=60), extract.take("b", seconds=60)
+        assert (first, second) == (1, 2)
+        research.append(first, {"n": 1})
+        extract.append(second, {"n": 2})
+        with refused(LeaseLost):
+            research.append(second, {"n": 3})
+        extract.release(second)
+        research.append(first, {"n": 4})
+        assert [n for n in numbers_of(self.log()) if n] == [1, 2, 4]
+
+    def test_only_one_of_many_gets_it_and_no_line_of_a_loser_is_there(self) -> None:
+        got: list[int] = []
+
+        def contend() -> None:
+            mine = self.detached()
+            try:
+                fence = mine.take("all", seconds=60)
+            except Busy:
+                return
+            got.append(fence)
+            mine.append(fence, {"n": fence})
+
+        together(*[contend] * 8)
+        assert got == [1]
+        assert numbers_of(self.log()) == [None, 1]
+
+    def test_a_view_ignores_lines_whose_writer_had_lost_its_lease(self) -> None:
+        log, cell = self.log(), self.cell("state/rio/sum.json")
+
+        def fold(state: int, line: Line) -> int:
+            return state + line.record.get("n", 0)
+
+        shape = fenced(Shape(version=1, initial=lambda: 0, fold=fold, render=encode))
+        one = self.detached()
+        fence = one.take("a", seconds=60)
+        one.append(fence, {"n": 1})
+        log.append({"n": 10})
+        one.release(fence)
+        # Nothing of ours writes such lines: they come from a merge, or from another hand.
+        log.append({"n": 100, "fence": fence})
+        log.append({"lease": "session", "fence": fence, "deadline": 1e9})
+        log.append({"n": 1_000, "fence": "7"})
+        again = self.detached().take("b", seconds=60)
+        log.append({"n": 10_000, "fence": again})
+        view: View[list[Any]] = self._keep(View(log, cell, shape, self.clock))
+        assert view.read()[1] == 10_011
+        view.refresh()
+        assert self._keep(View(log, cell, shape, self.clock)).read()[1] == 10_011
+
+    def test_what_makes_no_sense_is_refused(self) -> None:
+        one = self.detached()
+        with refused(BadValue):
+            self.detached("")
+        for seconds in (0, -1, float("nan")):
+            with refused(BadValue):
+                one.take("a", seconds=seconds)
+        fence = one.take("a", seconds=60)
+        for record in ({"fence": 1}, {"lease": "x"}):
+            with refused(BadValue):
+                one.append(fence, record)
+
+    def test_a_lease_line_of_a_strange_form_gives_nobody_the_lease(self) -> None:
+        self.log().append({"lease": "session", "fence": 4, "owner": "me"})
+        one = self.detached()
+        assert one.holder() is None
+        assert one.take("a", seconds=60) == 5
+
+    def test_the_file_shows_who_has_what(self) -> None:
+        one = self.detached()
+        one.take("research", seconds=60, owner=Owner("host", "boot", 1, 2))
+        one.close()
+        assert "state/rio/leases.json" in self.open().keys()
+        assert LOG in self.open().keys()
+
+
+class ComposedConformance(DetachedLeaseConformance):
+    """Everything that is made of the primitives."""
