@@ -7,15 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec import encode
+from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.store.fence import DetachedLease, fenced
-from holdfast.store.primitives import Line, Owner
+from holdfast.store.primitives import START, Cursor, Line, Owner, Stamp
+from holdfast.store.projection import Projection, Tell
 from holdfast.store.vfs import this_process
 from holdfast.store.view import Shape, View
-from holdfast.testing import LOG, Conformance, lines_of, numbers_of, refused, together
+from holdfast.testing import (
+    DAYS,
+    LOG,
+    Conformance,
+    lines_of,
+    numbers_of,
+    refused,
+    stamp_of,
+    together,
+)
 
 LEASES = "state/rio/leases.json"
+PROJECTED = "state/rio/projected.json"
 
 
 class DetachedLeaseConformance(Conformance):
@@ -103,6 +114,7 @@ class DetachedLeaseConformance(Conformance):
 
     def test_only_one_of_many_gets_it_and_no_line_of_a_loser_is_there(self) -> None:
         got: list[int] = []
+        self.clock.waits = True
 
         def contend() -> None:
             mine = self.detached()
@@ -166,5 +178,84 @@ class DetachedLeaseConformance(Conformance):
         assert LOG in self.open().keys()
 
 
-class ComposedConformance(DetachedLeaseConformance):
+class ProjectionConformance(Conformance):
+    def projection(self, tell: Tell = lambda line: {"n": line.record["n"]}) -> Projection:
+        source, target = self.log(), self.log(DAYS)
+        return self._keep(Projection(source, target, self.cell(PROJECTED), tell))
+
+    def told(self) -> list[tuple[Any, Any]]:
+        return [(line.record.get("n"), line.record.get("ref")) for line in lines_of(self.log(DAYS))]
+
+    def test_every_line_is_told_once_with_its_origin(self) -> None:
+        log, one = self.log(), self.projection()
+        assert one.catch_up() == 0
+        log.append_all([{"n": 1}, {"n": 2}])
+        assert one.catch_up() == 2
+        assert one.catch_up() == 0
+        log.append({"n": 3})
+        assert self.projection().catch_up() == 1
+        assert one.catch_up() == 0
+        assert self.told() == [(n, f"{LOG}#{n}") for n in (1, 2, 3)]
+
+    def test_what_a_dead_process_left_undone_is_caught_up_at_the_next_opening(self) -> None:
+        log = self.log()
+        log.append_all([{"n": n} for n in range(1, 1_201)])
+        # It died after its first lines and before it could remember.
+        self.log(DAYS).append_all([{"n": n, "ref": f"{LOG}#{n}"} for n in range(1, 301)])
+        assert self.projection().catch_up() == 900
+        assert self.told() == [(n, f"{LOG}#{n}") for n in range(1, 1_201)]
+
+    def test_what_it_remembers_may_be_lost_or_wrong(self) -> None:
+        log = self.log()
+        log.append_all([{"n": 1}, {"n": 2}])
+        assert self.projection().catch_up() == 2
+        nowhere = Cursor(9, "f" * 64, LOG, 999)
+        for cursor, searched in ((nowhere, START), (log.head(), nowhere)):
+            state = {"searched": list(searched), "told": 7}
+            stamp = Stamp(LOG, cursor, state)
+            self.cell(PROJECTED).save(1, stamp, b"{}", over=self.stamped())
+            log.append({"n": log.head().seq + 1})
+            assert self.projection().catch_up() == 1
+        other = Stamp("state/other.jsonl", log.head(), {"searched": list(START), "told": 99})
+        self.cell(PROJECTED).save(1, other, b"{}", over=self.stamped())
+        assert self.projection().catch_up() == 0
+        assert [n for n, _ in self.told()] == [1, 2, 3, 4]
+
+    def stamped(self) -> Cursor:
+        return stamp_of(self.cell(PROJECTED)).cursor
+
+    def test_lines_that_say_nothing_and_lines_of_others_are_left_out(self) -> None:
+        log, other = self.log(), self.log("state/other.jsonl")
+        log.append_all([{"n": 1}, {"n": 2}, {"n": 3}])
+        other.append({"n": 9})
+        self.log(DAYS).append({"n": 0, "ref": "state/other.jsonl#77"})
+        self.log(DAYS).append({"n": 0, "ref": f"{LOG}#x"})
+
+        def odd(line: Line) -> Record | None:
+            return {"n": line.record["n"]} if line.record["n"] % 2 else None
+
+        one = self.projection(odd)
+        assert one.catch_up() == 2
+        log.append({"n": 4})
+        assert one.catch_up() == 0
+        assert self.told()[2:] == [(1, f"{LOG}#1"), (3, f"{LOG}#3")]
+        log.tell_of_cut(Cursor(99, "0" * 64, LOG, 1))
+        assert one.catch_up() == 0
+
+    def test_the_origin_is_not_the_callers_to_say(self) -> None:
+        self.log().append({"n": 1})
+        with refused(BadValue):
+            self.projection(lambda line: {"ref": "mine"}).catch_up()
+        assert self.told() == []
+
+    def test_many_who_catch_up_at_once_tell_it_once(self) -> None:
+        self.clock.waits = True
+        log = self.log()
+        log.append_all([{"n": n} for n in range(1, 41)])
+        each = [self.projection() for _ in range(6)]
+        together(*[one.catch_up for one in each])
+        assert self.told() == [(n, f"{LOG}#{n}") for n in range(1, 41)]
+
+
+class ComposedConformance(DetachedLeaseConformance, ProjectionConformance):
     """Everything that is made of the primitives."""
