@@ -58,6 +58,9 @@ class Disk:
             case "rename":
                 old, new, moved = detail
                 self._changes.append((inode, ((old, None), (new, moved))))
+            case "exchange":
+                one, first, other, second = detail
+                self._changes.append((inode, ((one, first), (other, second))))
             case "sync":
                 self._settle(inode, keep_old=False)
             case "syncfail":

@@ -471,6 +471,14 @@ class SimDir(_Caller):
         entries[new] = entries.pop(old)
         self._record("rename", old, new, entries[new])
 
+    def exchange(self, one: str, other: str) -> None:
+        entries = self._begin("exchange")
+        for name in (one, other):
+            if name not in entries:
+                raise _os_error(errno.ENOENT, name)
+        entries[one], entries[other] = entries[other], entries[one]
+        self._record("exchange", one, entries[one], other, entries[other])
+
     def _may_replace(self, moved: int, there: int | None) -> None:
         if there is None:
             return

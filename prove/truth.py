@@ -90,6 +90,8 @@ def _told(journal: list[Op]) -> list[str]:
                 rows.append(f"unlink {here}/{op.detail[0]}")
             case "rename":
                 rows.append(f"rename {here}/{op.detail[0]} {here}/{op.detail[1]}")
+            case "exchange":
+                rows.append(f"rename {here}/{op.detail[0]} {here}/{op.detail[2]}")
             case _:
                 pass
     return rows

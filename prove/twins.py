@@ -104,6 +104,7 @@ def _chance(rng: Random) -> tuple[Any, ...]:
         lambda: ("file", which, "truncate", rng.randrange(30)),
         lambda: ("entry", where, "link", name, rng.choice(_NAMES[:3])),
         lambda: ("entry", where, "rename", rng.choice(_NAMES[:3]), rng.choice(_NAMES[:3])),
+        lambda: ("entry", where, "exchange", name, rng.choice(_NAMES[:3])),
         lambda: ("entry", where, "unlink", name),
         lambda: ("stat", where, name),
         lambda: ("names", where),

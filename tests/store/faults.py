@@ -169,6 +169,9 @@ class FaultyDir:
     def rename(self, old: str, new: str) -> None:
         self._vfs.call("dir.rename", new, self._real.rename, old, new)
 
+    def exchange(self, one: str, other: str) -> None:
+        self._vfs.call("dir.exchange", other, self._real.exchange, one, other)
+
     def unlink(self, name: str) -> None:
         self._vfs.call("dir.unlink", name, self._real.unlink, name)
 

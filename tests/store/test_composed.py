@@ -24,9 +24,9 @@ def test_lines_of_a_strange_hand_are_neither_told_nor_believed(tmp_path: Path) -
         source, target = home.log("state/a.jsonl"), home.log("state/b.jsonl")
         source.append({"n": 1})
         target.append({"n": 0})
-        with open(tmp_path / "state/a.jsonl", "a") as file:
+        with open(tmp_path / "state/a.jsonl", "a", encoding="utf-8") as file:
             file.write('{"n":"strange"}\nnot JSON\n')
-        with open(tmp_path / "state/b.jsonl", "a") as file:
+        with open(tmp_path / "state/b.jsonl", "a", encoding="utf-8") as file:
             file.write('{"ref":"state/a.jsonl#9"}\nnot JSON\n')
         source.append({"n": 2})
         one = Projection(source, target, home.cell("state/p.json"), lambda line: line.record)

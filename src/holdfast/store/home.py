@@ -35,6 +35,7 @@ from holdfast.store.log import ROTATE_AT, FileLog
 from holdfast.store.place import Place, Tools
 from holdfast.store.primitives import START, Line, Log
 from holdfast.store.segments import log_at
+from holdfast.store.sheet import FileSheet
 from holdfast.store.vfs import Dir, RealVfs, Vfs
 from holdfast.store.view import Shape, State, View
 
@@ -117,6 +118,10 @@ class Home:
     def document(self, key: str) -> FileDocument:
         *parts, name = key_parts(key)
         return FileDocument(self._place(parts), name)
+
+    def sheet(self, key: str) -> FileSheet:
+        *parts, name = key_parts(key)
+        return FileSheet(self._place(parts), name)
 
     def cell(self, key: str) -> FileCell:
         *parts, name = key_parts(key)

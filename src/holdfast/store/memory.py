@@ -7,7 +7,8 @@ runs on this backend unchanged.  It is as durable as the process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from datetime import UTC
 
@@ -47,6 +48,7 @@ class Memory:
         self.mask = masker
         self._logs: dict[str, MemoryLog] = {}
         self._documents: dict[str, MemoryDocument] = {}
+        self._sheets: dict[str, MemorySheet] = {}
         self._cells: dict[str, MemoryCell] = {}
         self._leases: dict[str, MemoryLease] = {}
 
@@ -57,6 +59,10 @@ class Memory:
     def document(self, key: str) -> MemoryDocument:
         key_parts(key)
         return self._documents.setdefault(key, MemoryDocument(key))
+
+    def sheet(self, key: str) -> MemorySheet:
+        key_parts(key)
+        return self._sheets.setdefault(key, MemorySheet(key, self.clock))
 
     def cell(self, key: str) -> MemoryCell:
         key_parts(key)
@@ -75,7 +81,8 @@ class Memory:
             for key, log in self._logs.items()
             for segment in log.segments()
         ]
-        documents = [key for key, one in self._documents.items() if one.read() is not None]
+        kept = {**self._documents, **self._sheets}
+        documents = [key for key, one in kept.items() if one.read() is not None]
         views = [key for key, one in self._cells.items() if one.data is not None]
         inside = f"{prefix}/" if prefix else ""
         return sorted(key for key in (*logs, *documents, *views) if key.startswith(inside))
@@ -196,6 +203,42 @@ class MemoryDocument:
                 )
             self._data = data
         return revision_of(data)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class MemorySheet:
+    def __init__(self, key: str, clock: Clock) -> None:
+        self.key = key
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._data: bytes | None = None
+        self._left: bytes | None = None
+        self._changed = 0.0
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        with self._lock:
+            yield
+
+    def read(self) -> Text | None:
+        data = self._data
+        return None if data is None else Text(data, revision_of(data))
+
+    def left(self) -> Text | None:
+        data = self._left
+        return None if data is None else Text(data, revision_of(data))
+
+    def changed_at(self) -> float:
+        return self._changed
+
+    def put(self, data: bytes) -> None:
+        self._left, self._data = self._data, data
+
+    def save(self, data: bytes) -> None:
+        """What somebody does who does not ask."""
+        self._data, self._changed = data, self._clock.now()
 
     def close(self) -> None:
         """Nothing to let go."""

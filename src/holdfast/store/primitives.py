@@ -8,6 +8,7 @@ never by path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.codec import Record
@@ -147,6 +148,33 @@ class Document(Protocol):
     def close(self) -> None: ...
 
 
+class Sheet(Protocol):
+    """A document that others edit too, without asking."""
+
+    @property
+    def key(self) -> str: ...
+
+    def locked(self) -> AbstractContextManager[None]:
+        """For the time of a block nobody else who asks is writing."""
+        ...
+
+    def read(self) -> Text | None: ...
+
+    def left(self) -> Text | None:
+        """What the last `put` took out, as it is now: its writer may not have known."""
+        ...
+
+    def changed_at(self) -> float:
+        """When the text was last written by anybody, in seconds since the epoch."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """Change places with what is there; under the lock."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Stamp(NamedTuple):
     """What a view has seen and the state it made of it."""
 
@@ -235,6 +263,7 @@ class Backend(Protocol):
         ...
 
     def document(self, key: str) -> Document: ...
+    def sheet(self, key: str) -> Sheet: ...
     def cell(self, key: str) -> Cell: ...
     def lease(self, key: str) -> Lease: ...
     def keys(self, prefix: str = "") -> list[str]: ...

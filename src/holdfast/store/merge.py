@@ -1,0 +1,169 @@
+"""Differences and three-way merges of texts.  Pure.
+
+`base` is what both sides began with, `ours` what Holdfast has on record, `theirs` what
+somebody saved.  No merge ever drops what only one side added; where both changed the same
+place, theirs goes first and what ours added follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple, cast
+
+from holdfast.codec import MAX_DOCUMENT, Record, decode, pretty
+
+_MOST_PAIRS = 25_000_000
+"""Texts that would take longer to compare than anybody waits are told apart as a whole."""
+
+Patch = list[list[Any]]
+"""Changes of lines, in order: where (a line of the old text), what went, what came."""
+
+
+class _Change(NamedTuple):
+    low: int
+    high: int
+    ours: bool
+    lines: list[str]
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines with their LF; nothing else ends a line."""
+    lines = text.split("\n")
+    ends = [f"{line}\n" for line in lines[:-1]]
+    return [*ends, lines[-1]] if lines[-1] else ends
+
+
+def difference(old: str, new: str) -> Patch:
+    """What makes `new` of `old`; it can be undone."""
+    before, after = lines_of(old), lines_of(new)
+    return [[low, before[low:high], after[a:b]] for low, high, a, b in _changes(before, after)]
+
+
+def apply(patch: Patch, text: str) -> str:
+    lines = lines_of(text)
+    for at, gone, come in reversed(patch):
+        lines[at : at + len(gone)] = come
+    return "".join(lines)
+
+
+def undo(patch: Patch, text: str) -> str:
+    lines = lines_of(text)
+    # Where a change stands in the old text is where it stands once those before it are undone.
+    for at, gone, come in patch:
+        lines[at : at + len(come)] = gone
+    return "".join(lines)
+
+
+def weight(patch: Patch) -> int:
+    """How many characters somebody has touched; to write over is one act, not two."""
+    return sum(max(sum(map(len, gone)), sum(map(len, come))) for _, gone, come in patch)
+
+
+def _changes(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    low, high = before[start : len(before) - end], after[start : len(after) - end]
+    if len(low) * len(high) > _MOST_PAIRS:
+        yield start, start + len(low), start, start + len(high)
+        return
+    for word, a, b, c, d in SequenceMatcher(None, low, high, autojunk=False).get_opcodes():
+        if word != "equal":
+            yield start + a, start + b, start + c, start + d
+
+
+def merge_lines(base: str, ours: str, theirs: str) -> str:
+    """Both sides' changes to the lines of a text."""
+    before, result, at = lines_of(base), list[str](), 0
+    for group in _groups(before, lines_of(ours), lines_of(theirs)):
+        low, high = group[0].low, max(change.high for change in group)
+        result += before[at:low] + _resolved(group, before, low, high)
+        at = high
+    *most, last = [*result, *before[at:]] or [""]
+    # The last line of a text may lack its LF; one that comes to stand before others gets it.
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in most) + last
+
+
+def _groups(before: list[str], ours: list[str], theirs: list[str]) -> Iterator[list[_Change]]:
+    """Changes that touch the same lines belong together."""
+    changes = [_Change(a, b, True, ours[c:d]) for a, b, c, d in _changes(before, ours)]
+    changes += [_Change(a, b, False, theirs[c:d]) for a, b, c, d in _changes(before, theirs)]
+    group: list[_Change] = []
+    for change in sorted(changes, key=lambda each: (each.low, each.high)):
+        reach = max((each.high for each in group), default=-1)
+        if group and not (change.low < reach or change.low == group[-1].low):
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _resolved(group: list[_Change], before: list[str], low: int, high: int) -> list[str]:
+    mine = [change for change in group if change.ours]
+    others = [change for change in group if not change.ours]
+    if not others or not mine:
+        return _applied(mine or others, before, low, high)
+    theirs = _applied(others, before, low, high)
+    if _applied(mine, before, low, high) == theirs:
+        return theirs
+    added = [line for change in mine for line in change.lines]
+    return theirs + [line for line in added if line not in theirs]
+
+
+def _applied(changes: list[_Change], before: list[str], low: int, high: int) -> list[str]:
+    result: list[str] = []
+    for change in changes:
+        result += before[low : change.low] + change.lines
+        low = change.high
+    return result + before[low:high]
+
+
+_ABSENT = object()
+
+
+def merge_json(base: str, ours: str, theirs: str) -> str:
+    """Both sides' changes to a JSON document: by field, and in lists by `id`."""
+    values = [decode(text.encode(), limit=MAX_DOCUMENT) for text in (base or "null", ours, theirs)]
+    return pretty(_merged(*values)).decode()
+
+
+def _merged(base: Any, ours: Any, theirs: Any) -> Any:
+    if ours == theirs or base == theirs:
+        return ours
+    if base == ours:
+        return theirs
+    if theirs is _ABSENT or ours is _ABSENT:
+        return ours if theirs is _ABSENT else theirs  # changed here, removed there: it stays
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return _by_name(base, cast("Record", ours), cast("Record", theirs))
+    mine, others = _by_id(ours), _by_id(theirs)
+    if mine is not None and others is not None:
+        return list(_by_name(_by_id(base) or {}, mine, others).values())
+    return theirs
+
+
+def _by_name(base: Any, ours: Record, theirs: Record) -> Record:
+    before = cast("Record", base) if isinstance(base, dict) else {}
+    result: Record = {}
+    for name in (*theirs, *(name for name in ours if name not in theirs)):
+        sides = (side.get(name, _ABSENT) for side in (before, ours, theirs))
+        value = _merged(*sides)
+        if value is not _ABSENT:
+            result[name] = value
+    return result
+
+
+def _by_id(value: Any) -> Record | None:
+    """A list of objects that each have an id of their own, by that id."""
+    entries = cast("list[Any]", value) if isinstance(value, list) else [None]
+    found: Record = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or "id" not in entry:
+            return None
+        found[str(cast("Record", entry)["id"])] = entry
+    return found if len(found) == len(entries) else None

@@ -1,0 +1,330 @@
+"""Documents that people and agents edit while Holdfast changes them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.codec import decode
+from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs
+from holdfast.store.edited import BY_HAND, INSISTS_AFTER, STALE_FOR, EditedDocument
+from holdfast.store.failpoints import armed
+from holdfast.store.home import Home
+from holdfast.store.merge import merge_json
+from holdfast.testing import Conformance, Turner, lines_of, refused
+from tests.store.backends import InMemory, OnFiles
+from tests.store.faults import FaultyVfs, failing
+
+KEY = "state/rio/memory.md"
+
+
+def adding(line: str) -> Any:
+    return lambda text: f"{text}{line}\n"
+
+
+class Edited(Conformance):
+    def save(self, text: str) -> None:
+        """What somebody does who does not ask."""
+        raise NotImplementedError
+
+    def shown(self) -> str:
+        found = self.open().sheet(KEY).read()
+        assert found is not None
+        return found.data.decode()
+
+    def edited(self) -> EditedDocument:
+        backend = self.open()
+        return self._keep(
+            EditedDocument(backend.sheet(KEY), self.log(), self.cell(f"{KEY}.history"), self.clock)
+        )
+
+    def events(self) -> list[Any]:
+        return [line.record.get("event") for line in lines_of(self.log())]
+
+    def test_a_change_is_a_line_and_then_the_file(self) -> None:
+        one = self.edited()
+        assert one.read() is None
+        assert one.update(adding("a"), {"event": "note"}) == "a\n"
+        assert one.update(adding("b"), {"event": "note"}) == "a\nb\n"
+        assert one.read() == self.edited().read() == self.shown() == "a\nb\n"
+        assert self.events() == ["note", "note"]
+        old, new = (line.record for line in lines_of(self.log()))
+        assert old["new"] == new["old"]
+        assert new["patch"] == [[1, [], ["b\n"]]]
+
+    def test_nothing_is_noted_where_nothing_changed(self) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        assert one.update(lambda text: text, {"event": "note"}) == "a\n"
+        assert self.events() == ["note"]
+
+    def test_a_text_that_was_there_before_us_is_taken_in(self) -> None:
+        self.save("old\n")
+        assert self.edited().read() == "old\n"
+        assert self.edited().update(adding("new"), {"event": "note"}) == "old\nnew\n"
+        assert self.events() == [BY_HAND, "note"]
+
+    def test_an_edit_stays_byte_for_byte(self) -> None:
+        one = self.edited()
+        one.update(lambda _: "a\nb\nc\n", {"event": "note"})
+        for text in ("a\nB\nc\n", "a\nB\nc", "", "x", "\r\n\u2028"):
+            self.clock.sleep(STALE_FOR + 1)
+            self.save(text)
+            assert one.read() == self.shown() == text
+        assert self.events() == ["note", *[BY_HAND] * 5]
+
+    def test_a_stale_buffer_does_not_take_back_what_was_added_meanwhile(self) -> None:
+        one = self.edited()
+        loaded = one.update(lambda _: "# Notes\n\nfirst\n", {"event": "note"})
+        one.update(adding("second"), {"event": "note"})
+        one.update(adding("third"), {"event": "note"})
+        self.save(loaded.replace("# Notes", "# My notes"))
+        assert one.read() == self.shown() == "# My notes\n\nfirst\nsecond\nthird\n"
+        self.save(loaded)
+        assert "third" in (one.read() or "")
+
+    def test_who_saves_the_same_again_has_seen_it_and_gets_it(self) -> None:
+        one = self.edited()
+        before = one.update(adding("a"), {"event": "note"})
+        one.update(adding("b"), {"event": "note"})
+        for _ in range(3):
+            self.save(before)
+            assert one.read() == self.shown() == "a\nb\n"
+        self.clock.sleep(INSISTS_AFTER)
+        self.save(before)
+        assert one.read() == self.shown() == "a\n"
+        assert one.update(adding("c"), {"event": "note"}) == "a\nc\n"
+
+    def test_what_was_added_long_ago_can_be_taken_out(self) -> None:
+        one = self.edited()
+        before = one.update(adding("a"), {"event": "note"})
+        one.update(adding("b"), {"event": "note"})
+        self.clock.sleep(STALE_FOR + 1)
+        self.save(before)
+        assert one.read() == self.shown() == "a\n"
+
+    def test_an_edit_in_the_middle_of_a_change_is_merged(self) -> None:
+        one = self.edited()
+        one.update(lambda _: "a\nb\nc\n", {"event": "note"})
+
+        def meanwhile(text: str) -> str:
+            self.save(text.replace("a", "A"))
+            return f"{text}d\n"
+
+        assert one.update(meanwhile, {"event": "note"}) == "A\nb\nc\nd\n"
+        assert self.shown() == "A\nb\nc\nd\n"
+        assert self.events() == ["note", "note", BY_HAND]
+
+    def test_the_log_alone_tells_every_text(self) -> None:
+        one = self.edited()
+        for number in range(50):
+            one.update(adding(str(number)), {"event": "note"})
+        self.cell(f"{KEY}.history").close()
+        again = self.edited()
+        assert again.read() == "".join(f"{number}\n" for number in range(50))
+
+    def test_lines_about_other_files_do_not_matter(self) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        self.log().append({"event": "note", "file": "x.md", "patch": [[0, [], ["x"]]]})
+        self.log().append({"event": "note", "file": KEY})
+        assert one.read() == "a\n"
+
+    def test_a_text_that_nobody_lets_rest_is_given_up(self) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        count = 0
+
+        def again(_: str) -> None:
+            nonlocal count
+            count += 1
+            self.save(f"{count}\n")
+
+        restless = EditedDocument(
+            self.open().sheet(KEY), self.log(), self.cell(f"{KEY}.history"), self.clock, check=again
+        )
+        self.save("b\n")
+        with refused(Busy):
+            restless.read()
+        restless.close()
+
+
+class TestInMemory(InMemory, Edited):
+    def save(self, text: str) -> None:
+        self.memory.sheet(KEY).save(text.encode())
+
+
+class TestOnFiles(OnFiles, Edited):
+    @property
+    def file(self) -> Path:
+        return Path(self.path, KEY)
+
+    def save(self, text: str) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        copy = self.file.with_suffix(".swp")
+        copy.write_bytes(text.encode())
+        os.rename(copy, self.file)
+
+    def test_a_deleted_file_comes_back(self) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        self.file.unlink()
+        assert one.read() == "a\n"
+        assert self.shown() == "a\n"
+        assert self.events() == ["note"]
+
+    def test_who_writes_into_the_old_file_late_is_heard(self) -> None:
+        one = self.edited()
+        one.update(lambda _: "a\nb\n", {"event": "note"})
+        with open(self.file, "r+b") as late:
+            one.update(adding("c"), {"event": "note"})
+            late.write(b"A")
+        assert one.read() == self.shown() == "A\nb\nc\n"
+
+    def test_a_file_that_is_being_written_is_waited_for(self) -> None:
+        one = self.edited()
+        one.update(lambda _: "a\nb\n", {"event": "note"})
+        self.clock.sleep(STALE_FOR + 1)
+        now = self.clock.now()
+        self.file.write_bytes(b"a\n")
+        os.utime(self.file, (now, now))
+
+        def rest() -> None:
+            self.clock.meanwhile = None
+            self.file.write_bytes(b"a\nb\nc\n")
+            os.utime(self.file, (now, now))
+
+        self.clock.meanwhile = rest
+        assert one.read() == "a\nb\nc\n"
+
+    def test_a_file_that_never_rests_is_taken_as_it_is(self) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        self.save("a\nb\n")
+
+        def busy() -> None:
+            os.utime(self.file, (self.clock.now(),) * 2)
+
+        self.clock.meanwhile = busy
+        busy()
+        assert one.read() == "a\nb\n"
+
+    @pytest.mark.parametrize("data", [b"\xff\xfe", b"{", b'{"a":1,"a":2}'])
+    def test_a_text_that_cannot_be_read_is_left_alone(self, data: bytes) -> None:
+        one = EditedDocument(
+            self.open().sheet(KEY),
+            self.log(),
+            self.cell(f"{KEY}.history"),
+            self.clock,
+            merge=merge_json,
+            check=lambda text: decode(text.encode()),
+        )
+        one.update(lambda _: "[]\n", {"event": "note"})
+        self.file.write_bytes(data)
+        for act in (one.read, lambda: one.update(adding("x"), {"event": "note"})):
+            with refused(Corrupt, "cannot be read"):
+                act()
+        assert self.file.read_bytes() == data
+        self.file.write_bytes(b'[{"id":1}]')
+        assert decode((one.read() or "").encode()) == [{"id": 1}]
+        one.close()
+
+    def test_a_link_in_its_place_is_refused(self, tmp_path: Path) -> None:
+        victim = tmp_path / "victim"
+        victim.write_bytes(b"precious")
+        self.file.parent.mkdir(parents=True)
+        self.file.symlink_to(victim)
+        with refused(NotOurs):
+            self.edited().update(adding("a"), {"event": "note"})
+        assert victim.read_bytes() == b"precious"
+
+    @pytest.mark.parametrize("step", ["log.append.synced", "sheet.written", "sheet.swapped"])
+    def test_a_death_between_any_two_steps_is_made_good(self, step: str) -> None:
+        one = self.edited()
+        one.update(adding("a"), {"event": "note"})
+        one.update(adding("b"), {"event": "note"})
+
+        def die() -> None:
+            raise KeyboardInterrupt
+
+        with armed(step, die), pytest.raises(KeyboardInterrupt):
+            one.update(adding("c"), {"event": "note"})
+        assert self.edited().read() == "a\nb\nc\n"
+        assert self.shown() == "a\nb\nc\n"
+        assert self.events() == ["note"] * 3
+
+    def test_many_writers_and_editors_lose_nothing(self) -> None:
+        self.clock.waits = True
+        first = self.edited()
+        first.update(lambda _: "# Notes\n", {"event": "note"})
+        done = threading.Event()
+
+        def edit() -> None:
+            while not done.is_set():
+                text = self.file.read_text(encoding="utf-8")
+                self.save(text.replace("# Notes", "# Notes!") if "!" not in text else text)
+
+        editor = threading.Thread(target=edit)
+        editor.start()
+
+        def write(who: int) -> None:
+            mine = self.edited()
+            for number in range(10):
+                mine.update(adding(f"{who}.{number}"), {"event": "note"})
+
+        writers = [threading.Thread(target=write, args=(who,)) for who in range(3)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        done.set()
+        editor.join()
+        lines = (first.read() or "").splitlines()
+        assert {f"{who}.{number}" for who in range(3) for number in range(10)} <= set(lines)
+
+
+def home_with(path: Path, vfs: FaultyVfs) -> tuple[Home, EditedDocument]:
+    clock = Turner()
+    home = Home.open(str(path), create=True, timezone="UTC", clock=clock, vfs=vfs)
+    sheet, log, cell = home.sheet(KEY), home.log("state/a.jsonl"), home.cell(f"{KEY}.history")
+    return home, EditedDocument(sheet, log, cell, clock)
+
+
+def test_a_file_system_that_cannot_exchange_will_do(tmp_path: Path) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    vfs.fault("dir.exchange", failing(errno.ENOSYS), times=2)
+    one.update(adding("b"), {"event": "note"})
+    assert one.update(adding("c"), {"event": "note"}) == "a\nb\nc\n"
+    assert (tmp_path / KEY).read_bytes() == b"a\nb\nc\n"
+    assert (tmp_path / "state/rio/.memory.md.next").read_bytes() == b"a\nb\n"
+    home.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "kind"),
+    [
+        ("write", errno.ENOSPC, DiskFull),
+        ("dir.exchange", errno.EIO, Indeterminate),
+        ("dir.sync", errno.EIO, Indeterminate),
+    ],
+)
+def test_a_disk_that_refuses_the_file_is_made_good_later(
+    tmp_path: Path, call: str, number: int, kind: type[Exception]
+) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    vfs.fault(call, failing(number))
+    with pytest.raises(kind):
+        one.update(adding("b"), {"event": "note"})
+    again = one.read()
+    assert again == ("a\n" if kind is DiskFull else "a\nb\n")
+    assert (tmp_path / KEY).read_text(encoding="utf-8") == again
+    home.close()
