@@ -88,6 +88,16 @@ class Edited(Conformance):
         self.save(loaded)
         assert "third" in (one.read() or "")
 
+    def test_who_goes_on_from_their_own_stale_text_loses_nothing_either(self) -> None:
+        one = self.edited()
+        loaded = one.update(lambda _: "# Notes\n\nfirst\n", {"event": "note"})
+        one.update(adding("second"), {"event": "note"})
+        mine = loaded.replace("first", "mine\nfirst")
+        self.save(mine)
+        assert one.read() == "# Notes\n\nmine\nfirst\nsecond\n"
+        self.save(mine.replace("mine", "mine\nmine too"))
+        assert one.read() == self.shown() == "# Notes\n\nmine\nmine too\nfirst\nsecond\n"
+
     def test_who_saves_the_same_again_has_seen_it_and_gets_it(self) -> None:
         one = self.edited()
         before = one.update(adding("a"), {"event": "note"})

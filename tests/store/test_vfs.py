@@ -149,3 +149,18 @@ def test_a_change_of_this_very_tick_cannot_be_told_from_the_next(tmp_path: Path)
         told.append(root.version())
     assert 0 in told
     root.close()
+
+
+def test_two_entries_change_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = RealVfs().root(str(tmp_path))
+    (tmp_path / "a").write_bytes(b"A")
+    (tmp_path / "b").write_bytes(b"B")
+    root.exchange("a", "b")
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"B", b"A")
+    with pytest.raises(FileNotFoundError):
+        root.exchange("a", "absent")
+    # A C library without the call, and a file system without the flag, look the same.
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSYS)):
+        root.exchange("a", "b")
+    root.close()

@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 
 Merge = Callable[[str, str, str], str]
 BY_HAND = "edited_by_hand"
-_REMEMBERED = 32
-"""How many revisions back somebody's buffer can be."""
+_REMEMBERED, _OVERRULED = 32, 8
+"""How many revisions back somebody's buffer can be, of ours and of what they saved before."""
 STALE_FOR = 900.0
 """For how many seconds after a change a saved text may have been loaded before it."""
 INSISTS_AFTER = 10.0
 """Who saves the same text again so much later has seen what came of it the first time."""
 _QUIET, _PAUSE, _PATIENCE = 0.2, 0.05, 5.0
 """Seconds without a write before a text counts as saved, between looks, and until we give up."""
+_GRACE = 0.02
 _ROUNDS = 20
 
 
 def _shape(key: str) -> Shape[dict[str, Any]]:
     def fold(state: dict[str, Any], line: Line) -> dict[str, Any]:
         record = line.record
-        if record.get("file") != key or not isinstance(record.get("patch"), list):
+        if record.get("file") != key or "patch" not in record or line.seq is None:
             return state
         new, theirs = record["new"], record.get("theirs", record["new"])
         step = [state["revision"], record["patch"], record["ts"]]
@@ -52,7 +53,9 @@ def _shape(key: str) -> Shape[dict[str, Any]]:
         state["steps"] = [*state["steps"], step][-_REMEMBERED:]
         state["known"] = [*state["known"], new, theirs][-2 * _REMEMBERED :]
         if theirs != new:
-            state["overruled"] = [*state["overruled"], [theirs, record["ts"]]][-_REMEMBERED:]
+            saved = apply(record["saved"], state["text"])
+            overruled = [*state["overruled"], [theirs, saved, record["ts"]]]
+            state["overruled"] = overruled[-_OVERRULED:]
         state["changes"] += 1
         return state
 
@@ -158,6 +161,8 @@ class EditedDocument:
         base, revision = _began_with(state, theirs, found.revision, self._clock.now())
         merged = self._merge(base, state["text"], theirs)
         act: Record = {"event": BY_HAND, "theirs": found.revision, "base": revision}
+        if merged != theirs:
+            act["saved"] = difference(merged, theirs)
         self._note(act, state, merged)
         self._show(merged)
 
@@ -168,6 +173,8 @@ class EditedDocument:
             return
         try:
             self._sheet.put(text.encode())
+            # Whoever has just opened the old file to write into it gets the time to do so.
+            self._clock.sleep(_GRACE)
         except StorageError as error:
             raise Indeterminate(
                 f"on record, but not yet in {self._sheet.key}: {error.message}",
@@ -213,15 +220,17 @@ def _is_behind(state: dict[str, Any], found: Text, left: Text | None) -> bool:
 def _began_with(state: dict[str, Any], theirs: str, revision: str, now: float) -> tuple[str, str]:
     """The text, and its revision, that somebody most likely changed into `theirs`."""
     text, current = state["text"], state["revision"]
-    best = (weight(difference(text, theirs)), text, current)
-    for overruled, since in state["overruled"]:
-        if overruled == revision and now - instant_of(since) >= INSISTS_AFTER:
-            return best[1:]
+    candidates = [(text, current)]
+    for overruled, saved, since in reversed(state["overruled"]):
+        age = now - instant_of(since)
+        if overruled == revision and age >= INSISTS_AFTER:
+            return text, current
+        if age <= STALE_FOR:
+            candidates.append((saved, overruled))
     for before, patch, since in reversed(state["steps"]):
         if not before or now - instant_of(since) > STALE_FOR:
             break
         text = undo(patch, text)
-        distance = weight(difference(text, theirs))
-        if distance <= best[0]:
-            best = (distance, text, before)
-    return best[1:]
+        candidates.append((text, before))
+    # Of equals the oldest: it keeps most of what was added since.
+    return min(reversed(candidates), key=lambda one: weight(difference(one[0], theirs)))
