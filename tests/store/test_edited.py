@@ -114,6 +114,8 @@ class Edited(Conformance):
         one = self.edited()
         before = one.update(adding("a"), {"event": "note"})
         one.update(adding("b"), {"event": "note"})
+        self.save(f"0\n{before}")
+        assert one.read() == "0\na\nb\n"
         self.clock.sleep(STALE_FOR + 1)
         self.save(before)
         assert one.read() == self.shown() == "a\n"
