@@ -152,8 +152,9 @@ def list_events(
     found = [Ledger(home, name).newest(most, wanted, begin) for name in _agents(home, agent)]
     rows = _merged(found)
     shown = rows[-limit:] if limit else rows
-    if event and not rows and event not in (*EVENTS, *home.settings.extra_events):
-        context.warn(f"no event is called {event}; there are {', '.join(EVENTS)}")
+    known = (*EVENTS, *home.settings.extra_events)
+    if event and not rows and event not in known:
+        context.warn(f"no event is called {event}; there are {', '.join(known)}")
     return Rows(
         [_row(each) for each in shown], {"shown": len(shown)}, truncated=len(shown) < len(rows)
     )
