@@ -112,7 +112,9 @@ class Archiver:
                 return result._replace(left=_DIFFERS)
             if found == "part":
                 directory.unlink(segment.packed)
-            if found != "same":
+            if found == "same":
+                self._make_durable(directory, segment.packed)
+            else:
                 self._publish(directory, segment, plain)
             directory.sync()
             hit("archive.durable")
@@ -140,10 +142,12 @@ class Archiver:
                     offset += len(data)
                 else:
                     offset, whole = offset + data.size, False
-            if not whole or offset != plain.size:
-                return "part"
+            return "same" if whole and offset == plain.size else "part"
+
+    def _make_durable(self, directory: Dir, name: str) -> None:
+        """Whoever put it there, it is relied on from now on."""
+        with files.reading(self._vfs, directory, name) as fd:
             self._vfs.sync(fd)
-            return "same"
 
     def _publish(self, directory: Dir, segment: Segment, plain: Plain) -> None:
         temporary = f".{segment.packed}.tmp"

@@ -196,7 +196,9 @@ class Packed:
         length = self._length(at, head, size)
         if length is None:
             length = self._next(at + 1, size) - at
-            return Frame(at, length, start, said if said and said <= MOST else 0, _DAMAGED)
+            return Frame(
+                at, length, start, said if said is not None and said <= MOST else 0, _DAMAGED
+            )
         if said is None:
             return Frame(at, length, start, 0, "a frame that does not tell its size")
         return _judged(Frame(at, length, start, said))
@@ -243,7 +245,7 @@ def _size_of(head: bytes) -> int | None:
         size = zstandard.frame_content_size(head)
     except zstandard.ZstdError:
         return None
-    return size if size >= 0 else None
+    return size if size > 0 else None  # no frame is packed for nothing
 
 
 def _skippable(head: bytes) -> int:
