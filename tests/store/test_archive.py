@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -455,6 +455,22 @@ def test_a_segment_packed_between_listing_and_opening_is_found(
     archiver = home.log(KEY)
     vfs.fault("dir.names", then(archiver.archive))
     assert list(log.read()) == before
+
+
+def test_a_segment_packed_while_a_large_directory_is_listed_is_not_missed(
+    log: FileLog, place: Path, vfs: FaultyVfs
+) -> None:
+    for number in range(600):
+        (place / f"other.{number}").touch()
+    name = log.segments()[0]
+
+    def half_listed(real: Callable[[], list[str]]) -> list[str]:
+        listed = [each for each in real() if each != name]  # its packed name comes too late
+        log.archive()
+        return listed
+
+    vfs.fault("dir.names", half_listed)
+    assert [line.seq for line in log.read() if isinstance(line, Line)] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("point", ["archive.written", "archive.durable"])

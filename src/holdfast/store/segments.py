@@ -27,6 +27,8 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SEQ = b',"seq":'
 _SMALL, _LARGE = 1 << 12, 1 << 20
 _ENDING = ".zst"
+_AT_ONCE = 500
+"""So many names the kernel lists in one call, whatever their length."""
 
 
 class Segment(NamedTuple):
@@ -51,7 +53,11 @@ class Series(NamedTuple):
     stem: str | None
 
     def segments(self, directory: Dir) -> list[Segment]:
-        found = {self.parse(plain_name(name)) for name in directory.names()}
+        names = directory.names()
+        if len(names) > _AT_ONCE:
+            # Read in several calls: one that was packed in between may have been missed twice.
+            names += directory.names()
+        found = {self.parse(plain_name(name)) for name in names}
         return sorted(segment for segment in found if segment)
 
     def parse(self, filename: str) -> Segment | None:
