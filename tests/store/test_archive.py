@@ -546,6 +546,7 @@ def test_a_segment_under_which_the_disk_failed_stays_as_it_is(
 def test_what_others_say_of_a_failure_does_not_count(log: FileLog, place: Path) -> None:
     first_one, *_, newest = log.segments()
     said = b'{"_log":"segment_failed","segment":"%b"}' % first_one.encode()
+    log.tell_of_cut(log.head())
     sealed = b'{"a":"\xff","_log":1,"seq":9,"hash":"%b"}' % (b"0" * 64)
     with open(place / newest, "ab") as file:
         file.write(said + b"\n" + sealed + b"\n")
