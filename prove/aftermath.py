@@ -117,6 +117,10 @@ def _go_on(operation: Operation, home: Home) -> Iterator[str]:
             yield f"after {before} the next line of {key} gives {after}"
         elif not set(after) <= set(known) or len(set(after)) != len(after):
             yield f"after {before} the next line of {key} gives {after}, which nobody wrote"
+    before = ids(home, LEDGER)
+    home.log(LEDGER).archive()
+    if ids(home, LEDGER) != before:
+        yield f"{LEDGER} held {before} and holds {ids(home, LEDGER)} after it was archived"
     for key in (TASKS, NEW_DOCUMENT):
         home.document(key).replace(b"{}")
     for key in (LEASE, NEW_LEASE):

@@ -32,7 +32,7 @@ HARNESS = Harness(
 )
 
 LETTERS = "".join(OPERATIONS)
-THEMES = ("agtvwsx", "edbs", "ucr", "l")
+THEMES = ("agtvwsxz", "edbsz", "ucr", "l")
 """Letters that work on the same objects."""
 WHOLE = 100 << 20
 ROTATE = 400
@@ -66,6 +66,9 @@ CORE = (
     ("ag,ta", "nul"),  # both find NULs
     ("ag+ga,ta", "lines"),  # threads share a sync
     ("aa+aa,ag", "empty"),
+    ("gaz,za", "lines"),  # two pack, one writes on
+    ("vaz,w", "lines"),  # a view of lines that are packed
+    ("dz,ze", "torn"),
     ("u,u", "empty"),  # two make the first document
     ("uc,cu", "lines"),
     ("r,rr", "empty"),

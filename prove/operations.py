@@ -179,6 +179,14 @@ def _acquired(key: str, before: int) -> Callable[[Home, Any], Seen]:
     return look
 
 
+def _archive(key: str) -> Callable[[str], Any]:
+    def do(path: str) -> int:
+        with Home.open(path, clock=Calendar(2)) as home:
+            return len(home.log(key).archive())
+
+    return do
+
+
 def _create(path: str) -> int:
     with Home.open(path, create=True, timezone="UTC", clock=Calendar(0)):
         return 0
@@ -215,13 +223,29 @@ def _dies_at(step: str) -> Callable[[str], None]:
     """Somebody began the next day and was killed at a step of it."""
 
     def prepare(path: str) -> None:
-        pid = os.fork()
-        if pid == 0:
-            failpoints.arm_from(f"{step}=kill")
-            _append(LEDGER, "d3", day=1)(path)
-            os._exit(1)
-        if os.waitpid(pid, 0)[1] != signal.SIGKILL:
-            raise RuntimeError(f"nobody died at {step}")
+        _killed_at(step, lambda: _append(LEDGER, "d3", day=1)(path))
+
+    return prepare
+
+
+def _killed_at(step: str, act: Callable[[], object]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        failpoints.arm_from(f"{step}=kill")
+        act()
+        os._exit(1)
+    if os.waitpid(pid, 0)[1] != signal.SIGKILL:
+        raise RuntimeError(f"nobody died at {step}")
+
+
+def _two_days(path: str) -> None:
+    _append(LEDGER, "d3", day=1)(path)
+
+
+def _archiver_dies_at(step: str) -> Callable[[str], None]:
+    def prepare(path: str) -> None:
+        _two_days(path)
+        _killed_at(step, lambda: _archive(LEDGER)(path))
 
     return prepare
 
@@ -274,6 +298,13 @@ OPERATIONS = {
         Operation("settle_orphan", _settle(LEDGER), prepare=_dies_at("segment.linked")),
         Operation("first_lease", _acquire(NEW_LEASE), _acquired(NEW_LEASE, 0)),
         Operation("lease", _acquire(LEASE), _acquired(LEASE, FIRST_FENCE)),
+        Operation("archive", _archive(LEDGER), prepare=_two_days),
+        Operation(
+            "archive_half_made", _archive(LEDGER), prepare=_archiver_dies_at("archive.written")
+        ),
+        Operation(
+            "archive_half_done", _archive(LEDGER), prepare=_archiver_dies_at("archive.linked")
+        ),
         Operation("make_home", _create, makes_home=True),
         Operation("make_home_again", _create, prepare=_home_half_made),
     )

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zstandard import ZstdDecompressor
+
 from holdfast.store.check import Finding, check
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, Cursor, Line
@@ -45,6 +47,7 @@ class Parts:
     streams: set[str]
     view: bool
     lease: bool
+    archive: bool = False
     check_all: bool = False
     """Whether the whole home is checked, which takes longer."""
     write_twice: bool = True
@@ -55,14 +58,14 @@ class Parts:
         letters = set(scenario.letters)
         streams: set[str] = set()
         for name, mine in (
-            ("journal", "agtvws"),
-            ("ledger", "edbs"),
+            ("journal", "agtvwsz"),
+            ("ledger", "edbsz"),
             ("tasks", "uc"),
             ("note", "r"),
         ):
             if letters & set(mine):
                 streams.add(name)
-        return cls(streams, bool(letters & set("vw")), "l" in letters)
+        return cls(streams, bool(letters & set("vw")), "l" in letters, "z" in letters)
 
     def logs(self) -> list[str]:
         return [name for name in ("journal", "ledger") if name in self.streams]
@@ -70,7 +73,8 @@ class Parts:
     def word(self) -> str:
         """What the first process after a crash does: one of everything."""
         letters = [_LETTERS[name] for name in sorted(self.streams)]
-        return "".join(letters) + ("w" if self.view else "") + ("l" if self.lease else "")
+        more = {"w": self.view, "l": self.lease, "z": self.archive}
+        return "".join(letters) + "".join(letter for letter, used in more.items() if used)
 
 
 @dataclass
@@ -268,8 +272,17 @@ def _only_appended(once: Listing, twice: Listing) -> list[str]:
     return [
         f"{path} was changed by a second recovery"
         for path, data in once.items()
-        if path.endswith(".jsonl") and data and not (twice.get(path) or b"").startswith(data)
+        if path.endswith(".jsonl") and data and not _text(twice, path).startswith(data)
     ]
+
+
+def _text(listing: Listing, path: str) -> bytes:
+    """The bytes of a segment, packed or not."""
+    data, packed = listing.get(path), listing.get(f"{path}.zst")
+    if data is None and packed is not None:
+        reader = ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+        data = reader.read()
+    return data or b""
 
 
 def _left_by_writers(listing: Listing, parts: Parts) -> list[str]:

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
-from holdfast.errors import Conflict, HoldfastError, Indeterminate
+from holdfast.errors import Conflict, HoldfastError, Indeterminate, StorageError
 from holdfast.store import commit, view
 from holdfast.store.document import FileDocument
 from holdfast.store.home import Home, Settings
@@ -235,6 +235,15 @@ class Writer:
             finally:
                 lock.close()
 
+    def pack(self) -> None:
+        for name in ("journal", "ledger"):
+            try:
+                self._station.log(name).archive()
+            except StorageError as error:
+                if "not the same" in str(error):
+                    raise AssertionError(str(error)) from error
+                raise
+
     def own(self) -> None:
         fence = self._station.lease.acquire("work", patience=30.0)
         self._fs.note("fence", self._process, fence)
@@ -256,6 +265,7 @@ OPERATIONS: dict[str, Callable[[Writer], None]] = {
     "s": Writer.settle,
     "l": Writer.own,
     "x": Writer.drop_lock,
+    "z": Writer.pack,
 }
 
 
@@ -360,7 +370,7 @@ def start_state(kind: str, rotate_at: int, letters: str) -> State:
     return state
 
 
-USED_BY = {"journal": "agtvwsx", "ledger": "edbs", "tasks": "uc", "note": "r"}
+USED_BY = {"journal": "agtvwsxz", "ledger": "edbsz", "tasks": "uc", "note": "r"}
 """For each stream the letters that work on it."""
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Check the hash chain of a Holdfast log with nothing but the standard library.
+"""Check the hash chain of a Holdfast log; nothing of Holdfast is needed.
 
-    python3 verify_log.py FILE…          the files of one log, in any order
+    python3 verify_log.py FILE…          the files of one log, in any order; .zst too
 
 Each line ends in ,"seq":N,"hash":"<64 hex>"} and its hash is
 sha256(previous hash + sha256(every byte since the previous such line, up to ,"hash":)).
@@ -12,20 +12,25 @@ import hashlib
 import re
 import sys
 
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
+
 SUFFIX = re.compile(rb',"seq":(0|[1-9]\d{0,18}),"hash":"([0-9a-f]{64})"\}\n')
 REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
-NAME = re.compile(r"(.*?)(?:\.(\d+))?\.jsonl")
-
-
-def order(path):
-    stem, number = NAME.fullmatch(path).groups()
-    return stem, int(number or 0)
+NAME = re.compile(r"(.*?)(?:\.(\d+))?\.jsonl(?:\.zst)?")
 
 
 def main(paths):
     previous, seq, gap, breaks = bytes(32), 0, b"", 0
-    for path in sorted(paths, key=order):
+    files = {NAME.fullmatch(path).groups(): path for path in sorted(paths, reverse=True)}
+    for path in (files[key] for key in sorted(files, key=lambda key: (key[0], int(key[1] or 0)))):
         with open(path, "rb") as file:
+            if path.endswith(".zst") and zstandard is None:
+                sys.exit(f"{path} is packed: `pip install zstandard`, or unpack it")
+            if path.endswith(".zst"):
+                file = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
             data = file.read()
         for number, line in enumerate(re.findall(rb"[^\n]*\n|[^\n]+$", data), 1):
             match = SUFFIX.search(line, max(0, len(line) - 104))

@@ -201,7 +201,7 @@ def test_a_gigabyte_in_one_line_is_skipped_in_bounded_memory(home: Home, gigabyt
 @pytest.mark.parametrize("more", [0, 1, 2, 1 << 20, 5 << 20])
 def test_a_line_is_too_long_from_its_first_byte_over_the_limit(more: int) -> None:
     line = b'{"a":"' + b"x" * (MAX_LINE + more - 8) + b'"}\n'
-    chunks = (line[at : at + reader.CHUNK] for at in range(0, len(line), reader.CHUNK))
+    chunks = (line[at : at + (1 << 20)] for at in range(0, len(line), 1 << 20))
     (found,) = read_lines([Source("a", 0, True, chunks)])
     if more:
         assert isinstance(found, BadLine)

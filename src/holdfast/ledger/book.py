@@ -20,7 +20,7 @@ from holdfast.ledger.status import (
     spooled_from,
     status_of,
 )
-from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem, Verified
+from holdfast.store.primitives import CONTROL, START, Archived, Cursor, Line, Problem, Verified
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -203,6 +203,10 @@ class Ledger:
 
     def head(self) -> Cursor:
         return self._log.head()
+
+    def archive(self, before: str | None = None, *, dry_run: bool = False) -> list[Archived]:
+        """Pack the files of past days, or of days before one."""
+        return self._log.archive(before=before, dry_run=dry_run)
 
     def verify(self) -> Verified:
         """The proof of the log, and of what its status once saw."""

@@ -186,7 +186,8 @@ def _file_of(home: Home, session: SessionId) -> str:
     """The file in which a session begins."""
     for found in Ledger(home, session.agent).read():
         if found.record.get("session_id") == str(session):
-            return f"{layout.ledger(session.agent)}/{found.line.segment}"
+            key = f"{layout.ledger(session.agent)}/{found.line.segment}"
+            return key if key in home.keys(layout.ledger(session.agent)) else f"{key}.zst"
     raise NotFound(f"no session called {session}", hint="`holdfast ledger list` shows sessions")
 
 

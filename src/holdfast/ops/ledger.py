@@ -255,6 +255,30 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
     yield {"agent": agent, "state": state, "where": head, "detail": lines}
 
 
+def archive(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    older_than: Annotated[
+        str | None, Arg("Only days before then: 30d, a date or a time", metavar="T")
+    ] = None,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Rows:
+    home = context.home()
+    before = home.day(moment(older_than, home)) if older_than is not None else None
+    rows: list[dict[str, Any]] = []
+    for name in _agents(home, agent):
+        for done in Ledger(home, name).archive(before, dry_run=dry_run):
+            if done.left:
+                context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
+            state = "left" if done.left else "would be packed" if dry_run else "packed"
+            size = {"bytes": done.size, "packed_bytes": done.packed or None}
+            rows.append({"agent": name, "file": done.segment, "state": state, **size})
+    packed = [row for row in rows if row["state"] != "left"]
+    counts = {"files": len(packed), "bytes": sum(row["bytes"] for row in packed)}
+    return Rows(rows, counts | {"packed_bytes": sum(row["packed_bytes"] or 0 for row in packed)})
+
+
 def _agents(home: Home, agent: str | None) -> list[str]:
     known = agents(home)
     if agent is None:

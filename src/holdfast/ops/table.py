@@ -93,6 +93,14 @@ OPERATIONS = (
         example="holdfast ledger verify --agent rio",
         columns=("agent", "state", "where", "detail"),
     ),
+    Operation(
+        name="ledger archive",
+        summary="Pack the files of past days; every event is still found",
+        function="holdfast.ops.ledger:archive",
+        effect="change",
+        example="holdfast ledger archive --older-than 30d",
+        columns=("agent", "file", "state", "bytes", "packed_bytes"),
+    ),
 )
 
 TABLE = Table(OPERATIONS, NOUNS)

@@ -31,7 +31,7 @@ from holdfast.store.commit import Body, Ticket
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
 from holdfast.store.primitives import CONTROL, FAILED, START, Cursor, Decide
-from holdfast.store.segments import Segment, Series, Tail, find_tail, tail_of
+from holdfast.store.segments import Plain, Segment, Series, Tail, find_tail, tail_of
 
 if TYPE_CHECKING:
     from holdfast.store.place import Place
@@ -52,10 +52,10 @@ def lock_name(series: Series) -> str:
 class _Active:
     """The segment being appended to, as this process last saw it."""
 
-    __slots__ = ("cursor", "end", "fd", "filename", "gap", "inode", "link", "segment")
+    __slots__ = ("cursor", "end", "fd", "filename", "gap", "inode", "link", "packed", "segment")
 
-    def __init__(self, segment: Segment, fd: int, inode: int) -> None:
-        self.segment, self.fd, self.inode = segment, fd, inode
+    def __init__(self, segment: Segment, fd: int, inode: int, *, packed: bool = False) -> None:
+        self.segment, self.fd, self.inode, self.packed = segment, fd, inode, packed
         self.filename = segment.filename
         self.end = 0
         self.link: Link = ORIGIN
@@ -162,6 +162,8 @@ class Appender:
     def _is_over(self, active: _Active) -> bool:
         if self._series.stem is None and self._day > active.segment.stem:
             return True
+        if active.packed:
+            return True
         return active.end >= self._rotate_at or active.filename == self._failed[0]
 
     def _flush(self) -> None:
@@ -233,7 +235,7 @@ class Appender:
             self._checked = version
         if self._vfs.size(active.fd) == active.end and active.gap is None:
             return
-        tail = tail_of(self._vfs, active.fd, active.filename, unended=True)
+        tail = tail_of(Plain(self._vfs, active.fd), active.filename, unended=True)
         if tail.link is ORIGIN:
             self._list_again(self._vfs.pread(self._lock.fd, MARKER_SIZE, 0))
         else:
@@ -256,6 +258,9 @@ class Appender:
         if not segments:
             return
         newest = segments[-1]
+        if self._dir.stat(newest.filename) is None:
+            self._follow_packed(newest, find_tail(self._vfs, self._dir, segments))
+            return
         tail = find_tail(self._vfs, self._dir, segments, unended=True)
         fd = self._dir.open(newest.filename, files.APPEND)
         self._active = _Active(newest, fd, self._vfs.inode(fd))
@@ -266,6 +271,12 @@ class Appender:
             self._dir.sync(up=len(self._place.parts))
             self._marker = marker(newest.filename)
             self._vfs.pwrite(self._lock.fd, self._marker, 0)
+
+    def _follow_packed(self, newest: Segment, tail: Tail) -> None:
+        """The file behind a packed segment was taken away: the next line begins a new one."""
+        fd = self._dir.open(newest.packed, files.READ)
+        self._active = _Active(newest, fd, self._vfs.inode(fd), packed=True)
+        self._active.follow(tail, tail.offset)
 
     def _remove_temporaries(self) -> None:
         """Segments are made under the lock we hold, so whoever left these is dead."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
 from holdfast.errors import BadName, HoldfastError, typed
 from holdfast.ids import key_parts
-from holdfast.store.segments import Series, series_of
+from holdfast.store.segments import Series, plain_name, series_of
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -72,8 +72,8 @@ def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
             yield from _hidden(home, prefix, name)
         elif not _is_key(name):
             yield _finding("alien", key, "a name that Holdfast does not write")
-        elif name.endswith(".jsonl"):
-            logs.add(series_of(name))
+        elif plain_name(name).endswith(".jsonl"):
+            logs.add(series_of(plain_name(name)))
         elif name.endswith(".json") and f".{name}.view" not in names:
             yield from _document(home, key)
     for series in sorted(logs, key=str):

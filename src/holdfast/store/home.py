@@ -8,6 +8,7 @@ when it is made, which time zone its days have.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tomllib
 from collections.abc import Generator
@@ -44,6 +45,13 @@ SETTINGS = "holdfast.toml"
 _MASK_KEY = ".mask-key"
 _AUDIT = "audit"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SIZE = re.compile(r"([0-9]{1,12}) ?([KMG]i?B|B?)")
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
+_LARGEST = 1 << 40
 
 
 class Settings(NamedTuple):
@@ -55,6 +63,8 @@ class Settings(NamedTuple):
     """After how many seconds of silence it counts as offline."""
     extra_events: tuple[str, ...] = ()
     """Event types of the ledger beside the built-in ones."""
+    rotate_at: int = ROTATE_AT
+    """After how many bytes a log goes on in the next file."""
 
 
 class Home:
@@ -108,12 +118,12 @@ class Home:
             root.close()
             raise
 
-    def log(self, key: str, *, rotate_at: int = ROTATE_AT) -> FileLog:
+    def log(self, key: str, *, rotate_at: int | None = None) -> FileLog:
         parts, series = log_at(key)
         place = self._place(parts)
         if parts[:1] == [_AUDIT]:
             place = place._replace(tools=place.tools._replace(notice=_unheard))
-        return FileLog(place, series, rotate_at=rotate_at)
+        return FileLog(place, series, rotate_at=rotate_at or self.settings.rotate_at)
 
     def document(self, key: str) -> FileDocument:
         *parts, name = key_parts(key)
@@ -148,7 +158,11 @@ class Home:
 
     def today(self) -> str:
         """The day by the home's clock and zone."""
-        return self._tools.local(self.clock.now())[:10]
+        return self.day(self.clock.now())
+
+    def day(self, instant: float) -> str:
+        """The day that an instant belongs to, by the home's zone."""
+        return self._tools.local(instant)[:10]
 
     def notice(self, word: str, detail: str) -> None:
         """Tell the audit log of something odd, once; failing to must not hurt who noticed."""
@@ -266,6 +280,22 @@ def parse_settings(data: bytes) -> Settings:
         _seconds(found, "heartbeat", standard.heartbeat),
         _seconds(found, "offline_after", standard.offline_after),
         _words(found.get("ledger"), "extra_events"),
+        _bytes(found.get("log"), "rotate_at", standard.rotate_at),
+    )
+
+
+def _bytes(table: object, name: str, standard: int) -> int:
+    if table is None:
+        return standard
+    value = cast("dict[str, object]", table).get(name, standard) if isinstance(table, dict) else ""
+    match = _SIZE.fullmatch(str(value))
+    size = int(match[1]) * _SIZES[match[2]] if match and type(value) in (str, int) else 0
+    if 0 < size <= _LARGEST:
+        return size
+    raise ConfigError(
+        f"{SETTINGS}: {name} under [log] is not a size",
+        hint=f'write it as {name} = "100MB"; KB, MB, GB, KiB, MiB and GiB are known',
+        path=SETTINGS,
     )
 
 
@@ -362,4 +392,8 @@ offline_after = "300s"
 # Event types of the ledger beside heartbeat, task_start, task_result, error and info.
 # [ledger]
 # extra_events = ["deploy", "review"]
+
+# After how much a log goes on in the next file.
+# [log]
+# rotate_at = "100MB"
 """

@@ -1,7 +1,7 @@
 """The log on files: append-only, chained, durable when acknowledged.
 
 Writing is in `appender`, the sharing of one write among threads in `commit`, reading and
-verifying in `reader`; this is the handle that a caller holds.
+verifying in `reader`, packing in `archive`; this is the handle that a caller holds.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from holdfast.errors import BadValue, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
 from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name, marker
+from holdfast.store.archive import Archiver
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
     CONTROL,
     CUT,
     START,
+    Archived,
     BadLine,
     Cursor,
     Decide,
     Line,
     Verified,
 )
-from holdfast.store.reader import CHUNK, Source, read_lines, verify
-from holdfast.store.segments import Series, find_tail
+from holdfast.store.reader import Source, read_lines, verify
+from holdfast.store.segments import Series, Text, find_tail, opened, read_at
 
 if TYPE_CHECKING:
+    from holdfast.store.packed import Lost
     from holdfast.store.place import Place
     from holdfast.store.vfs import Dir
 
-ROTATE_AT = 100 << 20
+ROTATE_AT = 100_000_000
 
 
 class FileLog:
@@ -90,6 +93,13 @@ class FileLog:
             self._appender.close()
             self._appender = None
 
+    def archive(self, *, before: str | None = None, dry_run: bool = False) -> list[Archived]:
+        if before is not None and self._series.stem is not None:
+            raise BadValue("only a log by days has days", hint="leave `before` out")
+        archiver = Archiver(self._place, self._series)
+        with typed("archiving the log", self.key):
+            return archiver.run(before, dry_run=dry_run)
+
     # -- reading -----------------------------------------------------------------------
 
     @property
@@ -115,15 +125,13 @@ class FileLog:
                 if directory is None or (first is not None and segment < first):
                     continue
                 start = after.offset if segment == first else 0
-                with files.reading(self._vfs, directory, segment.filename) as fd:
-                    chunks = self._chunks(fd, start)
+                with opened(self._vfs, directory, segment) as text:
+                    chunks = self._chunks(text, start)
                     yield Source(segment.filename, start, segment == segments[-1], chunks)
 
-    def _chunks(self, fd: int, offset: int) -> Iterator[bytes]:
+    def _chunks(self, text: Text, offset: int) -> Iterator[bytes | Lost]:
         with typed("reading the log", self.key):
-            while data := self._vfs.pread(fd, CHUNK, offset):
-                yield data
-                offset += len(data)
+            yield from text.chunks(offset)
 
     def segments(self) -> list[str]:
         with typed("reading the log", self.key), self._place.opened() as directory:
@@ -142,7 +150,7 @@ class FileLog:
                 return START
             segments = self._series.segments(directory)
             tail = find_tail(self._vfs, directory, segments)
-            if durable and segments:
+            if durable and segments and directory.stat(segments[-1].filename):
                 self._make_durable(directory, segments[-1].filename)
             return cursor_of(tail)
 
@@ -171,14 +179,15 @@ class FileLog:
         if cursor == START:
             return True
         with typed("reading the log", self.key), self._place.opened() as directory:
-            if directory is None or self._series.parse(cursor.segment) is None:
+            segment = self._series.parse(cursor.segment)
+            if directory is None or segment is None:
                 return False
             try:
-                with files.reading(self._vfs, directory, cursor.segment) as fd:
-                    if not 0 < cursor.offset <= self._vfs.size(fd):
+                with opened(self._vfs, directory, segment) as text:
+                    if not 0 < cursor.offset <= text.size:
                         return False
                     start = max(0, cursor.offset - chain.SUFFIX_SPAN)
-                    data = self._vfs.pread(fd, cursor.offset - start, start)
+                    data = read_at(text, start, cursor.offset - start)
             except (FileNotFoundError, NotOurs):
                 return False
         return data.endswith(chain.suffix(cursor.seq, cursor.hash))

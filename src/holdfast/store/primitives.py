@@ -80,6 +80,18 @@ class Verified(NamedTuple):
     head: Cursor
 
 
+class Archived(NamedTuple):
+    """What `Log.archive` did with one segment."""
+
+    segment: str
+    size: int
+    """Bytes of its text."""
+    packed: int
+    """Bytes of the packed file; 0 if there is none."""
+    left: str = ""
+    """Why the plain file was left as it is, if it was."""
+
+
 Decide = Callable[[Cursor], Sequence[Record]]
 
 
@@ -122,6 +134,13 @@ class Log(Protocol):
         ...
 
     def verify(self) -> Verified: ...
+    def archive(self, *, before: str | None = None, dry_run: bool = False) -> list[Archived]:
+        """Pack segments that get no more lines; with `before`, only those of days before it.
+
+        Nothing else changes: cursors stay valid, and every line is read as before.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
 from holdfast.store.chain import GENESIS, Hash, Seal, holds, read_seal
+from holdfast.store.packed import Lost
 from holdfast.store.primitives import (
     CONTROL,
     CUT,
@@ -25,7 +26,6 @@ from holdfast.store.primitives import (
     Verified,
 )
 
-CHUNK = 1 << 20
 _WORD = b'"_log":'
 _TOO_LONG = f"longer than {MAX_LINE} bytes"
 
@@ -37,7 +37,7 @@ class Source(NamedTuple):
     start: int
     last: bool
     """Whether it is the newest segment, whose tail may be in progress."""
-    chunks: Iterator[bytes]
+    chunks: Iterator[bytes | Lost]
 
 
 class Batch(NamedTuple):
@@ -47,12 +47,21 @@ class Batch(NamedTuple):
     piece: bool = False
     ends: bool = True
     """Whether a piece ends its line."""
+    lost: Lost | None = None
+    """Instead of lines: bytes that cannot be had."""
 
 
 def split(source: Source) -> Iterator[Batch]:
     """Cut a segment at LF only; the unterminated tail comes last as a piece that does not end."""
     offset, rest, long = source.start, b"", False
     for chunk in source.chunks:
+        if isinstance(chunk, Lost):
+            if rest or long:
+                yield Batch(offset, [rest], piece=True)
+            offset, rest, long = offset + len(rest), b"", False
+            yield Batch(offset, [], lost=chunk)
+            offset += chunk.size
+            continue
         data = rest + chunk
         if long:
             cut = data.find(b"\n") + 1
@@ -77,15 +86,17 @@ def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
     for source in sources:
         began: int | None = None
         end = source.start
-        for offset, lines, piece, ends in split(source):
+        for offset, lines, piece, ends, lost in split(source):
             if piece:
                 began = offset if began is None else began
                 end = offset + len(lines[0])
                 if ends:
-                    yield BadLine(source.name, began, end, _TOO_LONG)
+                    yield BadLine(source.name, began, end, _why(end - began))
                     began = None
                 continue
             end = offset
+            if lost is not None:
+                yield BadLine(source.name, offset, offset + lost.size, lost.reason)
             for raw in lines:
                 start, end = end, end + len(raw) + 1
                 if b"\0" in raw and (lost := _lost_before(raw)):
@@ -94,6 +105,11 @@ def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
                 yield _line(raw, source.name, start, end)
         if began is not None and not source.last:
             yield BadLine(source.name, began, end, "no line end")
+
+
+def _why(size: int) -> str:
+    """What is wrong with a line that is not read because of its length or its end."""
+    return _TOO_LONG if size > MAX_LINE else "no line end"
 
 
 def _lost_before(raw: bytes) -> int:
@@ -141,15 +157,21 @@ class _Proof:
 
     def segment(self, source: Source) -> None:
         number, end, began = 0, source.start, None
-        for offset, lines, piece, ends in split(source):
+        for offset, lines, piece, ends, lost in split(source):
             if piece:
                 began = offset if began is None else began
                 end = offset + len(lines[0])
                 self._into_gap(lines[0])
                 if ends:
                     number += 1
-                    self.bad.append(BadLine(source.name, began, end, _TOO_LONG, number))
+                    self.bad.append(BadLine(source.name, began, end, _why(end - began), number))
                     began = None
+                continue
+            if lost is not None:
+                end = offset + lost.size
+                self.bad.append(BadLine(source.name, offset, end, lost.reason, number + 1))
+                self._nul = True
+                self._into_gap(b"")  # the next line is looked at closely
                 continue
             end = self._lines(source.name, number, offset, lines)
             number += len(lines)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Busy, typed
 from holdfast.store.appender import lock_name as log_lock
+from holdfast.store.archive import lock_name as archive_lock
 from holdfast.store.check import check
 from holdfast.store.document import lock_name as document_lock
 from holdfast.store.lock import Lock
-from holdfast.store.segments import series_of
+from holdfast.store.segments import plain_name, series_of
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -46,6 +47,8 @@ def _remove(home: Home, directory: Dir, name: str, *, dry_run: bool) -> bool:
 
 def _lock_of(temporary: str) -> str:
     written = temporary.removeprefix(".").removesuffix(".tmp")
+    if plain_name(written) != written:
+        return archive_lock(series_of(plain_name(written)))
     if written.endswith(".jsonl"):
         return log_lock(series_of(written))
     return document_lock(written.lstrip(".").removesuffix(".view"))

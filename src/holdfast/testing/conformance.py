@@ -43,9 +43,10 @@ from holdfast.testing import (
     stamp_of,
     together,
 )
+from holdfast.testing.archive import ArchiveConformance
 
 
-class LogConformance(Conformance):
+class LogConformance(ArchiveConformance):
     def test_a_log_that_nobody_wrote_is_empty(self) -> None:
         for log in (self.log(), self.log(DAYS)):
             assert list(log.read()) == []
