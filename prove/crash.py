@@ -2,7 +2,9 @@
 
 Until a file is synced, its new bytes may be absent, cut anywhere, NULs up to the full size,
 or there in some blocks and not in others.  Until a directory is synced, any subset of the
-changes to its entries may have happened.  Syncing a file makes its bytes durable but not its
+changes to its entries may have happened.  A rename into another directory is never half lost:
+the new name is there or the old one, perhaps both; syncing the new directory makes the new name
+durable, syncing the old one makes it all.  Syncing a file makes its bytes durable but not its
 name; syncing a directory makes names durable but not bytes.  After a sync that failed the
 bytes may be there or not, whatever a later sync says.
 
@@ -21,7 +23,8 @@ BLOCK = 64
 """What arrives or not when a file grows; small, so that short lines lie across several."""
 SECTOR = 512
 """What disks overwrite as one: durable bytes become others by whole sectors only."""
-Change = tuple[tuple[str, int | None], ...]
+Change = tuple[tuple[int, str, int | None], ...]
+"""Directory, name and new inode; what arrives together or not at all."""
 
 
 class Disk:
@@ -47,17 +50,19 @@ class Disk:
                 self._touch(inode, detail[0], None)
             case "create":
                 self._files[detail[1]] = (b"",)
-                self._changes.append((inode, ((detail[0], detail[1]),)))
+                self._changes.append((inode, ((inode, *detail),)))
             case "mkdir":
                 self._dirs[detail[1]] = {}
-                self._changes.append((inode, ((detail[0], detail[1]),)))
+                self._changes.append((inode, ((inode, *detail),)))
             case "link":
-                self._changes.append((inode, ((detail[0], detail[1]),)))
+                self._changes.append((inode, ((inode, *detail),)))
             case "unlink":
-                self._changes.append((inode, ((detail[0], None),)))
+                self._changes.append((inode, ((inode, detail[0], None),)))
             case "rename":
                 old, new, moved = detail
-                self._changes.append((inode, ((old, None), (new, moved))))
+                self._changes.append((inode, ((inode, old, None), (inode, new, moved))))
+            case "move":
+                self._move(inode, *detail)
             case "sync":
                 self._settle(inode, keep_old=False)
             case "syncfail":
@@ -79,13 +84,21 @@ class Disk:
             after = tuple(replay(base, pending) for base in self._files[inode])
             self._files[inode] = _distinct((*self._files[inode], *after) if keep_old else after)
 
+    def _move(self, source: int, old: str, target: int, new: str, moved: int) -> None:
+        if source == target:
+            self._changes.append((source, ((source, new, moved), (source, old, None))))
+            return
+        self._changes.append((target, ((target, new, moved),)))
+        self._changes.append((source, ((target, new, moved), (source, old, None))))
+
     def _settle_directory(self, inode: int) -> None:
         rest: list[tuple[int, Change]] = []
         for where, change in self._changes:
             if where == inode:
-                _enter(self._dirs[inode], change)
+                _enter(self._dirs, change)
             else:
-                rest.append((where, change))
+                # The other half of a move into this directory: durable by now, or undone.
+                rest.append((where, tuple(each for each in change if each[0] != inode)))
         self._changes = rest
 
     # -- enumerating -------------------------------------------------------------------
@@ -130,9 +143,9 @@ class Disk:
 
     def _build(self, picked: Mapping[int, bytes], mask: int) -> State:
         dirs = {inode: dict(entries) for inode, entries in self._dirs.items()}
-        for position, (where, change) in enumerate(self._changes):
+        for position, (_, change) in enumerate(self._changes):
             if mask >> position & 1:
-                _enter(dirs[where], change)
+                _enter(dirs, change)
         kept_dirs: dict[int, Mapping[str, int]] = {}
         kept_files: dict[int, bytes] = {}
         todo = [ROOT]
@@ -164,12 +177,12 @@ def _distinct(items: Iterator[bytes] | Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _enter(entries: dict[str, int], change: Change) -> None:
-    for name, inode in change:
+def _enter(dirs: dict[int, dict[str, int]], change: Change) -> None:
+    for where, name, inode in change:
         if inode is None:
-            entries.pop(name, None)
+            dirs[where].pop(name, None)
         else:
-            entries[name] = inode
+            dirs[where][name] = inode
 
 
 def replay(base: bytes, pending: Sequence[tuple[int, bytes | None]]) -> bytes:

@@ -169,6 +169,9 @@ class FaultyDir:
     def rename(self, old: str, new: str) -> None:
         self._vfs.call("dir.rename", new, self._real.rename, old, new)
 
+    def move(self, old: str, other: FaultyDir, new: str) -> None:
+        self._vfs.call("dir.move", new, self._real.move, old, other._real, new)
+
     def unlink(self, name: str) -> None:
         self._vfs.call("dir.unlink", name, self._real.unlink, name)
 

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
 from holdfast.errors import BadName, HoldfastError, typed
 from holdfast.ids import key_parts
+from holdfast.store.letter import SUFFIX, Ticket, Waiting
 from holdfast.store.segments import Series, series_of
+from holdfast.store.shelves import (
+    BAD,
+    DEAD,
+    DONE,
+    EXPIRED,
+    READY,
+    SHELVES,
+    NoMessage,
+    is_temporary,
+    read_message,
+)
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -41,9 +53,12 @@ REPAIRS = {
     "misplaced": "compare with a backup: lines were moved or repeated",
     "empty": "compare with a backup: the file was emptied",
     "damaged": "look at the disk; the lines that are there are sound",
+    "double": "nothing to do: it is never handed out twice; the next claims remove one name",
+    "bad_message": "look at it; mended, it can be put back into the mailbox",
+    "dead_message": "see why nobody could deal with it; put back, it is handed out again",
 }
-HARMLESS = frozenset({"bad_line", "stale", "temporary"})
-"""Traces of a crash that cost nothing."""
+HARMLESS = frozenset({"bad_line", "stale", "temporary", "double", "bad_message", "dead_message"})
+"""Traces of a crash that cost nothing, and what was set aside for somebody to look at."""
 
 
 def check(home: Home) -> Iterator[Finding]:
@@ -55,6 +70,9 @@ def check(home: Home) -> Iterator[Finding]:
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
     logs: set[Series] = set()
     names = set(directory.names())
+    if READY in names:
+        yield from _mailbox(home, directory, prefix, names)
+        return
     for name in sorted(names):
         key = f"{prefix}/{name}" if prefix else name
         entry = directory.stat(name)
@@ -136,6 +154,58 @@ def _log(home: Home, key: str) -> Iterator[Finding]:
         yield _finding(problem.kind, key, f"{where} (byte {problem.offset}): {problem.detail}")
     for bad in found.bad:
         yield _finding("bad_line", key, f"{bad.segment} (byte {bad.offset}): {bad.reason}")
+
+
+def _mailbox(home: Home, inbox: Dir, key: str, names: set[str]) -> Iterator[Finding]:
+    places: dict[str, list[str]] = {}
+    for name in sorted(names - {READY, *SHELVES}):
+        if is_temporary(name):
+            yield _finding("temporary", f"{key}/{name}", "somebody is delivering, or died over it")
+        elif not name.endswith(SUFFIX):
+            yield _finding("alien", f"{key}/{name}", "no message: its name does not end in .json")
+        elif (letter := Waiting.parse(name)) is None:
+            detail = "not a name that a message can have; the next claim sets it aside"
+            yield _finding("bad_message", f"{key}/{name}", detail)
+        else:
+            places.setdefault(letter.id, []).append(name)
+            yield from _message(home, inbox, key, name)
+    for shelf in sorted(names & set(SHELVES)):
+        opened = inbox.subdir(shelf)
+        try:
+            kept = sorted(opened.names())
+        finally:
+            opened.close()
+        yield from _shelf(f"{key}/{shelf}", shelf, kept, places)
+    for id, found in places.items():
+        if len(found) > 1:
+            yield _finding("double", f"{key}/{id}", f"found as {', '.join(found)}")
+
+
+def _message(home: Home, inbox: Dir, key: str, name: str) -> Iterator[Finding]:
+    try:
+        read_message(home.vfs, inbox, name)
+    except NoMessage as why:
+        yield _finding("bad_message", f"{key}/{name}", f"{why}; the next claim sets it aside")
+    except FileNotFoundError:
+        pass  # claimed meanwhile
+
+
+def _shelf(
+    key: str, shelf: str, names: list[str], places: dict[str, list[str]]
+) -> Iterator[Finding]:
+    """What lies on one shelf of a mailbox; `places` collects where each message is."""
+    for name in names:
+        if shelf == BAD:
+            yield _finding("bad_message", f"{key}/{name}", "set aside: it is no message")
+        elif shelf == DEAD:
+            yield _finding("dead_message", f"{key}/{name}", "handed out too often")
+        elif shelf == DONE:
+            id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
+            places.setdefault(id, []).append(f"{shelf}/{name}")
+        elif (ticket := Ticket.parse(name)) is None:
+            yield _finding("alien", f"{key}/{name}", "no claim of ours")
+        else:
+            places.setdefault(ticket.id, []).append(f"{shelf}/{name}")
 
 
 def _is_key(name: str) -> bool:

@@ -14,9 +14,10 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol, Self
 
 from holdfast.clock import SystemClock
 from holdfast.errors import NotOurs
@@ -31,6 +32,8 @@ _KINDS = {
     stat.S_IFSOCK: "socket",
 }
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL)
+"""What a file system says that cannot rename without replacing."""
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
 
@@ -67,6 +70,10 @@ class Dir(Protocol):
     def names(self) -> list[str]: ...
     def link(self, existing: str, new: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
+    def move(self, old: str, other: Self, new: str) -> None:
+        """Rename into another directory; FileExistsError if anything stands there."""
+        ...
+
     def unlink(self, name: str) -> None: ...
     def sync(self, up: int = 0) -> None:
         """Make the entries of this directory, and of `up` directories above, durable."""
@@ -169,6 +176,16 @@ class RealDir:
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
+    def move(self, old: str, other: RealDir, new: str) -> None:
+        number = _rename_no_replace()(self._fd, os.fsencode(old), other._fd, os.fsencode(new))
+        if number == 0:
+            return
+        if number not in _NO_SUCH_CALL:
+            raise OSError(number, os.strerror(number), old)
+        # Two steps: who dies in between leaves two names of one file, which the next one sees.
+        os.link(old, new, src_dir_fd=self._fd, dst_dir_fd=other._fd, follow_symlinks=False)
+        os.unlink(old, dir_fd=self._fd)
+
     def unlink(self, name: str) -> None:
         os.unlink(name, dir_fd=self._fd)
 
@@ -228,6 +245,19 @@ class RealVfs:
 
     def unlock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+@lru_cache(maxsize=1)
+def _rename_no_replace() -> Callable[[int, bytes, int, bytes], int]:
+    """renameat2 with RENAME_NOREPLACE, which Python does not have; its errno, or 0."""
+    import ctypes  # noqa: PLC0415 - some milliseconds that most calls need not pay
+
+    call = ctypes.CDLL(None, use_errno=True).renameat2
+
+    def rename(old_dir: int, old: bytes, new_dir: int, new: bytes) -> int:
+        return 0 if call(old_dir, old, new_dir, new, 1) == 0 else ctypes.get_errno()
+
+    return rename
 
 
 @contextmanager
