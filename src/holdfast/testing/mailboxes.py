@@ -38,9 +38,11 @@ BAD_IDS = (
 GOOD_IDS = ("x", "a.json", "a b", "ünï", "\U0001f980", "…", "x" * 100, "é" * 50, "a:2,S", "_")
 
 
-def take(mailbox: Mailbox, **options: Any) -> Claim:
+def take(
+    mailbox: Mailbox, *, fence: int = 1, seconds: float = SECONDS, owner: Owner | None = None
+) -> Claim:
     """Claim one message, which must be there."""
-    (claim,) = mailbox.claim("rio", **{"fence": 1, "seconds": SECONDS, **options})
+    (claim,) = mailbox.claim("rio", fence=fence, seconds=seconds, owner=owner)
     return claim
 
 
@@ -231,20 +233,18 @@ class MailboxConformance(Conformance):
     def test_a_claim_that_cannot_be_is_refused(self) -> None:
         mailbox = self.mailbox()
         mailbox.deliver({"n": 1})
-        good: dict[str, Any] = {"claimant": "rio", "fence": 1, "seconds": 1.0, "limit": 1}
         for claimant in ("", "a b", "../x", "a~b", "a@1.2.3", "x" * 65, "\n"):
             with refused(BadName):
-                mailbox.claim(**{**good, "claimant": claimant})
-        wrong: list[tuple[str, Any]] = [
-            ("fence", -1),
-            ("fence", 10**19),
-            ("limit", 0),
-            ("limit", -3),
-        ]
-        wrong += [("seconds", bad) for bad in (0, -1, float("nan"), float("inf"))]
-        for name, value in wrong:
+                mailbox.claim(claimant, fence=1, seconds=1.0)
+        for fence in (-1, 10**19):
             with refused(BadValue):
-                mailbox.claim(**{**good, name: value})
+                mailbox.claim("rio", fence=fence, seconds=1.0)
+        for seconds in (0.0, -1.0, float("nan"), float("inf")):
+            with refused(BadValue):
+                mailbox.claim("rio", fence=1, seconds=seconds)
+        for limit in (0, -3):
+            with refused(BadValue):
+                mailbox.claim("rio", fence=1, seconds=1.0, limit=limit)
         for tries in (0, 100):
             with refused(BadValue):
                 self.mailbox(tries=tries)
