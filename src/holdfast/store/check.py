@@ -6,6 +6,7 @@ crash tests assert that it is empty.  Looks only; changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from holdfast.store.letter import SUFFIX, Ticket, Waiting
 from holdfast.store.segments import Series, series_of
 from holdfast.store.shelves import (
     BAD,
+    CLAIMED,
     DEAD,
     DONE,
     EXPIRED,
@@ -157,28 +159,55 @@ def _log(home: Home, key: str) -> Iterator[Finding]:
 
 
 def _mailbox(home: Home, inbox: Dir, key: str, names: set[str]) -> Iterator[Finding]:
-    places: dict[str, list[str]] = {}
     for name in sorted(names - {READY, *SHELVES}):
         if is_temporary(name):
             yield _finding("temporary", f"{key}/{name}", "somebody is delivering, or died over it")
         elif not name.endswith(SUFFIX):
             yield _finding("alien", f"{key}/{name}", "no message: its name does not end in .json")
-        elif (letter := Waiting.parse(name)) is None:
+        elif Waiting.parse(name) is None:
             detail = "not a name that a message can have; the next claim sets it aside"
             yield _finding("bad_message", f"{key}/{name}", detail)
         else:
-            places.setdefault(letter.id, []).append(name)
             yield from _message(home, inbox, key, name)
-    for shelf in sorted(names & set(SHELVES)):
-        opened = inbox.subdir(shelf)
+    kept = _kept(inbox)
+    for shelf, kind, detail in (
+        (BAD, "bad_message", "set aside: it is no message"),
+        (DEAD, "dead_message", "handed out too often"),
+    ):
+        for name in kept[shelf]:
+            yield _finding(kind, f"{key}/{shelf}/{name}", detail)
+    for name in kept[CLAIMED]:
+        if Ticket.parse(name) is None:
+            yield _finding("alien", f"{key}/{CLAIMED}/{name}", "no claim of ours")
+    # Looked at twice: while we do, messages move.
+    if doubles := _doubles(kept):
+        for id in sorted(doubles & _doubles(_kept(inbox))):
+            yield _finding("double", f"{key}/{id}", "a crash left it under two names")
+
+
+def _kept(inbox: Dir) -> dict[str, list[str]]:
+    """What lies on each shelf of a mailbox, and in itself under the empty name."""
+    found: dict[str, list[str]] = {"": sorted(inbox.names())}
+    for shelf in SHELVES:
         try:
-            kept = sorted(opened.names())
+            opened = inbox.subdir(shelf)
+        except FileNotFoundError:
+            found[shelf] = []
+            continue
+        try:
+            found[shelf] = sorted(opened.names())
         finally:
             opened.close()
-        yield from _shelf(f"{key}/{shelf}", shelf, kept, places)
-    for id, found in places.items():
-        if len(found) > 1:
-            yield _finding("double", f"{key}/{id}", f"found as {', '.join(found)}")
+    return found
+
+
+def _doubles(kept: dict[str, list[str]]) -> set[str]:
+    """The ids of messages that are there more than once."""
+    waiting = [Waiting.parse(name) for name in kept[""] if name.endswith(SUFFIX)]
+    claimed = [Ticket.parse(name) for name in kept[CLAIMED]]
+    ids = Counter(each.id for each in (*waiting, *claimed) if each is not None)
+    ids.update(name.removesuffix(EXPIRED).removesuffix(SUFFIX) for name in kept[DONE])
+    return {id for id, count in ids.items() if count > 1}
 
 
 def _message(home: Home, inbox: Dir, key: str, name: str) -> Iterator[Finding]:
@@ -188,24 +217,6 @@ def _message(home: Home, inbox: Dir, key: str, name: str) -> Iterator[Finding]:
         yield _finding("bad_message", f"{key}/{name}", f"{why}; the next claim sets it aside")
     except FileNotFoundError:
         pass  # claimed meanwhile
-
-
-def _shelf(
-    key: str, shelf: str, names: list[str], places: dict[str, list[str]]
-) -> Iterator[Finding]:
-    """What lies on one shelf of a mailbox; `places` collects where each message is."""
-    for name in names:
-        if shelf == BAD:
-            yield _finding("bad_message", f"{key}/{name}", "set aside: it is no message")
-        elif shelf == DEAD:
-            yield _finding("dead_message", f"{key}/{name}", "handed out too often")
-        elif shelf == DONE:
-            id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
-            places.setdefault(id, []).append(f"{shelf}/{name}")
-        elif (ticket := Ticket.parse(name)) is None:
-            yield _finding("alien", f"{key}/{name}", "no claim of ours")
-        else:
-            places.setdefault(ticket.id, []).append(f"{shelf}/{name}")
 
 
 def _is_key(name: str) -> bool:

@@ -35,7 +35,8 @@ from holdfast.store.vfs import process_start
 SUFFIX = ".json"
 MOST_TRIES = 99
 _MOST_SECONDS = 86_400.0 * 3_650
-_MOST_FENCE = 10**19
+_MOST_FENCE, _MOST_PID, _MOST_START = 10**19, 10**10, 10**16
+"""As many digits as the name of a claim has room for."""
 _TRY = re.compile(r"[2-9]|[1-9][0-9]")
 _OURS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-8([0-9a-f])[0-9a-f]{2}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -43,7 +44,7 @@ _OURS = re.compile(
 )
 _RANKS = {f"{number:x}": str(min(number >> 2, LOWEST_RANK)) for number in range(16)}
 _TICKET = re.compile(
-    r"(.+)\.json~([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:@([0-9a-f]{6})\.([0-9]{1,10})\.([0-9]{1,20}))?"
+    r"(.+)\.json~([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:@([0-9a-f]{6})\.([0-9]{1,10})\.([0-9]{1,16}))?"
     r"~([0-9]{1,19})~([1-9][0-9]?)~([0-9a-f]{8})\.([0-9]{1,15})"
 )
 
@@ -106,7 +107,8 @@ class Ticket(NamedTuple):
             return None
         id, claimant, host, pid, start, fence, attempt, boot, deadline = found.groups()
         process = (host, int(pid), int(start)) if host else None
-        return cls(id, int(attempt), claimant, process, int(fence), boot, int(deadline))
+        ticket = cls(id, int(attempt), claimant, process, int(fence), boot, int(deadline))
+        return ticket if str(ticket) == name else None  # 007 is not 7
 
     def until(self, seconds: float, clock: Clock) -> Ticket:
         """The same claim with another deadline."""
@@ -160,12 +162,18 @@ def ticket_for(claimant: str, fence: int, owner: Owner | None) -> Callable[[Wait
     if not 0 <= fence < _MOST_FENCE:
         raise BadValue(f"no fencing number: {fence}", hint="use the one that a lease gave")
     who = agent_id(claimant)
-    process = None if owner is None else (_short(owner.host, 3), owner.pid, owner.started)
+    process = None if owner is None else _process(owner)
 
     def ticket(waiting: Waiting) -> Ticket:
         return Ticket(waiting.id, waiting.attempt, who, process, fence, "", 0)
 
     return ticket
+
+
+def _process(owner: Owner) -> tuple[str, int, int]:
+    if not (0 < owner.pid < _MOST_PID and 0 <= owner.started < _MOST_START):
+        raise BadValue(f"no process: {owner}", hint="use what `this_process` says")
+    return _short(owner.host, 3), owner.pid, owner.started
 
 
 def ticket_of(claim: Claim | Claimed) -> Ticket:
