@@ -2,7 +2,9 @@
 
 Until a file is synced, its new bytes may be absent, cut anywhere, NULs up to the full size,
 or there in some blocks and not in others.  Until a directory is synced, any subset of the
-changes to its entries may have happened.  Syncing a file makes its bytes durable but not its
+changes to its entries may have happened.  A rename into another directory is never half lost:
+the new name is there or the old one, perhaps both; syncing the new directory makes the new name
+durable, syncing the old one makes it all.  Syncing a file makes its bytes durable but not its
 name; syncing a directory makes names durable but not bytes.  After a sync that failed the
 bytes may be there or not, whatever a later sync says.
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from random import Random
+from typing import Any
 
 from prove.sim import ROOT, Op, State
 
@@ -21,7 +24,8 @@ BLOCK = 64
 """What arrives or not when a file grows; small, so that short lines lie across several."""
 SECTOR = 512
 """What disks overwrite as one: durable bytes become others by whole sectors only."""
-Change = tuple[tuple[str, int | None], ...]
+Change = tuple[tuple[int, str, int | None], ...]
+"""Directory, name and new inode; what arrives together or not at all."""
 
 
 class Disk:
@@ -45,22 +49,8 @@ class Disk:
                 self._touch(inode, detail[0], detail[1])
             case "truncate":
                 self._touch(inode, detail[0], None)
-            case "create":
-                self._files[detail[1]] = (b"",)
-                self._changes.append((inode, ((detail[0], detail[1]),)))
-            case "mkdir":
-                self._dirs[detail[1]] = {}
-                self._changes.append((inode, ((detail[0], detail[1]),)))
-            case "link":
-                self._changes.append((inode, ((detail[0], detail[1]),)))
-            case "unlink":
-                self._changes.append((inode, ((detail[0], None),)))
-            case "rename":
-                old, new, moved = detail
-                self._changes.append((inode, ((old, None), (new, moved))))
-            case "exchange":
-                one, first, other, second = detail
-                self._changes.append((inode, ((one, first), (other, second))))
+            case "move":
+                self._move(inode, *detail)
             case "sync":
                 self._settle(inode, keep_old=False)
             case "syncfail":
@@ -68,7 +58,29 @@ class Disk:
             case "dirsync":
                 self._settle_directory(inode)
             case _:
+                return self._enter_change(kind, inode, detail)
+        return True
+
+    def _enter_change(self, kind: str, inode: int, detail: tuple[Any, ...]) -> bool:
+        """Take in what happened to the entries of one directory, if anything did."""
+        match kind:
+            case "create" | "mkdir" | "link":
+                if kind == "create":
+                    self._files[detail[1]] = (b"",)
+                if kind == "mkdir":
+                    self._dirs[detail[1]] = {}
+                entries = [detail]
+            case "unlink":
+                entries = [(detail[0], None)]
+            case "rename":
+                old, new, moved = detail
+                entries = [(old, None), (new, moved)]
+            case "exchange":
+                one, first, other, second = detail
+                entries = [(one, first), (other, second)]
+            case _:
                 return False
+        self._changes.append((inode, tuple((inode, name, found) for name, found in entries)))
         return True
 
     def _touch(self, inode: int, at: int, data: bytes | None) -> None:
@@ -82,13 +94,21 @@ class Disk:
             after = tuple(replay(base, pending) for base in self._files[inode])
             self._files[inode] = _distinct((*self._files[inode], *after) if keep_old else after)
 
+    def _move(self, source: int, old: str, target: int, new: str, moved: int) -> None:
+        if source == target:
+            self._changes.append((source, ((source, new, moved), (source, old, None))))
+            return
+        self._changes.append((target, ((target, new, moved),)))
+        self._changes.append((source, ((target, new, moved), (source, old, None))))
+
     def _settle_directory(self, inode: int) -> None:
         rest: list[tuple[int, Change]] = []
         for where, change in self._changes:
             if where == inode:
-                _enter(self._dirs[inode], change)
+                _enter(self._dirs, change)
             else:
-                rest.append((where, change))
+                # The other half of a move into this directory: durable by now, or undone.
+                rest.append((where, tuple(each for each in change if each[0] != inode)))
         self._changes = rest
 
     # -- enumerating -------------------------------------------------------------------
@@ -133,9 +153,9 @@ class Disk:
 
     def _build(self, picked: Mapping[int, bytes], mask: int) -> State:
         dirs = {inode: dict(entries) for inode, entries in self._dirs.items()}
-        for position, (where, change) in enumerate(self._changes):
+        for position, (_, change) in enumerate(self._changes):
             if mask >> position & 1:
-                _enter(dirs[where], change)
+                _enter(dirs, change)
         kept_dirs: dict[int, Mapping[str, int]] = {}
         kept_files: dict[int, bytes] = {}
         todo = [ROOT]
@@ -167,12 +187,12 @@ def _distinct(items: Iterator[bytes] | Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _enter(entries: dict[str, int], change: Change) -> None:
-    for name, inode in change:
+def _enter(dirs: dict[int, dict[str, int]], change: Change) -> None:
+    for where, name, inode in change:
         if inode is None:
-            entries.pop(name, None)
+            dirs[where].pop(name, None)
         else:
-            entries[name] = inode
+            dirs[where][name] = inode
 
 
 def replay(base: bytes, pending: Sequence[tuple[int, bytes | None]]) -> bytes:

@@ -60,7 +60,7 @@ class Op(NamedTuple):
     """One change or sync, as the journal has it."""
 
     kind: str
-    """create, mkdir, link, unlink, rename, write, truncate, sync, dirsync, syncfail; or
+    """create, mkdir, link, unlink, rename, move, write, truncate, sync, dirsync, syncfail; or
     start and ack, which the workload notes."""
     process: int
     inode: int
@@ -235,7 +235,7 @@ class _Caller:
 
 
 _NEVER_FAILS = frozenset({"close", "dirclose", "unlock", "try_lock", "inode", "size"})
-_NEEDS_SPACE = frozenset({"write", "pwrite", "create", "link", "rename", "mkdir"})
+_NEEDS_SPACE = frozenset({"write", "pwrite", "create", "link", "rename", "move", "mkdir"})
 
 
 class SimVfs(_Caller):
@@ -478,6 +478,27 @@ class SimDir(_Caller):
                 raise _os_error(errno.ENOENT, name)
         entries[one], entries[other] = entries[other], entries[one]
         self._record("exchange", one, entries[one], other, entries[other])
+
+    def move(self, old: str, other: SimDir, new: str) -> None:
+        entries, there = self._begin("move"), self.fs.dirs[other._inode]
+        if old not in entries:
+            raise _os_error(errno.ENOENT, old)
+        if new in there:
+            raise _os_error(errno.EEXIST, old)
+        moved = entries[old]
+        if moved in self.fs.dirs:
+            self._adopt(moved, other._inode)
+        there[new] = entries.pop(old)
+        self._record("move", old, other._inode, new, moved)
+
+    def _adopt(self, moved: int, parent: int) -> None:
+        above: int | None = parent
+        while above is not None:
+            if above == moved:
+                # EINVAL, as from a file system without the call; the link tried instead says:
+                raise _os_error(errno.EPERM)
+            above = self.fs.parents.get(above)
+        self.fs.parents[moved] = parent
 
     def _may_replace(self, moved: int, there: int | None) -> None:
         if there is None:

@@ -68,6 +68,10 @@ class Twin:
     def entry(self, where: int, call: str, *names: str) -> None:
         return getattr(self._dirs[where % len(self._dirs)], call)(*names)
 
+    def move(self, where: int, name: str, to: int, new: str) -> None:
+        source, target = (self._dirs[each % len(self._dirs)] for each in (where, to))
+        source.move(name, target, new)
+
     def sync_dir(self, where: int) -> None:
         self._dirs[where % len(self._dirs)].sync()
 
@@ -105,6 +109,7 @@ def _chance(rng: Random) -> tuple[Any, ...]:
         lambda: ("entry", where, "link", name, rng.choice(_NAMES[:3])),
         lambda: ("entry", where, "rename", rng.choice(_NAMES[:3]), rng.choice(_NAMES[:3])),
         lambda: ("entry", where, "exchange", name, rng.choice(_NAMES[:3])),
+        lambda: ("move", where, rng.choice(_NAMES), rng.randrange(4), rng.choice(_NAMES)),
         lambda: ("entry", where, "unlink", name),
         lambda: ("stat", where, name),
         lambda: ("names", where),

@@ -1,4 +1,4 @@
-"""Names that are safe to become file names, and the session ids built from them.
+"""Names that are safe to become file names, and the ids built from them.
 
 Nothing is normalised: a name that does not fit is refused, so two spellings can never meet
 in one file.
@@ -68,3 +68,65 @@ def key_parts(key: str) -> list[str]:
         f"not a key: {key[:80]!r}",
         hint="components of A-Z a-z 0-9 . _ - that start with a letter or digit, joined by /",
     )
+
+
+# --- messages -------------------------------------------------------------------------------
+
+MOST_MESSAGE_ID = 100
+"""Bytes: with all that a claim adds, a file name stays below 255."""
+_OWN_MESSAGE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_RANK_AT = 15
+LOWEST_RANK = 2
+
+
+def message_id(name: str) -> str:
+    """`name` if it may name a message: it is the stem of a file, and part of a claim's name."""
+    if _may_name_a_message(name):
+        return name
+    raise BadName(
+        f"not a message id: {name[:80]!r}",
+        hint=f"at most {MOST_MESSAGE_ID} bytes of printable text without / and ~, "
+        "not starting with . or -",
+    )
+
+
+def is_message_id(name: str) -> bool:
+    return _OWN_MESSAGE.fullmatch(name) is not None or _may_name_a_message(name)
+
+
+def _may_name_a_message(name: str) -> bool:
+    # Printable excludes control characters, direction marks and what is no UTF-8.
+    if not name or name[0] in ".-" or "/" in name or "~" in name or not name.isprintable():
+        return False
+    return len(name.encode()) <= MOST_MESSAGE_ID
+
+
+def new_message_id(now: float, rank: int, noise: int) -> str:
+    """A UUID of version 8: 48 bits of milliseconds, 2 of rank, 10 of 1/1024 ms, 62 of noise.
+
+    Rank 0 is the most urgent.  Ids of one rank sort by time.
+    """
+    ticks = int(now * 1_024_000)
+    head = (ticks >> 10) & (1 << 48) - 1
+    custom = (rank & 3) << 10 | ticks & 1023
+    tail = 0b10 << 62 | noise & (1 << 62) - 1
+    text = f"{head:012x}8{custom:03x}{tail:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def rank_of_message(name: str) -> int | None:
+    """The rank in an id of ours; None if it is of somebody else's making."""
+    if _OWN_MESSAGE.fullmatch(name) is None:
+        return None
+    return min(int(name[_RANK_AT], 16) >> 2, LOWEST_RANK)
+
+
+def time_of_message(name: str) -> float:
+    """The instant in an id of ours."""
+    return int(name[:8] + name[9:13], 16) / 1000
+
+
+def place_in_time(instant: float) -> str:
+    """How an id of ours would begin at that instant; what orders foreign ids among ours."""
+    text = f"{max(0, int(instant * 1000)) & (1 << 48) - 1:012x}"
+    return f"{text[:8]}-{text[8:]}"

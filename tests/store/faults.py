@@ -172,6 +172,9 @@ class FaultyDir:
     def exchange(self, one: str, other: str) -> None:
         self._vfs.call("dir.exchange", other, self._real.exchange, one, other)
 
+    def move(self, old: str, other: FaultyDir, new: str) -> None:
+        self._vfs.call("dir.move", new, self._real.move, old, other._real, new)
+
     def unlink(self, name: str) -> None:
         self._vfs.call("dir.unlink", name, self._real.unlink, name)
 

@@ -6,13 +6,27 @@ crash tests assert that it is empty.  Looks only; changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
 from holdfast.errors import BadName, HoldfastError, typed
 from holdfast.ids import key_parts
+from holdfast.store.letter import SUFFIX, Ticket, Waiting
 from holdfast.store.segments import Series, plain_name, series_of
+from holdfast.store.shelves import (
+    BAD,
+    CLAIMED,
+    DEAD,
+    DONE,
+    EXPIRED,
+    READY,
+    SHELVES,
+    NoMessage,
+    is_temporary,
+    read_message,
+)
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -41,9 +55,12 @@ REPAIRS = {
     "misplaced": "compare with a backup: lines were moved or repeated",
     "empty": "compare with a backup: the file was emptied",
     "damaged": "look at the disk; the lines that are there are sound",
+    "double": "nothing to do: it is never handed out twice; the next claims remove one name",
+    "bad_message": "look at it; mended, it can be put back into the mailbox",
+    "dead_message": "see why nobody could deal with it; put back, it is handed out again",
 }
-HARMLESS = frozenset({"bad_line", "stale", "temporary"})
-"""Traces of a crash that cost nothing."""
+HARMLESS = frozenset({"bad_line", "stale", "temporary", "double", "bad_message", "dead_message"})
+"""Traces of a crash that cost nothing, and what was set aside for somebody to look at."""
 
 
 def check(home: Home) -> Iterator[Finding]:
@@ -55,6 +72,9 @@ def check(home: Home) -> Iterator[Finding]:
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
     logs: set[Series] = set()
     names = set(directory.names())
+    if READY in names:
+        yield from _mailbox(home, directory, prefix, names)
+        return
     for name in sorted(names):
         key = f"{prefix}/{name}" if prefix else name
         entry = directory.stat(name)
@@ -136,6 +156,67 @@ def _log(home: Home, key: str) -> Iterator[Finding]:
         yield _finding(problem.kind, key, f"{where} (byte {problem.offset}): {problem.detail}")
     for bad in found.bad:
         yield _finding("bad_line", key, f"{bad.segment} (byte {bad.offset}): {bad.reason}")
+
+
+def _mailbox(home: Home, inbox: Dir, key: str, names: set[str]) -> Iterator[Finding]:
+    for name in sorted(names - {READY, *SHELVES}):
+        if is_temporary(name):
+            yield _finding("temporary", f"{key}/{name}", "somebody is delivering, or died over it")
+        elif not name.endswith(SUFFIX):
+            yield _finding("alien", f"{key}/{name}", "no message: its name does not end in .json")
+        elif Waiting.parse(name) is None:
+            detail = "not a name that a message can have; the next claim sets it aside"
+            yield _finding("bad_message", f"{key}/{name}", detail)
+        else:
+            yield from _message(home, inbox, key, name)
+    kept = _kept(inbox)
+    for shelf, kind, detail in (
+        (BAD, "bad_message", "set aside: it is no message"),
+        (DEAD, "dead_message", "handed out too often"),
+    ):
+        for name in kept[shelf]:
+            yield _finding(kind, f"{key}/{shelf}/{name}", detail)
+    for name in kept[CLAIMED]:
+        if Ticket.parse(name) is None:
+            yield _finding("alien", f"{key}/{CLAIMED}/{name}", "no claim of ours")
+    # Looked at twice: while we do, messages move.
+    if doubles := _doubles(kept):
+        for id in sorted(doubles & _doubles(_kept(inbox))):
+            yield _finding("double", f"{key}/{id}", "a crash left it under two names")
+
+
+def _kept(inbox: Dir) -> dict[str, list[str]]:
+    """What lies on each shelf of a mailbox, and in itself under the empty name."""
+    found: dict[str, list[str]] = {"": sorted(inbox.names())}
+    for shelf in SHELVES:
+        try:
+            opened = inbox.subdir(shelf)
+        except FileNotFoundError:
+            found[shelf] = []
+            continue
+        try:
+            found[shelf] = sorted(opened.names())
+        finally:
+            opened.close()
+    return found
+
+
+def _doubles(kept: dict[str, list[str]]) -> set[str]:
+    """The ids of messages that are there more than once."""
+    waiting = [Waiting.parse(name) for name in kept[""] if name.endswith(SUFFIX)]
+    claimed = [Ticket.parse(name) for name in kept[CLAIMED]]
+    ids = Counter(each.id for each in (*waiting, *claimed) if each is not None)
+    ids.update(name.removesuffix(EXPIRED).removesuffix(SUFFIX) for name in kept[DONE])
+    return {id for id, count in ids.items() if count > 1}
+
+
+def _message(home: Home, inbox: Dir, key: str, name: str) -> Iterator[Finding]:
+    try:
+        read_message(home.vfs, inbox, name)
+    except NoMessage as why:
+        yield _finding("bad_message", f"{key}/{name}", f"{why}; the next claim sets it aside")
+    except FileNotFoundError:
+        pass  # claimed meanwhile
 
 
 def _is_key(name: str) -> bool:

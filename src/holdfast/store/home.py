@@ -33,10 +33,12 @@ from holdfast.store.cell import FileCell
 from holdfast.store.document import FileDocument
 from holdfast.store.lease import FileLease
 from holdfast.store.log import ROTATE_AT, FileLog
+from holdfast.store.mailbox import FileMailbox
 from holdfast.store.place import Place, Tools
-from holdfast.store.primitives import START, Line, Log
+from holdfast.store.primitives import START, TRIES, Line, Log
 from holdfast.store.segments import log_at
 from holdfast.store.sheet import FileSheet
+from holdfast.store.shelves import READY
 from holdfast.store.vfs import Dir, RealVfs, Vfs
 from holdfast.store.view import Shape, State, View
 
@@ -144,8 +146,11 @@ class Home:
         *parts, name = key_parts(key)
         return FileLease(self._place(parts), name)
 
+    def mailbox(self, key: str, *, tries: int = TRIES) -> FileMailbox:
+        return FileMailbox(self._place(key_parts(key)), tries=tries)
+
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys of all visible files below `prefix`, in order."""
+        """The keys of all visible files below `prefix`, in order; messages have none."""
         place = self._place(key_parts(prefix) if prefix else [])
         with typed("listing", prefix), place.opened() as directory:
             return sorted(_walk(directory, prefix)) if directory else []
@@ -360,7 +365,10 @@ def _unheard(word: str, detail: str) -> None:
 
 def _walk(directory: Dir, prefix: str) -> list[str]:
     found: list[str] = []
-    for name in directory.names():
+    names = directory.names()
+    if READY in names:
+        return []
+    for name in names:
         entry = None if name.startswith(".") else directory.stat(name)
         key = f"{prefix}/{name}" if prefix else name
         if entry is None:

@@ -21,10 +21,12 @@ from holdfast.mask import Masker
 from holdfast.store import chain
 from holdfast.store.chain import ORIGIN, Link
 from holdfast.store.document import revision_of
+from holdfast.store.memory_mailbox import MemoryMailbox, Slots
 from holdfast.store.primitives import (
     CONTROL,
     CUT,
     START,
+    TRIES,
     Archived,
     BadLine,
     Cursor,
@@ -52,6 +54,7 @@ class Memory:
         self._sheets: dict[str, MemorySheet] = {}
         self._cells: dict[str, MemoryCell] = {}
         self._leases: dict[str, MemoryLease] = {}
+        self._mailboxes: dict[str, Slots] = {}
 
     def log(self, key: str) -> MemoryLog:
         log_at(key)
@@ -73,6 +76,11 @@ class Memory:
         key_parts(key)
         shared = self._leases.setdefault(key, MemoryLease(self.clock, _Slot()))
         return MemoryLease(self.clock, shared.slot)
+
+    def mailbox(self, key: str, *, tries: int = TRIES) -> MemoryMailbox:
+        key_parts(key)
+        slots = self._mailboxes.setdefault(key, Slots())
+        return MemoryMailbox(key, slots, self.clock, self.mask, tries)
 
     def keys(self, prefix: str = "") -> list[str]:
         if prefix:

@@ -274,6 +274,124 @@ class Lease(Protocol):
     def close(self) -> None: ...
 
 
+PRIORITIES = ("high", "normal", "low")
+"""In the order in which messages are handed out."""
+TRIES = 5
+"""How often a message is handed out before it is taken for undeliverable."""
+
+
+class Message(NamedTuple):
+    """A message as it lies in a mailbox."""
+
+    id: str
+    """In `bad`, the name of a file that is no message."""
+    size: int
+    since: float
+    """When it was delivered, by the wall clock."""
+    attempt: int = 1
+    """Which try handing it out will be, or was."""
+    priority: str = "normal"
+    """Of one that waits."""
+    expired: bool = False
+    """Done without having been handed out in time."""
+
+
+class Claim(NamedTuple):
+    """A message handed out: to be acknowledged, renewed or given back before the deadline."""
+
+    id: str
+    record: Record
+    claimant: str
+    fence: int
+    attempt: int
+    deadline: float
+    """In boot time."""
+    token: str
+    """Names this claim and no other one."""
+
+    @property
+    def redelivered(self) -> bool:
+        return self.attempt > 1
+
+
+class Claimed(NamedTuple):
+    """A message that somebody has, as others see it."""
+
+    id: str
+    size: int
+    claimant: str
+    fence: int
+    attempt: int
+    left: float
+    """Seconds until the deadline; 0 if it has passed or its owner is dead."""
+    token: str
+
+
+class Mailbox(Protocol):
+    """Messages handed out at least once: high before normal before low, then the oldest first.
+
+    A message is waiting, claimed, done, or dead (handed out too often); a file that is none
+    is bad.  Its id is its identity: what is done is never handed out again.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def deliver(
+        self,
+        record: Record,
+        *,
+        id: str | None = None,
+        priority: str | None = None,
+        expires: float | None = None,
+    ) -> str:
+        """Store a message; it is on disk when this returns its id.
+
+        With an `id` that is waiting, claimed or done already, nothing is stored, and the answer
+        is the same: a deliverer who does not know how it ended can just deliver again.
+        Priority and expiry may stand in the record (`priority`, `expires_at`) instead.
+        """
+        ...
+
+    def claim(
+        self,
+        claimant: str,
+        *,
+        fence: int,
+        seconds: float,
+        owner: Owner | None = None,
+        limit: int = 1,
+    ) -> list[Claim]:
+        """Have up to `limit` messages for some seconds; shorter if the process `owner` dies."""
+        ...
+
+    def ack(self, claim: Claim | Claimed) -> None:
+        """The message is done; LeaseLost if it is not ours any more."""
+        ...
+
+    def renew(self, claim: Claim, seconds: float) -> Claim:
+        """Have it for some seconds from now."""
+        ...
+
+    def give_back(self, claim: Claim | Claimed, reason: str) -> bool:
+        """Let it be handed out again; False if that was the last try and it is dead now."""
+        ...
+
+    def redeliver(self) -> int:
+        """Take back what was claimed by the dead and the late, as every `claim` does first."""
+        ...
+
+    def waiting(self) -> list[Message]:
+        """In the order in which they will be handed out."""
+        ...
+
+    def claimed(self) -> list[Claimed]: ...
+    def done(self) -> list[Message]: ...
+    def dead(self) -> list[Message]: ...
+    def bad(self) -> list[Message]: ...
+    def close(self) -> None: ...
+
+
 class Backend(Protocol):
     """Opens primitives by key."""
 
@@ -285,4 +403,5 @@ class Backend(Protocol):
     def sheet(self, key: str) -> Sheet: ...
     def cell(self, key: str) -> Cell: ...
     def lease(self, key: str) -> Lease: ...
+    def mailbox(self, key: str, *, tries: int = TRIES) -> Mailbox: ...
     def keys(self, prefix: str = "") -> list[str]: ...

@@ -1,7 +1,8 @@
 """Remove temporaries whose writers died.
 
 Every writer makes its temporary under the lock of what it writes, so whoever gets that lock
-knows that the temporary beside it belongs to nobody.
+knows that the temporary beside it belongs to nobody.  In a mailbox, where many deliver at the
+same time, the temporary itself is locked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from holdfast.store.check import check
 from holdfast.store.document import lock_name as document_lock
 from holdfast.store.lock import Lock
 from holdfast.store.segments import plain_name, series_of
+from holdfast.store.shelves import READY, remove_if_dead
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -32,6 +34,8 @@ def sweep(home: Home, *, dry_run: bool = False) -> Iterator[str]:
 
 
 def _remove(home: Home, directory: Dir, name: str, *, dry_run: bool) -> bool:
+    if directory.stat(READY) is not None:
+        return remove_if_dead(home.vfs, directory, name, dry_run=dry_run)
     lock = Lock(directory, _lock_of(name), home.vfs, home.clock)
     try:
         lock.acquire(0.0)

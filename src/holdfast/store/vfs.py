@@ -14,9 +14,10 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol, Self
 
 from holdfast.clock import SystemClock
 from holdfast.errors import NotOurs
@@ -31,8 +32,8 @@ _KINDS = {
     stat.S_IFSOCK: "socket",
 }
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-_EXCHANGE = 2
-"""RENAME_EXCHANGE"""
+_NO_REPLACE, _EXCHANGE = 1, 2
+"""RENAME_NOREPLACE and RENAME_EXCHANGE"""
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
 
@@ -71,6 +72,10 @@ class Dir(Protocol):
     def rename(self, old: str, new: str) -> None: ...
     def exchange(self, one: str, other: str) -> None:
         """Let two entries change places, at once; ENOSYS where the file system cannot."""
+        ...
+
+    def move(self, old: str, other: Self, new: str) -> None:
+        """Rename into another directory; FileExistsError if anything stands there."""
         ...
 
     def unlink(self, name: str) -> None: ...
@@ -178,6 +183,16 @@ class RealDir:
     def exchange(self, one: str, other: str) -> None:
         _renameat2(self._fd, one, self._fd, other, _EXCHANGE)
 
+    def move(self, old: str, other: RealDir, new: str) -> None:
+        try:
+            _renameat2(self._fd, old, other._fd, new, _NO_REPLACE)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            # Two steps: who dies in between leaves two names of one file, which the next one sees.
+            os.link(old, new, src_dir_fd=self._fd, dst_dir_fd=other._fd, follow_symlinks=False)
+            os.unlink(old, dir_fd=self._fd)
+
     def unlink(self, name: str) -> None:
         os.unlink(name, dir_fd=self._fd)
 
@@ -240,17 +255,21 @@ class RealVfs:
 
 
 def _renameat2(old_dir: int, old: str, new_dir: int, new: str, flags: int) -> None:
-    """The system call that Python lacks."""
-    import ctypes  # noqa: PLC0415 - several milliseconds that an append need not pay
-
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    """The system call that Python lacks; ENOSYS where a file system does not know the flag."""
+    call, errno_of_it = _from_libc()
     if call is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), new)
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), old)
     if call(old_dir, os.fsencode(old), new_dir, os.fsencode(new), flags) != 0:
-        number = ctypes.get_errno()
-        # A file system that does not know the flag says EINVAL.
+        number = errno_of_it()
         number = errno.ENOSYS if number == errno.EINVAL else number
-        raise OSError(number, os.strerror(number), new)
+        raise OSError(number, os.strerror(number), old)
+
+
+@lru_cache(maxsize=1)
+def _from_libc() -> tuple[Callable[[int, bytes, int, bytes, int], int] | None, Callable[[], int]]:
+    import ctypes  # noqa: PLC0415 - some milliseconds that most calls need not pay
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None), ctypes.get_errno
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.mask import Masker, by_key_name
 from holdfast.store.primitives import (
     START,
+    TRIES,
     Backend,
     BadLine,
     Cell,
@@ -27,10 +28,12 @@ from holdfast.store.primitives import (
     Lease,
     Line,
     Log,
+    Mailbox,
     Stamp,
 )
 
 LOG, DAYS, DOCUMENT, VIEW, LEASE = "state/a.jsonl", "ledger/a", "a.md", "state/a.json", "jobs/a"
+MAILBOX = "state/a/inbox"
 DAY = 86_400.0
 NOON = 1_699_963_200.0
 """2023-11-14T12:00:00Z."""
@@ -216,3 +219,6 @@ class Conformance:
 
     def lease(self, key: str = LEASE) -> Lease:
         return self._keep(self.open().lease(key))
+
+    def mailbox(self, key: str = MAILBOX, *, tries: int = TRIES) -> Mailbox:
+        return self._keep(self.open().mailbox(key, tries=tries))

@@ -22,11 +22,10 @@ import math
 import os
 
 from holdfast.codec import MAX_DEPTH, MAX_DOCUMENT, MAX_LINE, Record, encode
-from holdfast.errors import BadName, BadValue, Busy, Conflict
+from holdfast.errors import BadValue, Busy, Conflict
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log, Owner, Stamp
 from holdfast.store.view import Shape, View
 from holdfast.testing import (
-    BAD_KEYS,
     BAD_VALUES,
     DAY,
     DAYS,
@@ -44,6 +43,8 @@ from holdfast.testing import (
     together,
 )
 from holdfast.testing.archive import ArchiveConformance
+from holdfast.testing.keys import KeyConformance
+from holdfast.testing.mailboxes import MailboxConformance
 
 
 class LogConformance(ArchiveConformance):
@@ -547,53 +548,12 @@ class LeaseConformance(Conformance):
         assert one.holder() is not None
 
 
-class KeyConformance(Conformance):
-    def test_keys_are_listed_in_order_below_whole_components(self) -> None:
-        assert self.open().keys("state") == []
-        assert self.open().keys("state/rio") == []
-        for key in ("state/rio/journal.jsonl", "state/rio.x/journal.jsonl", "ledger/rio"):
-            self.log(key).append({"n": 1})
-        self.document("state/rio/tasks.json").replace(b"[]")
-        self.document("state/index.json").replace(b"{}")
-        self.cell("state/rio/report.json").save(1, Stamp(LOG, START, []), b"[]")
-        self.lease("state/rio/session").acquire("run")
-        rio = ["journal.jsonl", "report.json", "tasks.json"]
-        assert self.open().keys("state/rio") == [f"state/rio/{name}" for name in rio]
-        assert self.open().keys("ledger") == ["ledger/rio/2023-11-14.jsonl"]
-        beside = ["state/index.json", "state/rio.x/journal.jsonl"]
-        assert sorted(beside + self.open().keys("state/rio")) == self.open().keys("state")
-        assert self.open().keys("stat") == self.open().keys("state/ri") == []
-        assert {*beside, *self.open().keys("ledger")} <= set(self.open().keys())
-
-    def test_opening_and_reading_leaves_no_key_behind(self) -> None:
-        before = self.open().keys()
-        list(self.log("a/b.jsonl").read())
-        list(self.log("a/days").read())
-        self.document("a/c.md").read()
-        self.cell("a/d.json").load(1)
-        self.lease("a/e").holder()
-        assert self.open().keys() == before
-
-    def test_a_key_that_could_leave_its_place_is_refused(self) -> None:
-        backend = self.open()
-        kinds = (backend.log, backend.document, backend.cell, backend.lease, backend.keys)
-        for key in BAD_KEYS:
-            for kind in kinds:
-                if key or kind != backend.keys:
-                    with refused(BadName):
-                        kind(key)
-
-    def test_a_log_is_not_named_like_a_part_of_another(self) -> None:
-        backend = self.open()
-        for key in ("state/journal.1.jsonl", "ledger/rio/2023-11-14.jsonl", "2023-11-14.2.jsonl"):
-            with refused(BadName):
-                backend.log(key)
-        for key in ("state/v1.0.jsonl", "state/journal-1.jsonl", "state/1.jsonl", "2023-11-14"):
-            self.log(key).append({"n": 1})
-            assert numbers_of(self.log(key)) == [1]
-
-
 class StoreConformance(
-    LogConformance, DocumentConformance, ViewConformance, LeaseConformance, KeyConformance
+    LogConformance,
+    DocumentConformance,
+    ViewConformance,
+    LeaseConformance,
+    MailboxConformance,
+    KeyConformance,
 ):
     """Everything that a backend has to do."""

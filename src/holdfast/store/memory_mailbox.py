@@ -1,0 +1,177 @@
+"""A mailbox in memory: the same messages, names and claims without files."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.clock import Clock
+from holdfast.codec import Record, decode_record
+from holdfast.ids import message_id, new_message_id
+from holdfast.mask import Masker
+from holdfast.store.letter import (
+    Ticket,
+    Waiting,
+    checked_limit,
+    checked_tries,
+    has_expired,
+    letter,
+    lost,
+    ticket_for,
+    ticket_of,
+)
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message, Owner
+
+
+class _Letter(NamedTuple):
+    data: bytes
+    rank: int
+    since: float
+
+
+class Slots:
+    """What is in one mailbox; shared by all who open it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.waiting: dict[Waiting, _Letter] = {}
+        self.claimed: dict[Ticket, _Letter] = {}
+        self.done: dict[str, tuple[_Letter, bool]] = {}
+        """With whether it expired."""
+        self.dead: dict[str, _Letter] = {}
+
+    def holds(self, id: str) -> bool:
+        known = (*(each.id for each in self.waiting), *(each.id for each in self.claimed))
+        return id in self.done or id in known
+
+    def in_order(self) -> list[tuple[Waiting, _Letter]]:
+        return sorted(
+            self.waiting.items(), key=lambda item: item[0].place(item[1].since, item[1].rank)
+        )
+
+
+class MemoryMailbox:
+    def __init__(self, key: str, slots: Slots, clock: Clock, masker: Masker, tries: int) -> None:
+        self.key = key
+        self._slots, self._clock, self._mask = slots, clock, masker
+        self._tries = checked_tries(tries)
+
+    def deliver(
+        self,
+        record: Record,
+        *,
+        id: str | None = None,
+        priority: str | None = None,
+        expires: float | None = None,
+    ) -> str:
+        data, rank = letter(record, self._mask, priority, expires)
+        now = self._clock.now()
+        name = new_message_id(now, rank, secrets.randbits(62)) if id is None else message_id(id)
+        with self._slots.lock:
+            if not self._slots.holds(name):
+                self._slots.waiting[Waiting(name)] = _Letter(data, rank, now)
+        return name
+
+    def claim(
+        self,
+        claimant: str,
+        *,
+        fence: int,
+        seconds: float,
+        owner: Owner | None = None,
+        limit: int = 1,
+    ) -> list[Claim]:
+        ticket, limit = ticket_for(claimant, fence, owner), checked_limit(limit)
+        with self._slots.lock:
+            self.redeliver()
+            taken: list[Claim] = []
+            for waiting, record in self._fresh():
+                mine = ticket(waiting).until(seconds, self._clock)
+                self._slots.claimed[mine] = self._slots.waiting.pop(waiting)
+                taken.append(mine.claim(record))
+                if len(taken) == limit:
+                    break
+            return taken
+
+    def _fresh(self) -> Iterator[tuple[Waiting, Record]]:
+        """What can be handed out, in order; what has expired is done."""
+        for waiting, found in self._slots.in_order():
+            record = decode_record(found.data)
+            if has_expired(record, self._clock.now()):
+                self._slots.done[waiting.id] = self._slots.waiting.pop(waiting), True
+            else:
+                yield waiting, record
+
+    def _taken_out(self, claim: Claim | Claimed) -> tuple[Ticket, _Letter]:
+        ticket = ticket_of(claim)
+        found = self._slots.claimed.pop(ticket, None)
+        if found is None:
+            raise lost(claim)
+        return ticket, found
+
+    def ack(self, claim: Claim | Claimed) -> None:
+        with self._slots.lock:
+            ticket, found = self._taken_out(claim)
+            self._slots.done[ticket.id] = found, False
+
+    def renew(self, claim: Claim, seconds: float) -> Claim:
+        later = ticket_of(claim).until(seconds, self._clock)
+        with self._slots.lock:
+            _, found = self._taken_out(claim)
+            self._slots.claimed[later] = found
+        return later.claim(claim.record)
+
+    def give_back(self, claim: Claim | Claimed, reason: str) -> bool:
+        with self._slots.lock:
+            return self._return(*self._taken_out(claim))
+
+    def redeliver(self) -> int:
+        with self._slots.lock:
+            over = [each for each in self._slots.claimed if each.end(self._clock)]
+            for ticket in over:
+                self._return(ticket, self._slots.claimed.pop(ticket))
+            return len(over)
+
+    def _return(self, ticket: Ticket, found: _Letter) -> bool:
+        if ticket.attempt >= self._tries:
+            self._slots.dead[ticket.id] = found
+            return False
+        self._slots.waiting[Waiting(ticket.id, ticket.attempt + 1)] = found
+        return True
+
+    def waiting(self) -> list[Message]:
+        with self._slots.lock:
+            return [
+                Message(each.id, len(data), since, each.attempt, PRIORITIES[rank])
+                for each, (data, rank, since) in self._slots.in_order()
+            ]
+
+    def claimed(self) -> list[Claimed]:
+        with self._slots.lock:
+            return [
+                ticket.shown(len(found.data), self._clock)
+                for ticket, found in sorted(self._slots.claimed.items(), key=lambda it: str(it[0]))
+            ]
+
+    def done(self) -> list[Message]:
+        with self._slots.lock:
+            return [
+                Message(id, len(found.data), found.since, expired=expired)
+                for id, (found, expired) in sorted(self._slots.done.items())
+            ]
+
+    def dead(self) -> list[Message]:
+        with self._slots.lock:
+            return [
+                Message(id, len(found.data), found.since)
+                for id, found in sorted(self._slots.dead.items())
+            ]
+
+    def bad(self) -> list[Message]:
+        """Nobody else can put anything here."""
+        return []
+
+    def close(self) -> None:
+        """Nothing to let go."""
