@@ -1,0 +1,27 @@
+"""Holdfast: one append to a log for each step."""
+
+from pathlib import Path
+
+from driver import Gate, Message, start
+
+from holdfast.store.home import Home
+
+
+def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
+    home = Home.open(str(store), create=True, timezone="UTC")
+    log = home.log("state/rio/journal.jsonl")
+    contents = [line.record["content"] for line in log.read()]
+
+    def close() -> None:
+        log.close()
+        home.close()
+
+    gate.close = close
+    gate.resumed(contents)
+    for index in range(gate.count, len(said)):
+        log.append(said[index])
+        gate.kept(index + 1)
+
+
+if __name__ == "__main__":
+    start(run)
