@@ -1,7 +1,7 @@
 """SQLite without anything around it: one row for each step, WAL, synchronous=FULL.
 
-The form `lazy` is the control of the kills: it acknowledges each step and commits every
-fiftieth, so it has to be caught losing some.
+The form `lazy` is the control of the kills: it acknowledges each step and commits none, so it
+has to be caught.
 """
 
 import json
@@ -9,8 +9,6 @@ import sqlite3
 from pathlib import Path
 
 from driver import Gate, Message, start
-
-_LAZY = 50
 
 
 def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
@@ -21,14 +19,13 @@ def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS steps (id INTEGER PRIMARY KEY, message TEXT)")
     rows = connection.execute("SELECT message FROM steps ORDER BY id")
     contents = [json.loads(message)["content"] for (message,) in rows]
-    every = _LAZY if form == "lazy" else 1
     gate.close = connection.close
     gate.resumed(contents)
     for index in range(gate.count, len(said)):
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
         connection.execute("INSERT INTO steps (message) VALUES (?)", (json.dumps(said[index]),))
-        if (index + 1) % every == 0:
+        if form != "lazy":
             connection.execute("COMMIT")
         gate.kept(index + 1)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from bench.frame import REPO, child_environment
 from bench.peers import environment
 
-PATIENCE = 900.0
+PATIENCE = 3600.0
 PIPE_SIZE = 4096
 QUIET = {
     # Nobody is asked or told anything over a network.
