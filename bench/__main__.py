@@ -47,15 +47,17 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the store.")
-    parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(frame.NAMES))
+    names = (*frame.NAMES, *frame.BY_NAME_ONLY)
+    asked_for = f"{', '.join(names)}; without it all but {', '.join(frame.BY_NAME_ONLY)}"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=asked_for)
     parser.add_argument("--quick", action="store_true", help="small; only counts are judged")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--dir", type=Path, default=frame.SCRATCH, help="where temporary files go; bench/tmp"
     )
     chosen = parser.parse_args()
-    if chosen.name and chosen.name not in frame.NAMES:
-        parser.error(f"no benchmark {chosen.name!r}; there are {', '.join(frame.NAMES)}")
+    if chosen.name and chosen.name not in names:
+        parser.error(f"no benchmark {chosen.name!r}; there are {', '.join(names)}")
     chosen.dir = chosen.dir.resolve()
     return chosen
 

@@ -39,6 +39,8 @@ REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "bench/results"
 SCRATCH = REPO / "bench/tmp"
 NAMES = ("append", "verify", "open", "cli")
+BY_NAME_ONLY = ("peers",)
+"""Takes long and installs what it compares with: not part of a run of all."""
 MOST_SPREAD = 0.30
 MOST_OTHERS = 0.25
 PAIRS, QUICK_PAIRS = 5, 3

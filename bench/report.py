@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench import frame
+from bench.peers import page as peers
 
 PAGE = frame.REPO / "docs/benchmarks.md"
 BEGIN = "<!-- begin: made by `python -m bench`, do not edit -->"
@@ -23,7 +24,8 @@ def write() -> None:
 
 
 def table() -> str:
-    return "\n".join(section(record) for name in frame.NAMES if (record := frame.stored(name)))
+    names = (*frame.NAMES, *frame.BY_NAME_ONLY)
+    return "\n".join(section(record) for name in names if (record := frame.stored(name)))
 
 
 def section(record: dict[str, Any]) -> str:
@@ -37,6 +39,8 @@ def section(record: dict[str, Any]) -> str:
         *map(row, record["bars"]),
         "",
     ]
+    if record["name"] == "peers" and record["numbers"]:
+        rows.append(peers.page(record["numbers"]))
     return "\n".join(rows)
 
 
