@@ -116,6 +116,7 @@ def sabotage(how: str) -> None:
         files.RealVfs.unlock = nothing
     if "nosync" in how:
         files.RealVfs.sync = staticmethod(nothing)
+    if "nosync" in how or "nodirsync" in how:
         files.RealDir.sync = nothing
 
 

@@ -198,7 +198,10 @@ def _explore_all(tier: str, seed: int) -> Tally:
 
 
 def explore_all(
-    todo: Iterator[tuple[Scenario, Limits]], least: int, enough: Callable[[Tally], bool]
+    todo: Iterator[tuple[Scenario, Limits]],
+    least: int,
+    enough: Callable[[Tally], bool],
+    name: str = HARNESS.name,
 ) -> Tally:
     """At least so many of the scenarios, and more until there is enough, on all cores."""
     total = Tally()
@@ -209,18 +212,18 @@ def explore_all(
             batch = list(itertools.islice(todo, 16 if done >= least else least - done))
             for tally in pool.imap_unordered(_explore, batch, chunksize=1):
                 total.merge(tally)
-                told = _tell(total, told)
+                told = _tell(name, total, told)
             done += len(batch)
     return total
 
 
-def _tell(total: Tally, told: float) -> float:
+def _tell(name: str, total: Tally, told: float) -> float:
     """Say every minute how far a long run is."""
     now = time.monotonic()
     if now - told < 60.0:
         return told
     seen = f"{len(total.disks)} states of {total.runs} runs, {len(total.bad)} bad"
-    print(f"{HARNESS.name}: {seen}", file=sys.stderr, flush=True)
+    print(f"{name}: {seen}", file=sys.stderr, flush=True)
     return now
 
 

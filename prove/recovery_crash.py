@@ -42,7 +42,11 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
     else:
         target = HARNESS.targets[tier]
         chosen = ((scenario, _LIMITS) for scenario, _ in scenarios(tier, seed))
-        tally = explore_all(chosen, 0, lambda total: len(_interrupted(total)) >= target)
+
+        def enough(total: Tally) -> bool:
+            return len(_interrupted(total)) >= target
+
+        tally = explore_all(chosen, 0, enough, HARNESS.name)
     result = Result(HARNESS.name, tier)
     _count(result, tally)
     spent = time.monotonic() - started
