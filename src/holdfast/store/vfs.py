@@ -33,6 +33,8 @@ _KINDS = {
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
+_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
+"""In nanoseconds: what the kernel counts the start of a process in."""
 
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
@@ -249,8 +251,11 @@ def lock_holder(inode: int) -> int | None:
 
 def this_process() -> Owner:
     """Who we are, so that a later process with our number is not taken for us."""
-    boot = SystemClock().boot()
-    return Owner(os.uname().nodename, boot, os.getpid(), process_start(os.getpid()))
+    boot, started = SystemClock().boot(), process_start(os.getpid())
+    # Who gets our number starts after our end; let that be in another tick than our start.
+    while time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK == started:
+        time.sleep(_TICK / 1e10)
+    return Owner(os.uname().nodename, boot, os.getpid(), started)
 
 
 def process_start(pid: int) -> int:
