@@ -116,17 +116,28 @@ def sabotage(how: str) -> None:
         files.RealVfs.unlock = nothing
     if "nosync" in how:
         files.RealVfs.sync = staticmethod(nothing)
+    if "nosync" in how or "nodirsync" in how:
         files.RealDir.sync = nothing
+    if "leak" in how:
+        files.RealDir.close = nothing
 
 
 # --- the writer -----------------------------------------------------------------------------
 
 
 class _Writer:
-    def __init__(self, channel: socket.socket, home: Home, me: int, life: int, rng: Random) -> None:
+    def __init__(
+        self,
+        channel: socket.socket,
+        home: Home,
+        me: int,
+        life: int,
+        rng: Random,
+        rotate_at: int = ROTATE_AT,
+    ) -> None:
         self._channel, self._home, self._rng = channel, home, rng
         self._me, self._life, self._n = me, life, 0
-        self._shared = home.log(SHARED, rotate_at=ROTATE_AT)
+        self._shared = home.log(SHARED, rotate_at=rotate_at)
         self._days = home.log(DAYS)
         self._own = home.log(own_log(me))
         self._count = home.document(COUNT)
@@ -236,8 +247,10 @@ def writer(
     arm: str = "",
     half: tuple[int, float] | None = None,
     broken: str = "",
+    rotate_at: int = ROTATE_AT,
+    pause: float = 0.0,
 ) -> None:
-    """Do what `mix` says, weighted, until the end."""
+    """Do what `mix` says, weighted, until the end; with `pause` seconds in between."""
     sabotage(broken)
     failpoints.arm_from(arm)
     if day:
@@ -245,13 +258,15 @@ def writer(
     rng = Random(seed)
     vfs = HalfVfs(*half) if half else None
     opened = Home.open(home, clock=Calendar(), vfs=vfs)
-    hand = _Writer(channel, opened, me, life, rng)
+    hand = _Writer(channel, opened, me, life, rng, rotate_at)
     hand.ack_first = "ackfirst" in broken
     acts = [getattr(hand, name) for name in mix]
     weights = list(mix.values())
     while True:
         for act in rng.choices(acts, weights, k=64):
             act()
+            if pause:
+                time.sleep(pause)
 
 
 # --- the puppet -----------------------------------------------------------------------------

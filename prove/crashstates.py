@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -195,28 +195,38 @@ def _workers() -> int:
 
 
 def _explore_all(tier: str, seed: int) -> Tally:
-    total = Tally()
+    target = HARNESS.targets[tier]
     todo = scenarios(tier, seed)
-    least, target = required(tier), HARNESS.targets[tier]
+    return explore_all(todo, required(tier), lambda total: len(total.disks) >= target)
+
+
+def explore_all(
+    todo: Iterator[tuple[Scenario, Limits]],
+    least: int,
+    enough: Callable[[Tally], bool],
+    name: str = HARNESS.name,
+) -> Tally:
+    """At least so many of the scenarios, and more until there is enough, on all cores."""
+    total = Tally()
     done, told = 0, time.monotonic()
     context = multiprocessing.get_context("fork")
     with context.Pool(_workers()) as pool:
-        while done < least or len(total.disks) < target:
+        while done < least or not enough(total):
             batch = list(itertools.islice(todo, 16 if done >= least else least - done))
             for tally in pool.imap_unordered(_explore, batch, chunksize=1):
                 total.merge(tally)
-                told = _tell(total, told)
+                told = _tell(name, total, told)
             done += len(batch)
     return total
 
 
-def _tell(total: Tally, told: float) -> float:
+def _tell(name: str, total: Tally, told: float) -> float:
     """Say every minute how far a long run is."""
     now = time.monotonic()
     if now - told < 60.0:
         return told
     seen = f"{len(total.disks)} states of {total.runs} runs, {len(total.bad)} bad"
-    print(f"crashstates: {seen}", file=sys.stderr, flush=True)
+    print(f"{name}: {seen}", file=sys.stderr, flush=True)
     return now
 
 

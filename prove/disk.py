@@ -14,6 +14,7 @@ import shutil
 import struct
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _SHUTDOWN = 0x8004587D
@@ -26,26 +27,37 @@ TOOLS = ("mkfs.ext4", "mkfs.xfs", "mount", "umount", "unshare", "losetup")
 
 
 class Disk:
-    """One image, made once and put back as it was as often as needed."""
+    """One image, made once (or taken from `made`) and put back as it was as often as needed."""
 
-    def __init__(self, kind: str, place: Path) -> None:
+    def __init__(self, kind: str, place: Path, made: Path | None = None) -> None:
         self.kind, self._place = kind, place
         self._image, self._pristine = place / f"{kind}.img", place / f"{kind}.new"
         self.path = place / "mnt"
         self.mounted = False
         self.path.mkdir()
+        if made is not None:
+            _run("cp", "--sparse=always", str(made), str(self._pristine))
+            return
         size, command = _MAKE[kind]
         _run("truncate", "-s", size, str(self._pristine))
         _run(*command, str(self._pristine))
 
-    def renew(self) -> None:
-        """Mount an empty file system."""
+    def renew(self, writes: Iterable[tuple[int, bytes]] = ()) -> None:
+        """Mount an empty file system, or what it became by `writes` to the device."""
         self.umount()
-        _run("cp", "--sparse=always", str(self._pristine), str(self._image))
+        self.copy_to(self._image)
+        with open(self._image, "r+b") as image:
+            for offset, data in writes:
+                image.seek(offset)
+                image.write(data)
         self.mount()
 
-    def mount(self) -> None:
-        _run("mount", "-t", self.kind, "-o", "loop", str(self._image), str(self.path))
+    def copy_to(self, path: Path) -> None:
+        """The device as it was made, as another file."""
+        _run("cp", "--sparse=always", str(self._pristine), str(path))
+
+    def mount(self, image: Path | None = None) -> None:
+        _run("mount", "-t", self.kind, "-o", "loop", str(image or self._image), str(self.path))
         self.mounted = True
 
     def cut(self) -> None:
@@ -65,23 +77,26 @@ class Disk:
         return False
 
     def umount(self) -> None:
-        """Unmount; the processes that used it are dead, but the kernel may need a moment."""
-        for _ in range(200):
-            if not self.mounted:
-                return
-            done = subprocess.run(["umount", str(self.path)], capture_output=True, check=False)
-            self.mounted = done.returncode != 0
-            if self.mounted:
-                time.sleep(0.01)
-        _run("umount", "-l", str(self.path))
-        self.mounted = False
-        raise OSError(errno.EBUSY, "somebody kept the file system busy", str(self.path))
+        if self.mounted:
+            self.mounted = False
+            umount(self.path)
 
     def close(self) -> None:
         try:
             self.umount()
         finally:
             shutil.rmtree(self._place, ignore_errors=True)
+
+
+def umount(path: Path) -> None:
+    """Unmount; the processes that used it are dead, but the kernel may need a moment."""
+    for _ in range(200):
+        done = subprocess.run(["umount", str(path)], capture_output=True, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(0.01)
+    _run("umount", "-l", str(path))
+    raise OSError(errno.EBUSY, "somebody kept the file system busy", str(path))
 
 
 def leftovers(place: Path) -> list[str]:

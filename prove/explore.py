@@ -47,6 +47,8 @@ class Limits(NamedTuple):
     deep: int = 2
     """Crash states of each run whose recovery is interrupted by a crash, too."""
     deep_states: int = 3
+    levels: int = 1
+    """How many recoveries in a row are interrupted before one may end."""
     strict: bool = False
     """Whether a disk that failed a sync has to keep more than what was acknowledged."""
 
@@ -62,6 +64,8 @@ class Tally:
     unfired: set[bytes] = field(default_factory=set[bytes])
     judged: int = 0
     deep: int = 0
+    in_recovery: dict[int, set[bytes]] = field(default_factory=dict[int, set[bytes]])
+    """Distinct states that a crash of recovery number 1, 2, … left; it had changed something."""
     runs: int = 0
     kills: int = 0
     errors: int = 0
@@ -81,6 +85,8 @@ class Tally:
         self.disks |= other.disks
         self.bad |= other.bad
         self.unfired |= other.unfired
+        for level, disks in other.in_recovery.items():
+            self.in_recovery.setdefault(level, set()).update(disks)
         for name in ("judged", "deep", "runs", "kills", "errors", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures += [one for one in other.failures if self.kinds[_kind(one[1])] < 2]
@@ -262,7 +268,7 @@ def _cut_power(run: Run, limits: Limits, tally: Tally, memo: Memo) -> None:
             if found is not None:
                 _keep_some(deep, (found, writes, promises), limits.deep, rng)
     for found, before, held in deep:
-        _crash_again(judge_of, found, before, held, limits.deep_states, rng)
+        _crash_again(judge_of, found, before, held, limits, rng)
 
 
 def _keep_some(kept: list, case: tuple, most: int, rng: Random) -> None:  # type: ignore[type-arg]
@@ -278,28 +284,37 @@ def _crash_again(
     found: Found,
     writes: list[Write],
     promises: Promises,
-    most: int,
+    limits: Limits,
     rng: Random,
+    level: int = 1,
 ) -> None:
-    """Crash the recovery itself, at every place."""
+    """Crash recovery number `level` at every place; for some of the states, the next one too."""
     disk = Disk(found.state, rng)
-    later = writes_of(found.journal, _LATER)
+    began_with = found.state.digest()
+    later = writes_of(found.journal, level * _LATER)
     seen: set[bytes] = set()
+    deeper: list[tuple[Found, list[Write], Promises]] = []
     for place, op in enumerate(found.journal, 1):
         disk.apply(op)
         if op.kind in _SYNCS:
             continue
-        both = writes + until(later, _LATER + place)
+        both = writes + until(later, level * _LATER + place)
         more = Promises.of(found.journal[:place])
         held = Promises(promises.settled + more.settled, max(promises.fence, more.fence))
-        for again in disk.states(most):
+        for again in disk.states(limits.deep_states):
             digest = again.digest()
             if digest in seen:
                 continue
             seen.add(digest)
-            after = judge_of.recover(again, digest, depth=2)
+            after = judge_of.recover(again, digest, depth=level + 1)
             judge_of.tally.deep += 1
+            if digest != began_with:
+                judge_of.tally.in_recovery.setdefault(level, set()).add(digest)
             judge_of.settle(digest, judge(after, both, held, judge_of.parts), 0, again)
+            if level < limits.levels:
+                _keep_some(deeper, (after, both, held), limits.deep, rng)
+    for after, both, held in deeper:
+        _crash_again(judge_of, after, both, held, limits, rng, level + 1)
 
 
 # --- checks on the record of operations -----------------------------------------------------

@@ -88,6 +88,9 @@ class Hand:
 class Round:
     """Some kills on one home."""
 
+    writers = WRITERS
+    mix = _MIX
+
     def __init__(self, home: Path, seed: int, plan: Plan, *, broken: str = "") -> None:
         self._home, self._plan, self._broken = str(home), plan, broken
         self._rng = Random(seed)
@@ -104,7 +107,7 @@ class Round:
         """Start the writers, kill them as planned, kill those that are left, and judge."""
         Home.open(self._home, create=True, timezone="UTC").close()
         try:
-            for me in range(WRITERS):
+            for me in range(self.writers):
                 self._start(me)
             self._go()
             for hand in list(self._hands.values()):
@@ -129,24 +132,15 @@ class Round:
                 return
 
     def _start(self, me: int) -> None:
-        rng = self._rng
         self._lives += 1
-        arguments: dict[str, Any] = {}
-        fate = "outside" if self._broken else rng.choices(*_FATES)[0]
-        if fate == "step":
-            fate = rng.choice(_STEPS)
-            most = 40 if fate.startswith("log.") else 4
-            arguments["arm"] = f"{fate}=kill@{rng.randint(1, most)}"
-        elif fate == "half":
-            part = rng.choice([0.0, 0.5, rng.random(), 1.0])
-            arguments["half"] = (rng.randint(1, 40), part)
+        fate, arguments = self._fate(me)
         victim = self._nursery.start(
             "writer",
             home=self._home,
             me=me,
             life=self._lives,
-            seed=rng.getrandbits(48),
-            mix=_MIX,
+            seed=self._rng.getrandbits(48),
+            mix=self.mix,
             broken=self._broken,
             **arguments,
         )
@@ -154,9 +148,25 @@ class Round:
         self._hands[me] = hand
         self._selector.register(victim.channel, selectors.EVENT_READ, hand)
 
+    def _fate(self, me: int) -> tuple[str, dict[str, Any]]:
+        """What is going to end the next life of a writer, and what it has to be told for that."""
+        rng = self._rng
+        fate = "outside" if self._broken else rng.choices(*_FATES)[0]
+        if fate == "step":
+            fate = rng.choice(_STEPS)
+            most = 40 if fate.startswith("log.") else 4
+            return fate, {"arm": f"{fate}=kill@{rng.randint(1, most)}"}
+        if fate == "half":
+            part = rng.choice([0.0, 0.5, rng.random(), 1.0])
+            return fate, {"half": (rng.randint(1, 40), part)}
+        return fate, {}
+
+    def _take(self, hand: Hand, packet: bytes) -> None:
+        self.history.take(hand.life, packet)
+
     def _listen(self, hand: Hand) -> None:
         for packet in hand.victim.packets():
-            self.history.take(hand.life, packet)
+            self._take(hand, packet)
         if hand.victim.gone:
             self._bury(hand)
             self._start(hand.life.me)

@@ -176,6 +176,8 @@ class SimFs:
 
     def note(self, kind: str, process: int, *detail: Any) -> int:
         """Put something that the workload did into the journal; its place there."""
+        if self.processes[process].dead:
+            raise Killed
         self.journal.append(Op(kind, process, 0, detail))
         return len(self.journal)
 
@@ -203,6 +205,19 @@ class _Caller:
         if fault is None or fault.process != process.number:
             return None
         return self._strike(fault, kind)
+
+    def enter_close(self, kind: str) -> bool:
+        """Begin a call that ends something; whether the process lives to do it.
+
+        It may be made by a generator that is being thrown away, which no exception gets out of:
+        who is killed here learns it at the next call.
+        """
+        try:
+            self.enter(kind)
+        except Killed:
+            if not self.process.dead:
+                raise
+        return not self.process.dead
 
     def _strike(self, fault: Fault, kind: str) -> str | None:
         since = len(self.process.calls) - 1 - fault.at
@@ -370,11 +385,9 @@ class SimVfs(_Caller):
             del self.fs.locks[opened.inode]
 
     def close(self, fd: int, /) -> None:
-        if self.process.dead:
-            return  # closed when it was killed
-        self.enter("close")
-        self.opened(fd)
-        self.fs.close(self.process, fd)
+        if self.enter_close("close"):  # otherwise it was closed by the kill
+            self.opened(fd)
+            self.fs.close(self.process, fd)
 
 
 class SimDir(_Caller):
@@ -528,10 +541,10 @@ class SimDir(_Caller):
             inode = self.fs.parents.get(inode, ROOT)
 
     def close(self) -> None:
-        if self.process.dead:
-            return
-        self._begin("dirclose")
-        self._open = False
+        if self.enter_close("dirclose"):
+            if not self._open:
+                raise _os_error(errno.EBADF)
+            self._open = False
 
 
 def _os_error(number: int, name: str | None = None) -> OSError:

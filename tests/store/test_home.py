@@ -139,6 +139,9 @@ extra_events = ["coffee", "tea"]
         b"format = 1\nx = " + b"[" * 100_000,
         b"format = 1\ntimezone = 'Nowhere/Land'",
         b"format = 1\ntimezone = 7",
+        # A number that Python refuses to write in decimals.
+        b"format = 1\ntimezone = 0x" + b"f" * 4_000,
+        b"format = 1\nheartbeat = 0x" + b"f" * 4_000,
         b"format = 1\nheartbeat = 'soon'",
         b"format = 1\nheartbeat = ''",
         b"format = 1\nheartbeat = 's'",
@@ -164,6 +167,9 @@ def test_settings_that_mean_nothing_are_refused(text: bytes) -> None:
 def test_a_home_of_a_newer_holdfast_is_left_alone(path: str, home: Home, no_leak: None) -> None:
     Path(path, SETTINGS).write_bytes(b"format = 2")
     with refused(NewerFormat, "format 2"):
+        Home.open(path)
+    Path(path, SETTINGS).write_bytes(b"format = 0x" + b"f" * 4_000)
+    with refused(NewerFormat, "an endless number"):
         Home.open(path)
 
 

@@ -7,12 +7,14 @@ import fcntl
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
+from holdfast.store import vfs as files
 from holdfast.store.home import Home
 from holdfast.store.primitives import Owner
 from holdfast.store.vfs import is_alive, process_start, this_process
@@ -268,6 +270,19 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert not is_alive(me._replace(pid=2**22 + 1))
     assert not is_alive(me._replace(pid=2**22 + 1, started=0)), "nobody has that number"
     assert process_start(2**22 + 1) == 0
+
+
+def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel tells the start of a process in ticks, and within one a number can be reused."""
+
+    def tick() -> int:
+        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+    monkeypatch.setattr(files, "process_start", lambda pid: tick())
+    owner = this_process()
+    assert tick() > owner.started
 
 
 def test_a_dead_process_is_not_alive_even_before_it_is_reaped() -> None:

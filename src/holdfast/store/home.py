@@ -269,12 +269,13 @@ def parse_settings(data: bytes) -> Settings:
         )
     if made_by > FORMAT:
         raise NewerFormat(
-            f"this home has format {made_by}, this Holdfast knows {FORMAT}",
+            f"this home has format {_shown(made_by)}, this Holdfast knows {FORMAT}",
             hint="upgrade Holdfast; nothing was touched",
             path=SETTINGS,
         )
     standard = Settings()
-    timezone = str(found.get("timezone", standard.timezone))
+    named = found.get("timezone", standard.timezone)
+    timezone = named if isinstance(named, str) else _shown(named)
     try:
         zone(timezone)
     except ConfigError as error:
@@ -302,6 +303,14 @@ def _bytes(table: object, name: str, standard: int) -> int:
         hint=f'write it as {name} = "100MB"; KB, MB, GB, KiB, MiB and GiB are known',
         path=SETTINGS,
     )
+
+
+def _shown(value: object) -> str:
+    """A value of somebody's settings in a message."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "an endless number"  # Python refuses to write thousands of digits
 
 
 def _words(table: object, name: str) -> tuple[str, ...]:
@@ -333,7 +342,7 @@ def _seconds(found: dict[str, object], name: str, standard: float) -> float:
     if 0 < seconds < _UNITS["d"] * 3650:
         return seconds
     raise ConfigError(
-        f"{SETTINGS}: {name} = {value!r} is no duration",
+        f"{SETTINGS}: {name} = {_shown(value)} is no duration",
         hint='write it as "300s" or "5m"',
         path=SETTINGS,
     )

@@ -36,6 +36,8 @@ _NO_REPLACE, _EXCHANGE = 1, 2
 """RENAME_NOREPLACE and RENAME_EXCHANGE"""
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
+_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
+"""In nanoseconds: what the kernel counts the start of a process in."""
 
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
@@ -291,8 +293,11 @@ def lock_holder(inode: int) -> int | None:
 
 def this_process() -> Owner:
     """Who we are, so that a later process with our number is not taken for us."""
-    boot = SystemClock().boot()
-    return Owner(os.uname().nodename, boot, os.getpid(), process_start(os.getpid()))
+    boot, started = SystemClock().boot(), process_start(os.getpid())
+    # Who gets our number starts after our end; let that be in another tick than our start.
+    while time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK == started:
+        time.sleep(_TICK / 1e10)
+    return Owner(os.uname().nodename, boot, os.getpid(), started)
 
 
 def process_start(pid: int) -> int:
