@@ -85,6 +85,21 @@ def test_a_segment_without_a_seal_is_looked_through_when_it_is_packed(
     assert log.verify().problems == []
 
 
+def test_a_log_goes_on_behind_a_packed_segment_that_is_lost(
+    home: Home, log: FileLog, place: Path
+) -> None:
+    *_, before, last, newest = log.segments()
+    log.archive()
+    (place / newest).unlink()
+    (place / f"{last}.zst").write_bytes(b"nonsense")
+    again = home.log(KEY)
+    head = again.head()
+    assert head.segment == before
+    assert again.append({"n": 20}).seq == head.seq + 1
+    assert [bad.segment for bad in again.verify().bad] == [last] * 2
+    again.close()
+
+
 # --- damage ---------------------------------------------------------------------------------
 
 
