@@ -279,9 +279,9 @@ def run(tier: str, seed: int, case: str | None = None) -> Result:
     result = Result(HARNESS.name, tier)
     numbers: Counter[str] = Counter()
     if case is not None:
-        kind, recording, number = case.split(":")
-        count, one = _share(tier, kind)[1], int(number)
-        for image in images(kind, seed, [int(recording)], count=count, acks=_ACKS[tier], only=one):
+        kind, recording, *number = case.split(":")
+        count, only = _share(tier, kind)[1], int(number[0]) if number else None
+        for image in images(kind, seed, [int(recording)], count=count, acks=_ACKS[tier], only=only):
             _count(result, numbers, image)
     else:
         with ThreadPoolExecutor(_workers(tier)) as pool:

@@ -212,7 +212,7 @@ def explore_all(
     context = multiprocessing.get_context("fork")
     with context.Pool(_workers()) as pool:
         while done < least or not enough(total):
-            batch = list(itertools.islice(todo, 16 if done >= least else least - done))
+            batch = list(itertools.islice(todo, least - done if done < least else 2 * _workers()))
             for tally in pool.imap_unordered(_explore, batch, chunksize=1):
                 total.merge(tally)
                 told = _tell(name, total, told)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -308,11 +309,21 @@ def scratch(name: str, under: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _source() -> Path:
+    found = importlib.util.find_spec("holdfast")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent.parent
+
+
 def child_environment(source: Path | None = None) -> dict[str, str]:
-    """The environment in which a child finds `holdfast` (from `source`) and `prove`."""
+    """The environment in which a child finds `holdfast` (from `source`) and `prove`.
+
+    Without `source` it is the one that this process has: a mutant's children are mutants.
+    """
     private = ("HOLDFAST_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(private)}
     return kept | {
-        "PYTHONPATH": f"{source or REPO / 'src'}{os.pathsep}{REPO}",
+        "PYTHONPATH": f"{source or _source()}{os.pathsep}{REPO}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

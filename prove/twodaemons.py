@@ -269,13 +269,13 @@ def _asked(who: Victim, **command: Any) -> dict[str, Any]:
 
 
 def cases(plan: Plan, seed: int, only: str | None = None, kind: str = "lease") -> Iterator[Case]:
-    """All that are planned, or the one that is named."""
+    """All that are planned, those of a kind (`step`), or the one that is named (`step:7`)."""
     wanted, _, chosen = (only or "").partition(":")
 
     def numbers(what: str, count: int) -> list[int]:
         if wanted not in ("", what):
             return []
-        return [int(chosen)] if only else list(range(count))
+        return [int(chosen)] if chosen else list(range(count))
 
     with frame.scratch("twodaemons", _MEMORY) as place, Nursery(roles=_ROLES) as nursery:
         home = str(place / "home")
