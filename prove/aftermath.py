@@ -15,10 +15,13 @@ from holdfast.store.primitives import CONTROL, Line
 from prove.actors import Calendar, tally
 from prove.operations import (
     BEFORE,
+    INBOX,
     JOURNAL,
     LEASE,
     LEDGER,
+    MAIL,
     NEW_DOCUMENT,
+    NEW_INBOX,
     NEW_LEASE,
     NEW_LEDGER,
     NEW_LOG,
@@ -26,6 +29,7 @@ from prove.operations import (
     TASKS,
     Operation,
     ids,
+    mail_in,
     open_again,
 )
 
@@ -87,6 +91,8 @@ def _untouched(operation: Operation, home: Home) -> Iterator[str]:
         for problem in home.log(key).verify().problems:
             if problem.kind != _expected(operation):
                 yield f"{key} does not verify: {problem}"
+    if not set(MAIL) <= set(mail := mail_in(home, INBOX)) or len(set(mail)) != len(mail):
+        yield f"{INBOX} held {MAIL}, acknowledged, and holds {mail}"
     stamp = home.cell(REPORT).peek()
     if stamp and not _expected(operation) and not home.log(stamp.log).contains(stamp.cursor):
         yield f"{REPORT} is stamped with line {stamp.cursor.seq}, which is not there"
@@ -123,6 +129,8 @@ def _go_on(operation: Operation, home: Home) -> Iterator[str]:
         yield f"{LEDGER} held {before} and holds {ids(home, LEDGER)} after it was archived"
     for key in (TASKS, NEW_DOCUMENT):
         home.document(key).replace(b"{}")
+    for key in (INBOX, NEW_INBOX):
+        yield from _go_on_with_mail(home, key)
     for key in (LEASE, NEW_LEASE):
         lease = home.lease(key)
         lease.acquire("next")
@@ -137,6 +145,19 @@ def _go_on(operation: Operation, home: Home) -> Iterator[str]:
     count = sum(CONTROL not in line.record for line in lines)
     if answer["lines"] != count:
         yield f"{REPORT} counts {answer['lines']} lines, there are {count}"
+
+
+def _go_on_with_mail(home: Home, key: str) -> Iterator[str]:
+    """Everything that waits or was claimed can be had, and is done once."""
+    before, box = mail_in(home, key), home.mailbox(key)
+    box.deliver({"id": "next"}, id="next")
+    for claimed in box.claimed():
+        box.give_back(claimed, "next")
+    for claim in box.claim("next", fence=9, seconds=60.0, limit=99):
+        box.ack(claim)
+    done = sorted(message.id for message in box.done())
+    if done != sorted({*before, "next"}) or mail_in(home, key) != done:
+        yield f"after {before} and one more, {done} are done and {mail_in(home, key)} there"
 
 
 def _append(home: Home, key: str) -> None:

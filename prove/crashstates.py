@@ -32,7 +32,7 @@ HARNESS = Harness(
 )
 
 LETTERS = "".join(OPERATIONS)
-THEMES = ("agtvwsxz", "edbsz", "ucr", "l")
+THEMES = ("agtvwsxz", "edbsz", "ucr", "l", "mk")
 """Letters that work on the same objects."""
 WHOLE = 100 << 20
 ROTATE = 400
@@ -79,6 +79,9 @@ CORE = (
     ("lal,l", "lines"),
     ("at,ut", "unlinked"),  # the lock files are gone
     ("g,w,s", "lines"),
+    ("m,m", "empty"),  # two make the mailbox
+    ("mk,km", "lines"),  # both want the same message
+    ("mkk,mk", "empty"),
 )
 
 
@@ -250,6 +253,8 @@ CONTROLS = (
     ("sync", ("a", "w")),
     ("lock", ("ga", "ag")),
     ("lock", ("uu", "uu")),
+    ("sync", ("m", "m")),
+    ("dirsync", ("mk", "mk")),
 )
 
 

@@ -143,6 +143,7 @@ _ERRORS: dict[str, tuple[tuple[str, int], ...]] = {
     "link": (("ENOSPC", 1), ("EIO", 1)),
     "rename": (("ENOSPC", 1), ("EIO", 1)),
     "exchange": (("ENOSYS", 1), ("EIO", 1)),
+    "move": (("ENOSPC", 1), ("EIO", 1)),
     "unlink": (("EIO", 1),),
     "pread": (("EIO", 1),),
     "stat": (("EIO", 1),),

@@ -27,8 +27,11 @@ LEDGER = "ledger/rio"
 TASKS = "state/rio/tasks.json"
 REPORT = "state/rio/report.json"
 LEASE = "state/rio/turn"
+INBOX = "state/rio/inbox"
 BEFORE = {JOURNAL: ["a1", "a2", "a3"], LEDGER: ["d1", "d2"]}
 """What every home holds at the beginning, acknowledged."""
+MAIL = ("m1", "m2", "m3")
+"""The messages that wait in every home."""
 FIRST_FENCE = 2
 _OLD, _NEW = b'{"text":"old"}', b'{"text":"new","pad":"' + b"n" * 3000 + b'"}'
 
@@ -67,6 +70,9 @@ def make_home(path: str) -> None:
             log.close()
         home.document(TASKS).replace(_OLD)
         _refresh(home)
+        box = home.mailbox(INBOX)
+        for name in MAIL:
+            box.deliver({"id": name}, id=name)
         for _ in range(FIRST_FENCE):
             lease = home.lease(LEASE)
             lease.acquire("before")
@@ -187,6 +193,60 @@ def _archive(key: str) -> Callable[[str], Any]:
     return do
 
 
+def _deliver(key: str) -> Callable[[str], Any]:
+    def do(path: str) -> str:
+        with Home.open(path, clock=Calendar(0)) as home:
+            return home.mailbox(key).deliver({"id": "new"}, id="new")
+
+    return do
+
+
+def _delivered(key: str) -> Callable[[Home, Any], Seen]:
+    def look(home: Home, answer: Any) -> Seen:
+        count = mail_in(home, key).count("new")
+        return Seen(count == 0, count == 1, f"{count} messages `new` in {key}")
+
+    return look
+
+
+def mail_in(home: Home, key: str) -> list[str]:
+    """The ids of all messages, wherever they are."""
+    box = home.mailbox(key)
+    found = (*box.waiting(), *box.claimed(), *box.done(), *box.dead())
+    return sorted(message.id for message in found)
+
+
+def _take(path: str) -> list[str]:
+    with Home.open(path, clock=Calendar(0)) as home:
+        claims = home.mailbox(INBOX).claim("rio", fence=1, seconds=60.0, limit=2)
+        return [claim.id for claim in claims]
+
+
+def _taken(path: str) -> None:
+    """Somebody has the first message."""
+    with Home.open(path, clock=Calendar(0)) as home:
+        home.mailbox(INBOX).claim("rio", fence=1, seconds=3600.0)
+
+
+def _ack(path: str) -> str:
+    with Home.open(path, clock=Calendar(0)) as home:
+        (claimed,) = home.mailbox(INBOX).claimed()
+        home.mailbox(INBOX).ack(claimed)
+        return claimed.id
+
+
+def _acked(home: Home, answer: Any) -> Seen:
+    box = home.mailbox(INBOX)
+    done, claimed = len(box.done()), len(box.claimed())
+    return Seen(done == 0, done == 1 and not claimed, f"{done} done and {claimed} claimed")
+
+
+def _give_back(path: str) -> bool:
+    with Home.open(path, clock=Calendar(0)) as home:
+        (claimed,) = home.mailbox(INBOX).claimed()
+        return home.mailbox(INBOX).give_back(claimed, "later")
+
+
 def _create(path: str) -> int:
     with Home.open(path, create=True, timezone="UTC", clock=Calendar(0)):
         return 0
@@ -257,6 +317,7 @@ def _home_half_made(path: str) -> None:
 
 NEW_LOG, NEW_LEDGER = "state/new/deep/journal.jsonl", "ledger/new"
 NEW_DOCUMENT, NEW_LEASE = "state/new/deep/tasks.json", "state/new/turn"
+NEW_INBOX = "state/new/deep/inbox"
 _THREE = ("n1", "n2", "n3")
 
 
@@ -305,6 +366,11 @@ OPERATIONS = {
         Operation(
             "archive_half_done", _archive(LEDGER), prepare=_archiver_dies_at("archive.linked")
         ),
+        Operation("first_message", _deliver(NEW_INBOX), _delivered(NEW_INBOX)),
+        Operation("deliver", _deliver(INBOX), _delivered(INBOX)),
+        Operation("claim", _take),
+        Operation("ack", _ack, _acked, prepare=_taken),
+        Operation("give_back", _give_back, prepare=_taken),
         Operation("make_home", _create, makes_home=True),
         Operation("make_home_again", _create, prepare=_home_half_made),
     )

@@ -15,6 +15,7 @@ from zstandard import ZstdDecompressor
 
 from holdfast.store.check import Finding, check
 from holdfast.store.log import FileLog
+from holdfast.store.mailbox import FileMailbox
 from holdfast.store.primitives import CONTROL, Cursor, Line
 from holdfast.store.sweep import sweep
 from prove.properties import Broken, Entry, Observation, Write, broken
@@ -22,14 +23,16 @@ from prove.schedule import SimClock
 from prove.sim import EMPTY, Op, SimFs, State
 from prove.workloads import DAY, NOON, Scenario, Station, Writer, start_ids
 
-_LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
+_LETTERS = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r", "inbox": "m"}
+_MAIL = ("inbox", "done")
+"""Of these no order is promised: all messages, and those that are done."""
 
 
 _VIEW = "state/rio/report.json"
 _SELDOM = frozenset({"bad_line", "damaged"})
 """What may stay for ever: the bytes of a line that somebody died over, and a hole that the
 disk left among lines nobody had acknowledged, named as that."""
-_AFTER_CRASH = _SELDOM | {"temporary", "stale", "view"}
+_AFTER_CRASH = _SELDOM | {"temporary", "stale", "view", "double"}
 """What the next writer puts right."""
 _FAILED_DISK = frozenset({"missing", "edited", "cut"})
 """What a check may find, and name, when the disk itself refused to keep bytes.
@@ -62,6 +65,8 @@ class Parts:
             ("ledger", "edbsz"),
             ("tasks", "uc"),
             ("note", "r"),
+            ("inbox", "mk"),
+            ("done", "mk"),
         ):
             if letters & set(mine):
                 streams.add(name)
@@ -72,7 +77,7 @@ class Parts:
 
     def word(self) -> str:
         """What the first process after a crash does: one of everything."""
-        letters = [_LETTERS[name] for name in sorted(self.streams)]
+        letters = [_LETTERS[name] for name in sorted(self.streams - {"done"})]
         more = {"w": self.view, "l": self.lease, "z": self.archive}
         return "".join(letters) + "".join(letter for letter, used in more.items() if used)
 
@@ -91,6 +96,8 @@ class Found:
     """For each stream what could be read before anybody wrote."""
     controls: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     """For each log the numbers of the lines that it wrote about itself."""
+    handed: set[str] = field(default_factory=set[str])
+    """The ids of messages that were handed out after the crash."""
     fence: int | None = None
     """The first fencing number given out after the crash."""
     journal: list[Op] = field(default_factory=list[Op])
@@ -133,10 +140,20 @@ def _look(station: Station, parts: Parts, found: Found, allowed: frozenset[str])
         found.streams["tasks"] = [Entry(name, i + 1) for i, name in enumerate(held or [])]
     if "note" in parts.streams:
         found.registers["note"] = _document(station.note.read(), "note.json", str, found)
+    if "inbox" in parts.streams:
+        _look_at_mail(station.inbox, found)
     found.problems += _findings(station, parts, allowed)
     if parts.view:
         folded = [entry.id for entry in found.streams["journal"]]
         found.views["report"] = (station.view.read(), folded)
+
+
+def _look_at_mail(box: FileMailbox, found: Found) -> None:
+    done = [message.id for message in box.done()]
+    there = {*done, *(each.id for each in box.waiting()), *(each.id for each in box.claimed())}
+    found.streams["inbox"] = [Entry(name, None) for name in sorted(there)]
+    found.streams["done"] = [Entry(f"done {name}", None) for name in done]
+    found.torn += [f"{each.id} was set aside" for each in (*box.bad(), *box.dead())]
 
 
 def _entries(log: FileLog, name: str, found: Found) -> list[Entry]:
@@ -210,6 +227,7 @@ def _go_on(
     names = [f"r{depth}"]
     _write_on(fs, clock, scenario, parts, found, names[0])
     found.journal = list(fs.journal)
+    found.handed = {op.detail[0] for op in fs.journal if op.kind == "handed"}
     fences = [op.detail[0] for op in fs.journal if op.kind == "fence"]
     found.fence = fences[0] if fences else None
     listing = fs.state().listing()
@@ -239,6 +257,8 @@ def _write_on(
     station = Station(fs.process(), clock, scenario.rotate_at)
     writer = Writer(fs, len(fs.processes) - 1, writes_as, station)
     writer.work(parts.word())
+    if "inbox" in parts.streams:
+        writer.drain()
     if parts.view:
         station.view.close()
     for name in parts.logs():
@@ -250,6 +270,9 @@ def _compare(again: Found, found: Found, names: list[str]) -> None:
     """After one or two more writes everything is there, and those, once each and last."""
     for stream, lines in again.streams.items():
         before = found.streams[stream]
+        if stream in _MAIL:
+            _compare_mail(again, found, names)
+            continue
         fresh = [entry.id.partition(".")[0] for entry in lines[-len(names) :]]
         if fresh != names:
             found.recovery.append(f"{stream}: writing on after the crash ended in {fresh}")
@@ -265,6 +288,17 @@ def _compare(again: Found, found: Found, names: list[str]) -> None:
     for view, (shown, folded) in again.views.items():
         if shown != folded:
             found.recovery.append(f"after writing on, {view} answers {shown}, not {folded}")
+
+
+def _compare_mail(again: Found, found: Found, names: list[str]) -> None:
+    """After everything was taken, each message is done, once, and in no other place."""
+    done = [entry.id.removeprefix("done ") for entry in again.streams["done"]]
+    there = [entry.id for entry in again.streams["inbox"]]
+    fresh = [name for name in there if name.partition(".")[0] in names]
+    if sorted(done) != there or len(fresh) != len(names):
+        found.recovery.append(f"after all was taken {there} were there and {done} done")
+    if missing := {entry.id for entry in found.streams["inbox"]} - set(there):
+        found.recovery.append(f"{sorted(missing)} were gone after all was taken")
 
 
 def _only_appended(once: Listing, twice: Listing) -> list[str]:
@@ -299,6 +333,7 @@ def _left_by_writers(listing: Listing, parts: Parts) -> list[str]:
 
 
 _TEMPORARIES = {
+    "inbox": "/state/rio/inbox/.",
     "journal": "/state/rio/.journal",
     "ledger": "/ledger/rio/.",
     "tasks": "/state/rio/.tasks",
@@ -387,4 +422,9 @@ def judge(found: Found, writes: Sequence[Write], promises: Promises, parts: Part
         for write in mine
         if write.acked and write.id not in found.at_once.get(write.stream, (write.id,))
     ]
-    return broken(seen) + late
+    again = [
+        Broken("P2", f"{write.id} was acknowledged, and it was handed out again")
+        for write in mine
+        if write.acked and write.stream == "done" and write.id.partition(" ")[2] in found.handed
+    ]
+    return broken(seen) + late + again

@@ -18,7 +18,7 @@ from prove.schedule import SimClock
 from prove.sim import ROOT, Op, SimFs
 from prove.workloads import NOON, Station, Writer
 
-WORD = "aaegtdburcvwslea"
+WORD = "aaegtdburcvwsleammk"
 ROTATE_AT = 1200
 _MARK = "holdfast-truth-mark"
 _CALLS = (
@@ -92,6 +92,9 @@ def _told(journal: list[Op]) -> list[str]:
                 rows.append(f"rename {here}/{op.detail[0]} {here}/{op.detail[1]}")
             case "exchange":
                 rows.append(f"rename {here}/{op.detail[0]} {here}/{op.detail[2]}")
+            case "move":
+                old, target, new, _ = op.detail
+                rows.append(f"rename {here}/{old} {paths.get(target, '?')}/{new}")
             case _:
                 pass
     return rows
@@ -160,8 +163,9 @@ def _one(call: str, arguments: str, home: str, known: dict[str, str]) -> str | N
             known.pop(f"{where}/{names[0]}", None)
             return f"unlink {where}/{names[0]}"
         case "renameat" | "renameat2":
-            known[f"{where}/{names[1]}"] = known.pop(f"{where}/{names[0]}")
-            return f"rename {where}/{names[0]} {where}/{names[1]}"
+            target = fds[1][1].removeprefix(home)
+            known[f"{target}/{names[1]}"] = known.pop(f"{where}/{names[0]}")
+            return f"rename {where}/{names[0]} {target}/{names[1]}"
         case _:
             return f"{call} {arguments[:80]}"
 

@@ -23,7 +23,8 @@ from holdfast.store.home import Home, Settings
 from holdfast.store.lease import FileLease
 from holdfast.store.lock import Lock
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import Cursor, Line
+from holdfast.store.mailbox import FileMailbox
+from holdfast.store.primitives import Claim, Cursor, Line
 from holdfast.store.vfs import Vfs
 from holdfast.store.view import Shape, View
 from prove.schedule import Scheduler, SimClock, SimThreading
@@ -72,6 +73,10 @@ class Station:
     @cached_property
     def view(self) -> View[list[str]]:
         return self.home.view("state/rio/report.json", self.journal, SHAPE)
+
+    @cached_property
+    def inbox(self) -> FileMailbox:
+        return self.home.mailbox("state/rio/inbox", tries=99)
 
     @cached_property
     def lease(self) -> FileLease:
@@ -244,6 +249,47 @@ class Writer:
                     raise AssertionError(str(error)) from error
                 raise
 
+    def deliver(self) -> None:
+        box = self._station.inbox
+
+        def act(ids: list[str]) -> list[int]:
+            box.deliver(_record(ids[0]), id=ids[0])
+            return [0]
+
+        self._attempt("inbox", 1, act)
+
+    def take(self) -> None:
+        """Have two messages, be done with the first and give back the second."""
+        done, *rest = self._claim(2) or [None]
+        if done is not None:
+            self._finish(done)
+        for claim in rest:
+            if claim is not None:
+                self._station.inbox.give_back(claim, "later")
+
+    def drain(self) -> None:
+        """Be done with everything that waits."""
+        for claim in self._claim(99):
+            self._finish(claim)
+
+    def _claim(self, limit: int) -> list[Claim]:
+        claims = self._station.inbox.claim(self._name, fence=1, seconds=9e6, limit=limit)
+        for claim in claims:
+            self._fs.note("handed", self._process, claim.id)
+        return claims
+
+    def _finish(self, claim: Claim) -> None:
+        names = (f"done {claim.id}",)
+        self._fs.note("start", self._process, "done", names)
+        try:
+            self._station.inbox.ack(claim)
+        except Indeterminate:
+            raise
+        except HoldfastError:
+            self._fs.note("refuse", self._process, "done", names)
+            raise
+        self._fs.note("ack", self._process, "done", names, (0,))
+
     def own(self) -> None:
         fence = self._station.lease.acquire("work", patience=30.0)
         self._fs.note("fence", self._process, fence)
@@ -266,6 +312,8 @@ OPERATIONS: dict[str, Callable[[Writer], None]] = {
     "l": Writer.own,
     "x": Writer.drop_lock,
     "z": Writer.pack,
+    "m": Writer.deliver,
+    "k": Writer.take,
 }
 
 
@@ -370,13 +418,19 @@ def start_state(kind: str, rotate_at: int, letters: str) -> State:
     return state
 
 
-USED_BY = {"journal": "agtvwsxz", "ledger": "edbsz", "tasks": "uc", "note": "r"}
+USED_BY = {
+    "journal": "agtvwsxz",
+    "ledger": "edbsz",
+    "tasks": "uc",
+    "note": "r",
+    "inbox": "mk",
+}
 """For each stream the letters that work on it."""
 
 
 def _start_word(letters: str) -> str:
     """One line of each log, one version of each document, one more line, and the view."""
-    first = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r"}
+    first = {"journal": "a", "ledger": "e", "tasks": "u", "note": "r", "inbox": "m"}
     word = "".join(first[name] for name, mine in USED_BY.items() if set(letters) & set(mine))
     more = "".join(letter for letter in "ae" if letter in word)
     return word + more + ("w" if set(letters) & set("vw") else "")
@@ -385,7 +439,7 @@ def _start_word(letters: str) -> str:
 @lru_cache(maxsize=256)
 def start_ids(kind: str, letters: str) -> dict[str, list[str]]:
     """For each stream the ids that the start state holds."""
-    streams = {"a": "journal", "e": "ledger", "u": "tasks", "r": "note"}
+    streams = {"a": "journal", "e": "ledger", "u": "tasks", "r": "note", "m": "inbox"}
     found: dict[str, list[str]] = {}
     if kind != "empty":
         for number, letter in enumerate(_start_word(letters).replace("w", "")):

@@ -24,6 +24,7 @@ from holdfast.store.shelves import (
     READY,
     SHELVES,
     NoMessage,
+    is_mailbox,
     is_temporary,
     read_message,
 )
@@ -72,7 +73,7 @@ def check(home: Home) -> Iterator[Finding]:
 def _directory(home: Home, directory: Dir, prefix: str) -> Iterator[Finding]:
     logs: set[Series] = set()
     names = set(directory.names())
-    if READY in names:
+    if is_mailbox(names):
         yield from _mailbox(home, directory, prefix, names)
         return
     for name in sorted(names):

@@ -38,7 +38,7 @@ from holdfast.store.place import Place, Tools
 from holdfast.store.primitives import START, TRIES, Line, Log
 from holdfast.store.segments import log_at
 from holdfast.store.sheet import FileSheet
-from holdfast.store.shelves import READY
+from holdfast.store.shelves import is_mailbox
 from holdfast.store.vfs import Dir, RealVfs, Vfs
 from holdfast.store.view import Shape, State, View
 
@@ -375,7 +375,7 @@ def _unheard(word: str, detail: str) -> None:
 def _walk(directory: Dir, prefix: str) -> list[str]:
     found: list[str] = []
     names = directory.names()
-    if READY in names:
+    if is_mailbox(names):
         return []
     for name in names:
         entry = None if name.startswith(".") else directory.stat(name)

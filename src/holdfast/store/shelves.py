@@ -10,6 +10,7 @@ No rename here replaces a file: what has the name of another one gets a number b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 CLAIMED, DONE, BAD, DEAD = SHELVES = (".claimed", ".done", ".bad", ".dead")
 READY = ".ready"
-"""A directory with this in it is a mailbox."""
 EXPIRED = "~expired"
 YOUNG = 2.0
 """Seconds for which a file that is no message may still become one."""
@@ -135,6 +135,11 @@ class Box:
             break
         self.set_aside.append(f"{kept_as[:120]!r} {why[:200]}")
         return True
+
+
+def is_mailbox(names: Iterable[str]) -> bool:
+    """Whether a directory with these entries is one; a crash may have left it half made."""
+    return not {READY, *SHELVES}.isdisjoint(names)
 
 
 def read_message(vfs: Vfs, directory: Dir, name: str) -> Record:

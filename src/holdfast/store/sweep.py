@@ -17,7 +17,7 @@ from holdfast.store.check import check
 from holdfast.store.document import lock_name as document_lock
 from holdfast.store.lock import Lock
 from holdfast.store.segments import plain_name, series_of
-from holdfast.store.shelves import READY, remove_if_dead
+from holdfast.store.shelves import is_mailbox, remove_if_dead
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -34,7 +34,7 @@ def sweep(home: Home, *, dry_run: bool = False) -> Iterator[str]:
 
 
 def _remove(home: Home, directory: Dir, name: str, *, dry_run: bool) -> bool:
-    if directory.stat(READY) is not None:
+    if is_mailbox(directory.names()):
         return remove_if_dead(home.vfs, directory, name, dry_run=dry_run)
     lock = Lock(directory, _lock_of(name), home.vfs, home.clock)
     try:
