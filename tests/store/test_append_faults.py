@@ -424,12 +424,40 @@ def test_after_such_a_segment_no_caller_begins_the_log_anew(
 
 
 def test_settling_a_failing_disk_is_indeterminate(log: FileLog, vfs: FaultyVfs) -> None:
-    for op in ("sync", "dir.open"):
-        vfs.fault(op, EIO, "a.jsonl", after=op == "dir.open")
-        with refused(Indeterminate, "the disk failed"):
-            log.settle()
+    vfs.fault("dir.open", EIO, "a.jsonl", after=1)
+    with refused(Indeterminate, "the disk failed"):
+        log.settle()
     vfs.heal()
     assert log.settle().seq == 1
+
+
+def test_a_segment_that_could_not_be_settled_is_not_tried_again(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    vfs.fault("sync", EIO, times=1)
+    for _ in range(2):
+        with refused(Indeterminate, "the disk failed while a.jsonl was made durable"):
+            log.settle()
+    assert vfs.count("sync") == 0, "the failed one is not counted"
+    assert log.append({"n": 1}).segment == "a.1.jsonl"
+    assert lines_of(log)[1].record["segment"] == "a.jsonl"
+    assert log.settle().seq == 3
+    assert "a.jsonl" not in {call.name for call in vfs.seen("sync")}
+    sound(log, [0, 1])
+
+
+def test_a_failed_segment_is_remembered_by_a_log_that_has_to_begin_anew(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    for op in ("write", "truncate", "sync", "dir.names"):
+        vfs.fault(op, EIO, times=None)
+    with refused(StorageError):
+        log.append({"n": 1})
+    vfs.heal()
+    vfs.forget()
+    assert log.append({"n": 2}).segment == "a.1.jsonl"
+    assert "a.jsonl" not in {call.name for call in vfs.seen("sync")}
+    sound(log, [0, 2])
 
 
 # --- making segments --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
-from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name, marker
+from holdfast.store.appender import MARKER_SIZE, Appender, Failure, cursor_of, lock_name, marker
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
     CONTROL,
@@ -40,6 +40,7 @@ class FileLog:
     def __init__(self, place: Place, series: Series, *, rotate_at: int = ROTATE_AT) -> None:
         self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
+        self._failed = Failure()
         self._start()
 
     def _start(self) -> None:
@@ -78,7 +79,9 @@ class FileLog:
     def _write(self, batch: list[Ticket]) -> None:
         try:
             if self._appender is None:
-                self._appender = Appender(self._place, self._series, self._encoded, self._rotate_at)
+                self._appender = Appender(
+                    self._place, self._series, self._encoded, self._rotate_at, self._failed
+                )
             self._appender.write(batch)
         except OSError as error:
             # The directory may have been taken away: begin at the root again next time.
@@ -148,17 +151,30 @@ class FileLog:
 
     def _make_durable(self, directory: Dir, filename: str) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
+        if filename == self._failed.name:
+            # Asked again the kernel would say yes; whoever appends next goes on in a new one.
+            raise self._not_settled(filename, self._failed.why)
         try:
             with files.reading(self._vfs, directory, filename) as fd:
-                self._vfs.sync(fd)
+                self._sync(fd, filename)
             if self._marker(directory) != marker(filename):
                 directory.sync(up=len(self._place.parts))
         except OSError as error:
-            raise Indeterminate(
-                f"the disk failed while {filename} was made durable: {error.strerror}",
-                hint="look at the disk before you rely on the newest lines",
-                path=self.key,
-            ) from error
+            raise self._not_settled(filename, str(error.strerror)) from error
+
+    def _sync(self, fd: int, filename: str) -> None:
+        try:
+            self._vfs.sync(fd)
+        except OSError as error:
+            self._failed.note(filename, error)
+            raise
+
+    def _not_settled(self, filename: str, why: str) -> Indeterminate:
+        return Indeterminate(
+            f"the disk failed while {filename} was made durable: {why}",
+            hint="look at the disk before you rely on the newest lines",
+            path=self.key,
+        )
 
     def _marker(self, directory: Dir) -> bytes:
         try:
