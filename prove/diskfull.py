@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import holdfast
 from prove import frame
@@ -44,9 +44,10 @@ _DEEDS_ON_DISKS = {"quick": 2, "ci": 10, "full": None}
 _EDQUOT_EVERY = 16
 _PROCESSES = 2
 _MEMORY = Path("/dev/shm")
-_SOURCE = Path(holdfast.__file__).resolve().parent.parent
+SOURCE = Path(holdfast.__file__).resolve().parent.parent
 """The tree under test: ours, or one with a bug in it."""
-_ALONE = ("unshare", "-m", "--propagation", "private")
+AnyCase = TypeVar("AnyCase")
+ALONE = ("unshare", "-m", "--propagation", "private")
 
 
 class Quota(Strain):
@@ -109,7 +110,7 @@ class Desk:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
 
     def home(self, deed: Deed, under: Path | None = None) -> Path:
         template = self.place / f"template-{deed.name}"
@@ -197,18 +198,18 @@ def _chosen(every: list[Case], tier: str, seed: int, case: str | None) -> list[C
     if case is not None:
         return [each for each in every if fnmatchcase(str(each), case)]
     size = _SAMPLE[tier]
-    return every if size is None else _from_each(every, size, Random(f"diskfull|{seed}"))
+    return every if size is None else from_each(every, size, Random(f"diskfull|{seed}"))
 
 
-def _from_each(every: list[Case], size: int, rng: Random) -> list[Case]:
+def from_each(every: list[AnyCase], size: int, rng: Random) -> list[AnyCase]:
     """So many cases, as evenly from all deeds as they have them: some write much, some little."""
-    piles: dict[tuple[str, str], list[Case]] = {}
+    piles: dict[str, list[AnyCase]] = {}
     for case in every:
-        piles.setdefault((case.kind, case.deed), []).append(case)
+        piles.setdefault(str(case).rpartition("/")[0].rpartition("/")[0], []).append(case)
     for pile in piles.values():
         rng.shuffle(pile)
-    found: list[Case] = []
-    while len(found) < size:
+    found: list[AnyCase] = []
+    while len(found) < min(size, len(every)):
         for pile in piles.values():
             if pile and len(found) < size:
                 found.append(pile.pop())
@@ -249,7 +250,7 @@ def _done(place: Path, orders: list[dict[str, object]], disks: list[list[str]]) 
     if disks:
         patterns = [pattern for each in disks for pattern in each]
         order = {"place": str(place / "disks"), "patterns": patterns}
-        child = _start([*_ALONE, *base, "disks"], order)
+        child = _start([*ALONE, *base, "disks"], order)
         try:
             yield from _heard(child)
         finally:
@@ -263,7 +264,7 @@ def _start(command: list[str], order: dict[str, object]) -> subprocess.Popen[str
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=frame.child_environment(_SOURCE),
+        env=frame.child_environment(SOURCE),
     )
     assert child.stdin is not None
     child.stdin.write(json.dumps(order))

@@ -35,7 +35,7 @@ _MOST = 40
 """No deed takes more pages, blocks, inodes or calls than this leaves."""
 _UNREFUSED = 2
 """After so many fills in a row that refuse nothing, none will."""
-_PATIENCE, _PAUSE = 100, 0.01
+_PATIENCE, _PAUSE = 2_000, 0.01
 
 
 class Tried(NamedTuple):

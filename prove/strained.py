@@ -23,6 +23,9 @@ REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 class Strain:
     """Lets everything through and notes what the kernel refuses; the others add to it."""
 
+    kept = 0
+    """How many descriptors it has itself."""
+
     def __init__(self) -> None:
         self.armed = False
         self.fired = 0
@@ -51,9 +54,44 @@ class Strain:
         if self.armed and error.errno in REFUSALS:
             self.note(op, path, error)
 
+    def synced(self, fd: int, path: str, error: OSError | None) -> None:
+        """A file was synced, or that failed."""
+
     def note(self, op: str, path: str, error: OSError) -> None:
         self.fired += 1
         self.said.append(f"{op} {path}: {errno.errorcode.get(error.errno or 0, '?')}")
+
+
+class Watch(Strain):
+    """Notes which files were synced again after a sync of them had failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: dict[tuple[int, int], str] = {}
+        self.again: list[str] = []
+        self.rewritten: list[str] = []
+        """Synced again after all that matters was written again, as a lease does."""
+        self._kept: list[int] = []
+
+    def synced(self, fd: int, path: str, error: OSError | None) -> None:
+        found = os.fstat(fd)
+        file = (found.st_dev, found.st_ino)
+        if file in self.failed:
+            (self.rewritten if path.endswith(".lease") else self.again).append(path)
+        if error is not None and error.errno == errno.EIO:
+            # As long as it is open, no other file can have its number; opened anew, because
+            # a duplicate would keep its lock.
+            self._kept.append(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
+            self.failed[file] = path
+
+    @property
+    def kept(self) -> int:
+        return len(self._kept)
+
+    def close(self) -> None:
+        for fd in self._kept:
+            os.close(fd)
+        self._kept.clear()
 
 
 class StrainedVfs:
@@ -127,10 +165,14 @@ class StrainedVfs:
         self.call("truncate", self.path_of(fd), self._real.truncate, fd, size)
 
     def sync(self, fd: int) -> None:
-        self.call("sync", self.path_of(fd), self._sync, fd)
-
-    def _sync(self, fd: int) -> None:
-        self._real.sync(fd)
+        path, failed = self.path_of(fd), None
+        try:
+            self.call("sync", path, self._real.sync, fd)
+        except OSError as error:
+            failed = error
+            raise
+        finally:
+            self.strain.synced(fd, path, failed)
 
     def size(self, fd: int) -> int:
         return self._real.size(fd)
@@ -178,7 +220,8 @@ class StrainedDir:
         return self._call("stat", name, self._real.stat, name)
 
     def version(self) -> int:
-        return self._real.version()
+        # It can tell only after a tick of the clock; how many calls are made must not depend on it.
+        return 0
 
     def names(self) -> list[str]:
         return self._call("names", "", self._real.names)

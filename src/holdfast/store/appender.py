@@ -146,6 +146,8 @@ class Appender:
             if ticket.decide is not None:
                 self._flush()
                 bodies = self._decided(ticket, ticket.decide)
+            elif not bodies:
+                self._leave_failed()
             for data, own_stamp in bodies:
                 self._put(ticket, data if own_stamp else b"{%b,%b" % (self._stamp, data[1:]))
         except OSError as error:
@@ -154,6 +156,11 @@ class Appender:
             ticket.fail(error)
         if self._active is None:
             self._list_again(b"")  # never take a log that we lost sight of for an empty one
+
+    def _leave_failed(self) -> None:
+        """Who brings nothing wants the log to go on behind a segment that failed."""
+        if self._active is not None and self._active.filename == self._failed.name:
+            self._begin_segment(None)
 
     def _decided(self, ticket: Ticket, decide: Decide) -> list[Body]:
         here = self._active.cursor if self._active else START

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.codec import Record, encode
-from holdfast.errors import BadValue, Indeterminate, NotOurs, from_os, typed
+from holdfast.errors import BadValue, HoldfastError, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
 from holdfast.store.appender import MARKER_SIZE, Appender, Failure, cursor_of, lock_name, marker
@@ -144,37 +145,41 @@ class FileLog:
             if directory is None:
                 return START
             segments = self._series.segments(directory)
+            if durable and segments and segments[-1].filename == self._failed.name:
+                # Synced again it would say yes, whatever is on the disk.
+                self._go_on()
+                segments = self._series.segments(directory)
             tail = find_tail(self._vfs, directory, segments)
             if durable and segments:
                 self._make_durable(directory, segments[-1].filename)
             return cursor_of(tail)
 
+    def _go_on(self) -> None:
+        """Leave a segment under which the disk failed."""
+        self._submit(Ticket([]))
+
     def _make_durable(self, directory: Dir, filename: str) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
-        if filename == self._failed.name:
-            # Asked again the kernel would say yes; whoever appends next goes on in a new one.
-            raise self._not_settled(filename, self._failed.why)
         try:
             with files.reading(self._vfs, directory, filename) as fd:
                 self._sync(fd, filename)
             if self._marker(directory) != marker(filename):
                 directory.sync(up=len(self._place.parts))
         except OSError as error:
-            raise self._not_settled(filename, str(error.strerror)) from error
+            raise Indeterminate(
+                f"the disk failed while {filename} was made durable: {error.strerror}",
+                hint="look at the disk before you rely on the newest lines",
+                path=self.key,
+            ) from error
 
     def _sync(self, fd: int, filename: str) -> None:
         try:
             self._vfs.sync(fd)
         except OSError as error:
             self._failed.note(filename, error)
+            with suppress(HoldfastError):
+                self._go_on()
             raise
-
-    def _not_settled(self, filename: str, why: str) -> Indeterminate:
-        return Indeterminate(
-            f"the disk failed while {filename} was made durable: {why}",
-            hint="look at the disk before you rely on the newest lines",
-            path=self.key,
-        )
 
     def _marker(self, directory: Dir) -> bytes:
         try:
