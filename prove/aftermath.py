@@ -70,18 +70,18 @@ def inspect(operation: Operation, path: Path, outcome: Outcome) -> Iterator[str]
             home = Home.open(str(path), create=True, timezone="UTC", clock=Calendar(0))
         with home:
             if not operation.makes_home:
-                yield from _untouched(operation, home)
-                yield from _truth(operation, home, outcome)
+                yield from untouched(operation, home)
+                yield from truth(operation, home, outcome)
             yield from _go_on(operation, home)
             if operation.lines:
                 # A line that lacked only its end was ended by the next one, if anything.
-                yield from _truth(operation, home, outcome)
+                yield from truth(operation, home, outcome)
             yield from _findings(operation, home)
     except (HoldfastError, OSError, AssertionError) as error:
         yield f"the next process fails: {type(error).__name__}: {error}"
 
 
-def _untouched(operation: Operation, home: Home) -> Iterator[str]:
+def untouched(operation: Operation, home: Home) -> Iterator[str]:
     """What was there before is there, once and in order; every log verifies."""
     for key, names in BEFORE.items():
         found = ids(home, key)
@@ -98,7 +98,7 @@ def _untouched(operation: Operation, home: Home) -> Iterator[str]:
         yield f"{REPORT} is stamped with line {stamp.cursor.seq}, which is not there"
 
 
-def _truth(operation: Operation, home: Home, outcome: Outcome) -> Iterator[str]:
+def truth(operation: Operation, home: Home, outcome: Outcome) -> Iterator[str]:
     if operation.look is None:
         return
     seen = operation.look(home, outcome.answer)

@@ -395,7 +395,7 @@ def operate(
     """Do one operation when told to, and say what came of it."""
     operation = OPERATIONS[name]
     if broken == "retry":
-        files.RealVfs.sync = staticmethod(_sync_twice)
+        files.RealVfs.sync = staticmethod(sync_twice)
     channel.send(b"ready")
     channel.recv(16)
     if half is not None:
@@ -420,7 +420,7 @@ def operate(
     channel.recv(16)
 
 
-def _sync_twice(fd: int) -> None:
+def sync_twice(fd: int) -> None:
     """What one must not do: a sync that failed says yes the second time."""
     try:
         os.fdatasync(fd)

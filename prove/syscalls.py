@@ -33,7 +33,7 @@ HARNESS = Harness(
     proves="A system call that fails costs no acknowledged write and tells no lie.",
     targets={"quick": 400, "ci": 1_500, "full": 5_000},
     tools=("strace", "gcc"),
-    missing=lambda tier: _cannot_trace(),
+    missing=lambda tier: cannot_trace(),
 )
 _SAMPLE = {"quick": 420, "ci": 1_600, "full": None}
 _PROCESSES = 2
@@ -87,16 +87,18 @@ class Tried(NamedTuple):
 class Bench:
     """Homes to break, and the processes to break them with."""
 
-    def __init__(self, place: Path, shim: Path, *, broken: str = "") -> None:
+    def __init__(
+        self, place: Path, shim: Path | None, *, broken: str = "", roles: str = "prove.operations"
+    ) -> None:
         self._place, self._broken = place, broken
-        self._nursery = Nursery(preload=shim, roles="prove.operations")
+        self._nursery = Nursery(preload=shim, roles=roles)
         self._count = 0
         place.mkdir()
 
     def close(self) -> None:
         self._nursery.close()
 
-    def _home(self, operation: Operation) -> Path:
+    def home(self, operation: Operation) -> Path:
         """A new home, as the operation wants it."""
         template = self._place / f"template-{operation.name}"
         if not template.exists():
@@ -114,7 +116,7 @@ class Bench:
 
     def calls(self, operation: Operation) -> list[Call]:
         """The dry run."""
-        home = self._home(operation)
+        home = self.home(operation)
         trace = self._place / "dry"
         outcome = self._traced(self._start(operation, home), trace, [])
         if outcome.answer is None:
@@ -134,16 +136,16 @@ class Bench:
 
     def try_case(self, case: Case) -> Tried:
         operation = OPERATIONS[case.operation]
-        home = self._home(operation)
+        home = self.home(operation)
         if case.fault.startswith("half-"):
             outcome, fired, trace = self._half(case, operation, home)
         else:
-            outcome, fired, trace = self._injected(case, operation, home)
-        complaints = [*inspect(operation, home, outcome), *_synced_again(trace)]
+            outcome, fired, trace = self.injected(case, operation, home)
+        complaints = [*inspect(operation, home, outcome), *synced_again(trace)]
         shutil.rmtree(home, ignore_errors=True)
         return Tried(case, fired, complaints)
 
-    def _injected(
+    def injected(
         self, case: Case, operation: Operation, home: Path
     ) -> tuple[Outcome, bool, list[str]]:
         trace = self._place / "trace"
@@ -215,7 +217,7 @@ def _outcome(victim: Victim, tracer: subprocess.Popen[str] | None = None) -> Out
 _SYNC = re.compile(r"(?:fsync|fdatasync)\(\d+<(.*?)(?: ?\(deleted\))?>\) += (.*)")
 
 
-def _synced_again(trace: list[str]) -> Iterator[str]:
+def synced_again(trace: list[str]) -> Iterator[str]:
     """A file whose sync failed with EIO is never synced again by the same process."""
     failed: set[str] = set()
     for row in trace:
@@ -340,7 +342,7 @@ def build_shim(place: Path) -> Path:
     return shim
 
 
-def _cannot_trace() -> str | None:
+def cannot_trace() -> str | None:
     """Whether this machine lets a process be traced."""
     sleeper = subprocess.Popen(["sleep", "10"])
     tracer = subprocess.Popen(

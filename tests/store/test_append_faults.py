@@ -424,12 +424,58 @@ def test_after_such_a_segment_no_caller_begins_the_log_anew(
 
 
 def test_settling_a_failing_disk_is_indeterminate(log: FileLog, vfs: FaultyVfs) -> None:
-    for op in ("sync", "dir.open"):
-        vfs.fault(op, EIO, "a.jsonl", after=op == "dir.open")
-        with refused(Indeterminate, "the disk failed"):
-            log.settle()
+    vfs.fault("dir.open", EIO, "a.jsonl", after=1)
+    with refused(Indeterminate, "the disk failed"):
+        log.settle()
     vfs.heal()
     assert log.settle().seq == 1
+
+
+def test_a_segment_that_could_not_be_settled_is_left_and_not_tried_again(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    vfs.fault("sync", EIO, times=1)
+    with refused(Indeterminate, "the disk failed while a.jsonl was made durable"):
+        log.settle()
+    assert log.settle() == log.head()
+    told = lines_of(log)[1]
+    assert (told.segment, told.record["segment"], told.record["error"]) == (
+        "a.1.jsonl",
+        "a.jsonl",
+        "EIO",
+    )
+    assert log.append({"n": 1}).segment == "a.1.jsonl"
+    assert "a.jsonl" not in {call.name for call in vfs.seen("sync")}
+    sound(log, [0, 1])
+
+
+def test_a_disk_that_fails_for_longer_is_settled_when_it_works_again(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    vfs.fault("*sync", EIO, times=None)
+    for _ in range(2):
+        with pytest.raises(StorageError) as caught:
+            log.settle()
+        assert caught.value.hint
+    vfs.heal()
+    vfs.forget()
+    assert log.settle().segment == "a.1.jsonl"
+    assert "a.jsonl" not in {call.name for call in vfs.seen("sync")}
+    sound(log, [0])
+
+
+def test_a_failed_segment_is_remembered_by_a_log_that_has_to_begin_anew(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    for op in ("write", "truncate", "sync", "dir.names"):
+        vfs.fault(op, EIO, times=None)
+    with refused(StorageError):
+        log.append({"n": 1})
+    vfs.heal()
+    vfs.forget()
+    assert log.append({"n": 2}).segment == "a.1.jsonl"
+    assert "a.jsonl" not in {call.name for call in vfs.seen("sync")}
+    sound(log, [0, 2])
 
 
 # --- making segments --------------------------------------------------------------------------

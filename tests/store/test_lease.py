@@ -172,7 +172,7 @@ def test_a_lease_file_that_is_taken_away_is_made_again(
 
 @pytest.mark.parametrize(
     ("op", "after"),
-    [("pwrite", 0), ("sync", 0), ("dir.sync", 0), ("dir.open", 0), ("try_lock", 0)],
+    [("pread", 0), ("pwrite", 0), ("sync", 0), ("dir.sync", 0), ("dir.open", 0), ("try_lock", 0)],
 )
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
 def test_a_lease_that_could_not_be_written_is_not_held(

@@ -17,7 +17,7 @@ from holdfast.store import reader
 from holdfast.store.home import Home
 from holdfast.store.primitives import BadLine, Line
 from holdfast.store.reader import Source, read_lines, split, verify
-from tests.store.logs import Writer
+from tests.store.logs import HASH, Writer
 
 SMALL = 12
 
@@ -159,6 +159,30 @@ def test_a_whole_line_behind_bytes_that_the_disk_lost_is_read() -> None:
         (bad,) = read_lines([Source("a", 0, True, iter([b"\0\0" + rest + b"\n"]))])
         assert isinstance(bad, BadLine)
         assert bad.offset == 0
+
+
+def test_a_line_end_that_flipped_costs_one_record() -> None:
+    writer = Writer()
+    one, two, three = (writer.record({"n": number}) for number in (1, 2, 3))
+    for bit in range(8):
+        data = one[:-1] + bytes([one[-1] ^ 1 << bit]) + two + three
+        found = list(read_lines([Source("a", 0, True, iter([data]))]))
+        assert [getattr(line, "seq", "bad") for line in found] == ["bad", 2, 3]
+        assert [(line.offset, line.end) for line in found[:2]] == [
+            (0, len(one)),
+            (len(one), len(one + two)),
+        ]
+        (problem,) = verify([Source("a", 0, True, iter([data]))]).problems
+        assert (problem.kind, problem.line) == ("missing", 1)
+
+
+def test_what_only_looks_like_two_lines_is_one_bad_line() -> None:
+    inner = b'{"a":[{"n":1,"seq":1,"hash":"%b"},{"n":2,' % HASH.encode()
+    data = b'%b"seq":2,"hash":"%b"}' % (inner, HASH.encode())
+    for raw in (data, data.replace(b"},{", b"}*x"), data[:-1]):
+        (bad,) = read_lines([Source("a", 0, True, iter([raw + b"\n"]))])
+        assert isinstance(bad, BadLine)
+        assert (bad.offset, bad.end) == (0, len(raw) + 1)
 
 
 @pytest.fixture

@@ -55,6 +55,17 @@ def test_a_root_is_made_with_everything_above_it(tmp_path: Path, no_leak: None) 
     vfs.root(str(tmp_path / "a/b/c")).close()
 
 
+def test_a_root_that_cannot_be_made_durable_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leak: None
+) -> None:
+    def fails(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        RealVfs().root(str(tmp_path / "home"), create=True)
+
+
 def test_a_root_may_be_named_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leak: None
 ) -> None:

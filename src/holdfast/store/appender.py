@@ -49,6 +49,18 @@ def lock_name(series: Series) -> str:
     return f".{series.stem}.jsonl.lock" if series.stem else ".lock"
 
 
+class Failure:
+    """The segment under which the disk failed last, and how; a log remembers it for its life."""
+
+    __slots__ = ("name", "why")
+
+    def __init__(self) -> None:
+        self.name = self.why = ""
+
+    def note(self, filename: str, error: OSError) -> None:
+        self.name, self.why = filename, errno.errorcode.get(error.errno or 0, "?")
+
+
 class _Active:
     """The segment being appended to, as this process last saw it."""
 
@@ -84,7 +96,12 @@ class Appender:
     """Used by one thread at a time."""
 
     def __init__(
-        self, place: Place, series: Series, encoded: Callable[[Record], Body], rotate_at: int
+        self,
+        place: Place,
+        series: Series,
+        encoded: Callable[[Record], Body],
+        rotate_at: int,
+        failed: Failure,
     ) -> None:
         self._series, self._encoded, self._rotate_at = series, encoded, rotate_at
         self._tools, self._vfs = place.tools, place.tools.vfs
@@ -94,7 +111,7 @@ class Appender:
         self._active: _Active | None = None
         self._marker = b""
         self._checked = 0
-        self._failed = ("", "")
+        self._failed = failed
         self._pending: list[tuple[Ticket, bytes, Link]] = []
         self._unsynced: list[Ticket] = []
         self._second, self._stamp, self._day = -1, b"", ""
@@ -129,6 +146,8 @@ class Appender:
             if ticket.decide is not None:
                 self._flush()
                 bodies = self._decided(ticket, ticket.decide)
+            elif not bodies:
+                self._leave_failed()
             for data, own_stamp in bodies:
                 self._put(ticket, data if own_stamp else b"{%b,%b" % (self._stamp, data[1:]))
         except OSError as error:
@@ -137,6 +156,11 @@ class Appender:
             ticket.fail(error)
         if self._active is None:
             self._list_again(b"")  # never take a log that we lost sight of for an empty one
+
+    def _leave_failed(self) -> None:
+        """Who brings nothing wants the log to go on behind a segment that failed."""
+        if self._active is not None and self._active.filename == self._failed.name:
+            self._begin_segment(None)
 
     def _decided(self, ticket: Ticket, decide: Decide) -> list[Body]:
         here = self._active.cursor if self._active else START
@@ -164,7 +188,7 @@ class Appender:
             return True
         if active.packed:
             return True
-        return active.end >= self._rotate_at or active.filename == self._failed[0]
+        return active.end >= self._rotate_at or active.filename == self._failed.name
 
     def _flush(self) -> None:
         """Write the pending lines; if that fails, only whole lines stay in the file."""
@@ -287,12 +311,12 @@ class Appender:
     def _begin_segment(self, data: bytes | None) -> Cursor:
         """Open the next segment with its first line, durably."""
         before = self._active
-        if before is not None and before.filename != self._failed[0]:
+        if before is not None and before.filename != self._failed.name:
             self._close_off(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
-        failed = before is not None and before.filename == self._failed[0]
+        failed = before is not None and before.filename == self._failed.name
         for body in (self._obituary() if failed else None, data):
             if body is not None:
                 line, link = chain.seal(body, link, gap)
@@ -308,14 +332,14 @@ class Appender:
         try:
             self._vfs.sync(before.fd)
         except OSError as error:
-            self._fail(before.filename, error)
+            self._failed.note(before.filename, error)
             for ticket in self._unsynced:
                 ticket.fail(_not_durable(before.filename, error))
         self._unsynced.clear()
 
     def _obituary(self) -> bytes:
         """The line that tells of a failed segment; the first one of the next, if we open it."""
-        name, why = self._failed
+        name, why = self._failed.name, self._failed.why
         boot = self._tools.clock.boot()
         record = {CONTROL: FAILED, "segment": name, "error": why, "boot": boot}
         return b"{%b,%b" % (self._stamp, encode(record)[1:])
@@ -345,7 +369,7 @@ class Appender:
             directory.sync(up=len(self._place.parts) if first else 0)
         except OSError as error:
             self._vfs.close(fd)
-            self._fail(name, error)
+            self._failed.note(name, error)
             self._drop_active()
             raise _not_durable(name, error) from error
         with suppress(OSError):
@@ -356,7 +380,7 @@ class Appender:
 
     def _abandon(self, active: _Active, error: OSError) -> None:
         """Never sync a file again that failed once: go on in the next segment."""
-        self._fail(active.filename, error)
+        self._failed.note(active.filename, error)
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
@@ -370,9 +394,6 @@ class Appender:
                 self._put(Ticket([]), self._obituary())
                 self._flush()
                 self._vfs.sync(self._active.fd)
-
-    def _fail(self, filename: str, error: OSError) -> None:
-        self._failed = (filename, errno.errorcode.get(error.errno or 0, "?"))
 
     def _unmark(self) -> None:
         """Make everybody look again, ourselves too, whatever happens next."""

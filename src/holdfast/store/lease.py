@@ -73,8 +73,8 @@ class FileLease:
             if self._clock.boottime() >= deadline:
                 raise self._busy(held)
             self._clock.sleep(_PAUSE)
-        fence = self._fence(fd) + 1
         try:
+            fence = self._fence(fd) + 1
             self._write_fence(fd, fence)
             self._write_owner(fd, purpose)
             directory.sync(up=len(self._place.parts))

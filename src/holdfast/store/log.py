@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.codec import Record, encode
-from holdfast.errors import BadValue, Indeterminate, NotOurs, from_os, typed
+from holdfast.errors import BadValue, HoldfastError, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
-from holdfast.store.appender import MARKER_SIZE, Appender, cursor_of, lock_name, marker
+from holdfast.store.appender import MARKER_SIZE, Appender, Failure, cursor_of, lock_name, marker
 from holdfast.store.archive import Archiver
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
@@ -43,6 +44,7 @@ class FileLog:
     def __init__(self, place: Place, series: Series, *, rotate_at: int = ROTATE_AT) -> None:
         self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
+        self._failed = Failure()
         self._start()
 
     def _start(self) -> None:
@@ -81,7 +83,9 @@ class FileLog:
     def _write(self, batch: list[Ticket]) -> None:
         try:
             if self._appender is None:
-                self._appender = Appender(self._place, self._series, self._encoded, self._rotate_at)
+                self._appender = Appender(
+                    self._place, self._series, self._encoded, self._rotate_at, self._failed
+                )
             self._appender.write(batch)
         except OSError as error:
             # The directory may have been taken away: begin at the root again next time.
@@ -149,16 +153,24 @@ class FileLog:
             if directory is None:
                 return START
             segments = self._series.segments(directory)
+            if durable and segments and segments[-1].filename == self._failed.name:
+                # Synced again it would say yes, whatever is on the disk.
+                self._go_on()
+                segments = self._series.segments(directory)
             tail = find_tail(self._vfs, directory, segments)
             if durable and segments and directory.stat(segments[-1].filename):
                 self._make_durable(directory, segments[-1].filename)
             return cursor_of(tail)
 
+    def _go_on(self) -> None:
+        """Leave a segment under which the disk failed."""
+        self._submit(Ticket([]))
+
     def _make_durable(self, directory: Dir, filename: str) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
         try:
             with files.reading(self._vfs, directory, filename) as fd:
-                self._vfs.sync(fd)
+                self._sync(fd, filename)
             if self._marker(directory) != marker(filename):
                 directory.sync(up=len(self._place.parts))
         except OSError as error:
@@ -167,6 +179,15 @@ class FileLog:
                 hint="look at the disk before you rely on the newest lines",
                 path=self.key,
             ) from error
+
+    def _sync(self, fd: int, filename: str) -> None:
+        try:
+            self._vfs.sync(fd)
+        except OSError as error:
+            self._failed.note(filename, error)
+            with suppress(HoldfastError):
+                self._go_on()
+            raise
 
     def _marker(self, directory: Dir) -> bytes:
         try:

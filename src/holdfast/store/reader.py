@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
-from holdfast.store.chain import GENESIS, Hash, Seal, holds, read_seal
+from holdfast.store.chain import GENESIS, SUFFIX, Hash, Seal, holds, read_seal
 from holdfast.store.packed import Lost
 from holdfast.store.primitives import (
     CONTROL,
@@ -102,7 +102,13 @@ def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
                 if b"\0" in raw and (lost := _lost_before(raw)):
                     yield BadLine(source.name, start, start + lost, "NUL bytes")
                     start, raw = start + lost, raw[lost:]
-                yield _line(raw, source.name, start, end)
+                line = _line(raw, source.name, start, end)
+                if isinstance(line, BadLine) and (lost := _whole_before(raw)):
+                    behind = _line(raw[lost:], source.name, start + lost, end)
+                    if isinstance(behind, Line):
+                        yield line._replace(end=start + lost)
+                        line = behind
+                yield line
         if began is not None and not source.last:
             yield BadLine(source.name, began, end, "no line end")
 
@@ -116,6 +122,14 @@ def _lost_before(raw: bytes) -> int:
     """How many bytes a failed disk lost, its LF among them, in front of a line that is whole."""
     start = raw.rfind(b"\0") + 1
     return start if raw[start : start + 1] == b"{" and read_seal(raw) else 0
+
+
+def _whole_before(raw: bytes) -> int:
+    """How many bytes stand in front of a sealed line because one bit of an LF has flipped."""
+    ends = [match.end() for match in SUFFIX.finditer(raw)][:-1]
+    if not ends or read_seal(raw) is None or (raw[ends[-1]] ^ 0x0A).bit_count() != 1:
+        return 0
+    return ends[-1] + 1
 
 
 def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:

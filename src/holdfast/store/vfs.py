@@ -232,7 +232,11 @@ class RealVfs:
             above = self.root(parent, create=True)
             try:
                 made = above.subdir(name, create=True)
-                above.sync()
+                try:
+                    above.sync()
+                except OSError:
+                    made.close()
+                    raise
                 return made
             finally:
                 above.close()
