@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import traceback
 from collections import Counter
@@ -25,6 +26,8 @@ sys.path.insert(0, str(frame.REPO / "src"))
 
 def main() -> int:
     chosen = arguments()
+    # So that children that were stopped for another's turn are ended, and scratch is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     counts: Counter[str] = Counter()
     for name in [chosen.name] if chosen.name else frame.NAMES:
         try:
