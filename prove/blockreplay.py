@@ -148,7 +148,7 @@ def shard(order: dict[str, Any]) -> None:
     for number in order["recordings"]:
         name = f"{kind}:{number}"
         rng = Random(frame.seed_of(f"{order['seed']} {name}"))
-        kept = _KEPT / name.replace(":", "-")
+        kept = _KEPT / f"{order['seed']}-{kind}-{number}"
         again = order["only"] is not None and kept.is_dir()
         here = place / name
         here.mkdir()
@@ -160,10 +160,14 @@ def shard(order: dict[str, Any]) -> None:
             for image in _replay(disk, taken, name, order["images"], rng, order["only"]):
                 print(json.dumps(image), flush=True)
                 bad = bad or bool(image.broken)
-            if bad and not again and not order["broken"]:
+            if bad and not again and not order["broken"] and _ours():
                 taken.keep(kept, disk, here / "log")
         finally:
             disk.close()
+
+
+def _ours() -> bool:
+    return frame.source_in_use() == frame.REPO / "src"
 
 
 def _record(disk: Disk, place: Path, seeds: Sequence[int], order: dict[str, Any]) -> Recording:
