@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -85,8 +85,8 @@ class Image(NamedTuple):
     broken: list[str]
 
 
-Packet = tuple[int, int, bytes]
-"""Writer, number of its life, and what it sent."""
+Packet = tuple[int, bytes]
+"""Writer, and what it sent."""
 
 
 @dataclass
@@ -94,28 +94,30 @@ class Recording:
     """One run of the writers: what reached the device, and what they said."""
 
     log: BlockLog
-    packets: list[Packet] = field(default_factory=list[Packet])
-    since: float = 0.0
+    writers: int
+    packets: list[Packet]
+    since: float
     """When the home was there."""
-    until: float = 0.0
+    until: float
 
     def cuts(self, count: int, rng: Random) -> Iterator[tuple[float, str]]:
         """Instants to cut at: half of them just behind an acknowledgement."""
         first, last = self.log.at(self.since), self.log.at(self.until)
         busy = self.log.done[first:last] or [self.until]
-        told = [done for _, _, data in self.packets if (done := _span(data)[1]) < self.until]
+        told = [done for _, data in self.packets if (done := _span(data)[1]) < self.until]
         for number in range(count):
             yield rng.choice(told if number % 2 else busy), rng.choice(("prefix", "subset"))
 
     def history(self, cut: float) -> History:
         """What had been acknowledged at an instant."""
         history = History()
-        for me, life, data in self.packets:
-            one = history.born(me, life)
+        # One that never said anything may have written all the same.
+        lives = [history.born(me, me + 1) for me in range(self.writers)]
+        for me, data in self.packets:
             began, told = _span(data)
             if began <= cut:
                 # Of one that was told later, it is known that it was on its way.
-                history.take(one, data, late=told > cut)
+                history.take(lives[me], data, late=told > cut)
         return history
 
     def keep(self, place: Path, disk: Disk, source: Path) -> None:
@@ -123,15 +125,16 @@ class Recording:
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, place / "log")
         disk.copy_to(place / "image")
-        rows = [(me, life, data.hex()) for me, life, data in self.packets]
-        text = json.dumps({"since": self.since, "until": self.until, "packets": rows})
+        rows = [(me, data.hex()) for me, data in self.packets]
+        said = {"since": self.since, "until": self.until, "writers": self.writers}
+        text = json.dumps({**said, "packets": rows})
         (place / "said.json").write_text(text, encoding="utf-8")
 
     @classmethod
     def kept(cls, place: Path) -> Recording:
         said = json.loads((place / "said.json").read_text(encoding="utf-8"))
-        packets = [(me, life, bytes.fromhex(data)) for me, life, data in said["packets"]]
-        return cls(BlockLog.load(place / "log"), packets, said["since"], said["until"])
+        said["packets"] = [(me, bytes.fromhex(data)) for me, data in said["packets"]]
+        return cls(BlockLog.load(place / "log"), **said)
 
 
 def _span(packet: bytes) -> tuple[float, float]:
@@ -148,7 +151,7 @@ def shard(order: dict[str, Any]) -> None:
     for number in order["recordings"]:
         name = f"{kind}:{number}"
         rng = Random(frame.seed_of(f"{order['seed']} {name}"))
-        kept = _KEPT / name.replace(":", "-")
+        kept = _KEPT / f"{order['seed']}-{kind}-{number}"
         again = order["only"] is not None and kept.is_dir()
         here = place / name
         here.mkdir()
@@ -160,10 +163,14 @@ def shard(order: dict[str, Any]) -> None:
             for image in _replay(disk, taken, name, order["images"], rng, order["only"]):
                 print(json.dumps(image), flush=True)
                 bad = bad or bool(image.broken)
-            if bad and not again and not order["broken"]:
+            if bad and not again and not order["broken"] and _ours():
                 taken.keep(kept, disk, here / "log")
         finally:
             disk.close()
+
+
+def _ours() -> bool:
+    return frame.source_in_use() == frame.REPO / "src"
 
 
 def _record(disk: Disk, place: Path, seeds: Sequence[int], order: dict[str, Any]) -> Recording:
@@ -179,7 +186,7 @@ def _record(disk: Disk, place: Path, seeds: Sequence[int], order: dict[str, Any]
             packets, until = _work(home, seeds, order)
         finally:
             disk.umount()
-    return Recording(BlockLog.load(log), packets, since, until)
+    return Recording(BlockLog.load(log), len(seeds), packets, since, until)
 
 
 def _work(home: str, seeds: Sequence[int], order: dict[str, Any]) -> tuple[list[Packet], float]:
@@ -197,10 +204,10 @@ def _work(home: str, seeds: Sequence[int], order: dict[str, Any]) -> tuple[list[
                 raise TimeoutError(f"{len(packets)} acknowledgements in {_PATIENCE:.0f} s")
             select.select([victim.channel for victim in crowd], [], [], 0.1)
             for me, victim in enumerate(crowd):
-                packets += [(me, me + 1, packet) for packet in victim.packets()]
+                packets += [(me, packet) for packet in victim.packets()]
         until = time.monotonic()
         for me, victim in enumerate(crowd):
-            packets += [(me, me + 1, packet) for packet in victim.end()]
+            packets += [(me, packet) for packet in victim.end()]
     return packets, until
 
 

@@ -309,7 +309,8 @@ def scratch(name: str, under: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _source() -> Path:
+def source_in_use() -> Path:
+    """The tree that this process has `holdfast` from: ours, or a copy with a bug in it."""
     found = importlib.util.find_spec("holdfast")
     assert found is not None
     assert found.origin is not None
@@ -324,6 +325,6 @@ def child_environment(source: Path | None = None) -> dict[str, str]:
     private = ("HOLDFAST_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(private)}
     return kept | {
-        "PYTHONPATH": f"{source or _source()}{os.pathsep}{REPO}",
+        "PYTHONPATH": f"{source or source_in_use()}{os.pathsep}{REPO}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
