@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.store.vfs import Dir, Vfs
 
 
+_CHUNK = 1 << 20
+
+
 def revision_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
@@ -45,7 +48,7 @@ def read_file(vfs: Vfs, directory: Dir, name: str) -> bytes | None:
                     hint="something else wrote it; look at it, then move it away",
                 )
             data = b""
-            while chunk := vfs.pread(fd, MAX_DOCUMENT, len(data)):
+            while chunk := vfs.pread(fd, _CHUNK, len(data)):
                 data += chunk
             return data
     except FileNotFoundError:
