@@ -128,5 +128,5 @@ def time_of_message(name: str) -> float:
 
 def place_in_time(instant: float) -> str:
     """How an id of ours would begin at that instant; what orders foreign ids among ours."""
-    text = f"{max(0, int(instant * 1000)) & (1 << 48) - 1:012x}"
+    text = f"{max(0, round(instant * 1000)) & (1 << 48) - 1:012x}"
     return f"{text[:8]}-{text[8:]}"
