@@ -4,16 +4,19 @@
 
 A hunt names the words, the start, and any of: `rotate` (files of two lines), `kills`,
 `errors` (a fault at every call), `few` (crash states at each place), `x30` (interleavings).
+`eio:vfs/lease/*/once` instead tries all cases of a harness that match, with its own judgement.
 Stops at the first complaint with exit status 3; 0 means that all of it was clean.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 
 from prove.crashstates import ROTATE, WHOLE
 from prove.explore import Limits, Tally, explore
+from prove.frame import Result
 from prove.workloads import Scenario
 
 CAUGHT = 3
@@ -46,10 +49,23 @@ def hunt(text: str) -> Tally:
     return total
 
 
+def cases_of(text: str) -> Result:
+    """The cases of another harness, by its name and a pattern."""
+    name, _, pattern = text.partition(":")
+    return importlib.import_module(f"prove.{name}").run("quick", 0, pattern)
+
+
 def main(hunts: list[str]) -> int:
     started = time.monotonic()
     judged = 0
     for text in hunts:
+        if ":" in text:
+            result = cases_of(text)
+            judged += result.tried
+            if result.failed:
+                print(f"caught by `{text}`: {result.failures[0].says}")
+                return CAUGHT
+            continue
         tally = hunt(text)
         judged += tally.judged
         if tally.bad:
