@@ -22,15 +22,16 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from holdfast.errors import HoldfastError
 from holdfast.store.primitives import CONTROL, FAILED
 from prove import frame
-from prove.aftermath import inspect
+from prove.aftermath import Outcome, inspect
 from prove.badblocks import BadDisk, cannot_fail
 from prove.diskfull import ALONE, SOURCE, Desk, from_each
 from prove.frame import Control, Harness, Result
@@ -112,9 +113,9 @@ class Failing(Watch):
 
 
 class VfsBench:
-    def __init__(self, place: Path, *, retries: bool = False) -> None:
+    def __init__(self, place: Path, *, broken: str = "") -> None:
         self._desk = Desk(place)
-        self._retries = retries
+        self._retries = broken == "retry"
 
     def close(self) -> None:
         """Nothing is kept."""
@@ -129,6 +130,9 @@ class VfsBench:
             for nth in range(strain.made):
                 yield Case("vfs", name, str(nth), "once")
                 yield Case("vfs", name, str(nth), "lasting")
+
+    def try_all(self, case: Case) -> Iterator[Tried]:
+        yield self.try_case(case)
 
     def try_case(self, case: Case) -> Tried:
         deed = DEEDS[case.deed]
@@ -195,6 +199,9 @@ class CallBench:
                 if call.name in _CALLS:
                     yield Case("strace", name, f"{call.name}.{call.nth}", "EIO")
 
+    def try_all(self, case: Case) -> Iterator[Tried]:
+        yield self.try_case(case)
+
     def try_case(self, case: Case) -> Tried:
         deed = DEEDS[case.deed]
         call, _, nth = case.at.partition(".")
@@ -228,10 +235,10 @@ def _token(deed: Deed) -> bytes | None:
 
 
 class BlockBench:
-    def __init__(self, place: Path, *, retries: bool = False) -> None:
+    def __init__(self, place: Path, *, broken: str = "") -> None:
         self._desk = Desk(place / "templates")
         self._disk = BadDisk(place / "disk")
-        self._retries = retries
+        self._retries = broken == "retry"
 
     def close(self) -> None:
         self._disk.close()
@@ -288,7 +295,7 @@ class BlockBench:
             watch.close()
         fired = disk.orders.failed > 0
         disk.look_at_image()
-        complaints += _but_damage(self._after(deed, home, first, second, before, served))
+        complaints += _but_damage(self._after(deed, home, (first, second), before, served=served))
         return Tried(str(case), fired, complaints)
 
     def _order(self, case: Case, deed: Deed) -> None:
@@ -301,17 +308,26 @@ class BlockBench:
 
     def _serve_others(self, handles: Handles, complaints: list[str]) -> bool:
         """Another log and another document are written as ever."""
-        deed = DEEDS["first_append"]
         try:
             handles.log(_OTHER).append({"id": "other"})
             handles.home().document("state/other/note.json").replace(b"{}")
-        except Exception as error:
+        except HoldfastError as error:
             if self._disk.writable():
-                complaints.append(f"other files are not served: {deed.name}: {error}")
+                complaints.append(f"other files are not served: {error}")
             return False
         return True
 
-    def _after(self, deed, home, first, second, before, served) -> Iterator[str]:  # type: ignore[no-untyped-def]
+    def _after(
+        self,
+        deed: Deed,
+        home: Path,
+        outcomes: tuple[Outcome, Outcome | None],
+        before: int,
+        *,
+        served: bool,
+    ) -> Iterator[str]:
+        """What is on the device, and what the next process makes of it."""
+        first, second = outcomes
         yield from in_sight(deed, home, first)
         handles = Handles(str(home))
         try:
@@ -350,6 +366,7 @@ def _but_damage(complaints: Iterable[str]) -> list[str]:
 # --- the harness ----------------------------------------------------------------------------
 
 
+AnyBench = VfsBench | CallBench | BlockBench
 _BENCHES = {"vfs": VfsBench, "strace": CallBench, "block": BlockBench}
 
 
@@ -413,24 +430,20 @@ def _count(result: Result, tried: Tried) -> None:
         result.survived += 1
 
 
-def shard(order: dict[str, object]) -> None:
+def shard(order: Mapping[str, Any]) -> None:
     """Try what is ordered; one line of JSON for each case."""
     broken = str(order.get("broken", ""))
     place = Path(str(order["place"]))
-    bench = (
-        CallBench(place, broken=broken)
-        if order["kind"] == "strace"
-        else _BENCHES[str(order["kind"])](place, retries=broken == "retry")
-    )
+    bench: AnyBench = _BENCHES[str(order["kind"])](place, broken=broken)
     try:
         for case in _chosen(bench, order):
-            for tried in bench.try_all(case) if case.kind == "block" else [bench.try_case(case)]:
+            for tried in bench.try_all(case):
                 print(json.dumps(tried), flush=True)
     finally:
         bench.close()
 
 
-def _chosen(bench, order: dict) -> list[Case]:  # type: ignore[no-untyped-def, type-arg]
+def _chosen(bench: AnyBench, order: Mapping[str, Any]) -> list[Case]:
     if order["case"] is not None and "*" not in order["case"]:
         return [Case.of(order["case"])]
     every = list(bench.cases())
@@ -444,7 +457,7 @@ def _chosen(bench, order: dict) -> list[Case]:  # type: ignore[no-untyped-def, t
 
 def control(seed: int) -> list[Control]:
     """A writer that syncs again and believes the second answer has to be seen."""
-    tries = {"vfs": "vfs/append_warm/*/once", "block": "block/append_warm/1/once"}
+    tries = {"vfs": "vfs/append_warm/*/once", "block": "block/append_all_warm/1/once"}
     tries["strace"] = "strace/append_warm/fdatasync.1/EIO"
     found: list[Control] = []
     for kind, case in tries.items():
@@ -452,8 +465,10 @@ def control(seed: int) -> list[Control]:
             continue
         order = {"kind": kind, "case": case, "seed": seed, "sample": None, "broken": "retry"}
         said = [says for tried in _done(order) if tried.fired for says in tried.complaints]
-        lost = [says for says in said if "acknowledged" in says] or said
-        detail = lost[0] if lost else "nothing noticed"
+        if kind == "block":
+            # Here what was acknowledged has to be really gone.
+            said = [says for says in said if "acknowledged" in says]
+        detail = said[0] if said else "nothing noticed"
         found.append(Control(f"retries-{kind}", bool(said), detail))
     return found
 

@@ -5,7 +5,7 @@
 A hunt names the words, the start, and any of: `rotate` (files of two lines), `kills`,
 `errors` (a fault at every call), `few` (crash states at each place), `x30` (interleavings),
 `again` (recoveries are cut off as well).  Or it names another harness, of which the quick tier
-or one case is run: `harness twodaemons reuse:0`.
+or the cases of a pattern are run: `harness eio vfs/lease/*/once`.
 Stops at the first complaint with exit status 3; 0 means that all of it was clean.
 """
 
