@@ -38,7 +38,7 @@ from typing import Any, Literal, NamedTuple
 REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "bench/results"
 SCRATCH = REPO / "bench/tmp"
-NAMES = ("append", "verify", "open", "cli")
+NAMES = ("append", "verify", "open", "mailbox", "cli")
 MOST_SPREAD = 0.30
 MOST_OTHERS = 0.25
 PAIRS, QUICK_PAIRS = 5, 3
