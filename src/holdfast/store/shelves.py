@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
@@ -121,18 +120,19 @@ class Box:
 
     def put_aside(self, directory: Dir, name: str, shelf: str, kept_as: str, why: str) -> bool:
         """Move a file onto a shelf, whatever is there already; False if somebody was faster."""
-        target = self.shelf(shelf)
-        for number in count(1):
-            free = kept_as if number == 1 else f"{_cut(kept_as)}~{number}"
+        target, free, number = self.shelf(shelf), kept_as, 1
+        while True:
             try:
                 directory.move(name, target, free)
-            except FileExistsError:
-                if not same(target.stat(free), directory.stat(name)):
-                    continue
-                directory.unlink(name)
+                break
             except FileNotFoundError:
                 return False
-            break
+            except FileExistsError:
+                if same(target.stat(free), directory.stat(name)):
+                    directory.unlink(name)
+                    break
+                number += 1
+                free = f"{_cut(kept_as)}~{number}"
         self.set_aside.append(f"{kept_as[:120]!r} {why[:200]}")
         return True
 
