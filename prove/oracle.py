@@ -182,7 +182,11 @@ def _counter(home: Home, history: History) -> Iterator[Broken]:
     by_end = sorted(history.counts, key=lambda count: count[2])
     yield from _growing(COUNT, by_end)
     text = home.document(COUNT).read()
-    held = json.loads(text.data)["count"] if text else 0
+    try:
+        held = json.loads(text.data)["count"] if text else 0
+    except ValueError:
+        yield Broken("P3", f"{COUNT} is half-written: {text.data[:80] if text else b''!r}")
+        return
     lost = [value for value, _, _ in taken if value > held]
     for value in lost:
         yield Broken("P1", f"{COUNT} was acknowledged with {value} and holds {held}")
