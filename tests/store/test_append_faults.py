@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Busy, DiskFull, HoldfastError, Indeterminate, ReadOnly, StorageError
-from holdfast.store import failpoints
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import START, BadLine, Cursor, Line
 from holdfast.testing import Turner, lines_of, numbers_of, refused
 from tests.store.batches import as_one_batch
-from tests.store.faults import FaultyVfs, failing, short, then
+from tests.store.faults import FaultyVfs, failing, short
 
 KEY = "state/a.jsonl"
 ACTIVE = "*a*.jsonl*"
@@ -585,51 +584,6 @@ def test_looking_at_the_tail_fails_typed_and_heals(log: FileLog, vfs: FaultyVfs,
         log.append({"n": 1})
     log.append({"n": 2})
     assert log.verify().problems == []
-
-
-# --- interruptions ----------------------------------------------------------------------------
-
-POINTS = (
-    "log.append.written",
-    "log.append.unlocked",
-    "log.append.synced",
-    "segment.written",
-    "segment.linked",
-    "segment.durable",
-)
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_an_interrupted_append_leaves_a_log_that_works(
-    home: Home, log: FileLog, point: str
-) -> None:
-    log = home.log(KEY, rotate_at=1 if point.startswith("segment") else 1_000)
-    with failpoints.armed(point, interrupt), pytest.raises(KeyboardInterrupt):
-        log.append({"n": 1})
-    seen = numbers_of(log)
-    assert seen in ([0], [0, 1])
-    assert log.append({"n": 2}).seq == len(seen) + 1
-    assert home.log(KEY).append({"n": 3}).seq == len(seen) + 2
-    sound(log, [*seen, 2, 3])
-    log.close()
-
-
-def test_an_interrupted_write_is_indeterminate_to_the_others(log: FileLog, vfs: FaultyVfs) -> None:
-    one, two, three = as_one_batch(
-        log,
-        *(lambda n=n: log.append({"n": n}) for n in range(1, 4)),
-        before=lambda: vfs.fault("write", then(interrupt), after=0),
-    )
-    assert isinstance(one, KeyboardInterrupt)
-    assert isinstance(two, Indeterminate)
-    assert isinstance(three, Indeterminate)
-    assert two.hint
-    log.append({"n": 4})
-    sound(log, [0, "leader", 1, 2, 3, 4])
 
 
 def test_nothing_is_read_from_a_log_that_was_never_made(home: Home) -> None:
