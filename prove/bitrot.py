@@ -10,8 +10,11 @@ One case is one flip or one cut of one subject, judged in memory:
 - `document`, 8 KiB: nothing in it tells what it was.  `check` sees bytes that are no JSON; any
   other flip is seen only by who kept the revision (`by_revision`).
 - `view`, file and stamp together 8 KiB: whatever flips, `View.read` answers from the log.
+- `packed`, a packed segment of 8 KiB in frames of a few lines: one flip costs one frame at most,
+  and `verify` names it; a cut costs the frames behind it.
 
-No more than one record is lost by one flip.  A case fired if the bytes are others than before.
+No more than one record is lost by one flip in a file that is not packed.  A case fired if the
+bytes are others than before.
 """
 
 from __future__ import annotations
@@ -22,16 +25,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
+from unittest import mock
 
 import holdfast
 from holdfast.codec import encode
-from holdfast.store import chain, reader
+from holdfast.store import chain, packed, reader
 from holdfast.store.chain import ORIGIN
 from holdfast.store.check import check
 from holdfast.store.home import Home
+from holdfast.store.packed import Packed
 from holdfast.store.primitives import Cursor, Line
 from holdfast.store.reader import Source, read_lines, verify
 from holdfast.store.view import Shape
@@ -43,7 +49,7 @@ from prove.sim import SimFs, State
 HARNESS = Harness(
     name="bitrot",
     proves="A flipped bit in a log is named, costs one record, and no view tells anything wrong.",
-    targets={"quick": 1_500, "ci": 15_000, "full": 314_000},
+    targets={"quick": 1_900, "ci": 18_500, "full": 388_000},
     unit="flips and cuts",
 )
 _SIZE = 8 << 10
@@ -54,6 +60,7 @@ _BIG_SAMPLE = {"quick": 30, "ci": 300, "full": 20_000}
 _PROCESSES = 2
 _SOURCE = Path(holdfast.__file__).resolve().parent.parent
 _SIDECAR = "state/rio/.report.json.view"
+_PACKED_LINES, _PACKED_FRAME = 60, 1_000
 _LOG, _DOCUMENT, _VIEW = "state/rio/journal.jsonl", "state/rio/tasks.json", "state/rio/report.json"
 
 
@@ -281,8 +288,73 @@ def _shelf_with_view(letters: int) -> Shelf:
     return Shelf(fill, (_VIEW, _SIDECAR))
 
 
-# A fifth subject of 8 KiB, the compressed segment, belongs into this table: its files, and a judge
-# that holds what is read from them against what was written (at most one frame may be lost).
+# --- packed segments ------------------------------------------------------------------------
+
+
+def _packed_source(data: bytes) -> Source:
+    text = Packed(lambda count, offset: data[offset : offset + count], len(data))
+    return Source("journal.jsonl", 0, last=True, chunks=text.chunks(0))
+
+
+def _packed_text(rng: Random, pad: int) -> bytes:
+    """Lines of text that hardly can be packed, the last one as long as it takes."""
+    link, text = ORIGIN, b""
+    for number in range(_PACKED_LINES):
+        size = pad if number == _PACKED_LINES - 1 else 60
+        record = {"ts": "2027-01-15T08:00:00Z", "id": number, "text": rng.randbytes(size).hex()}
+        line, link = chain.seal(encode(record), link)
+        text += line
+    return text
+
+
+def _packed() -> Subject:
+    """A segment of 8 KiB in frames of a few lines each."""
+    # How much a text shrinks is the packer's business: try until it fits.
+    for seed, pad in product(range(9), range(240, 340)):
+        text = _packed_text(Random(seed), pad)
+        with mock.patch.object(packed, "FRAME", _PACKED_FRAME):
+            data = b"".join(packed.pack([text], len(text)))
+        if len(data) == _SIZE:
+            break
+    else:
+        raise RuntimeError("no packed segment of 8 KiB was found")
+    frames = Packed(lambda count, offset: data[offset : offset + count], len(data)).frames
+    lines = [line for line in read_lines([_packed_source(data)]) if isinstance(line, Line)]
+    records = {line.seq: line.record for line in lines}
+    places = {line.seq: _frame_of(line, frames) for line in lines}
+
+    def judge(files: dict[str, bytes], cut: bool) -> Verdict:
+        (changed,) = files.values()
+        read = [line for line in read_lines([_packed_source(changed)]) if isinstance(line, Line)]
+        wrong = [line.seq for line in read if records.get(line.seq) != line.record]
+        if wrong:
+            return Verdict("nobody", f"lines {wrong} are served changed")
+        lost = records.keys() - {line.seq for line in read}
+        if not lost:
+            return Verdict("harmless")
+        proof = verify([_packed_source(changed)])
+        noticed = "by_verify" if proof.bad or proof.problems else "by_anchor"
+        hit = {places[seq] for seq in lost}
+        if cut:
+            hit = {number for number in hit if _ends(frames[number]) <= len(changed)}
+        elif noticed == "by_anchor":
+            return Verdict("nobody", f"lines {sorted(lost)} are gone, and nobody says so")
+        if len(hit) > (0 if cut else 1):
+            return Verdict(noticed, f"frames {sorted(hit)} are lost by one change")
+        return Verdict(noticed)
+
+    return Subject("packed", {"journal.jsonl.zst": data}, judge)
+
+
+def _frame_of(line: Line, frames: list[packed.Frame]) -> int:
+    inside = (n for n, frame in enumerate(frames) if line.offset < frame.start + frame.size)
+    return next(inside)
+
+
+def _ends(frame: packed.Frame) -> int:
+    return frame.at + frame.length
+
+
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "log": lambda: _log("log", {"journal.jsonl": _SIZE}),
     "ledger": lambda: _log(
@@ -291,6 +363,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     ),
     "document": _document,
     "view": _view,
+    "packed": _packed,
     "big": lambda: _log("big", {"journal.jsonl": _BIG}, pad=70),
 }
 

@@ -15,6 +15,8 @@ from holdfast.errors import HoldfastError
 from holdfast.store.cell import _summed
 from holdfast.store.chain import ORIGIN, suffix
 from holdfast.store.home import Home, Settings, parse_settings
+from holdfast.store.letter import Ticket, Waiting
+from holdfast.store.packed import Packed
 from holdfast.store.primitives import BadLine, Line
 from holdfast.store.reader import Source, read_lines, verify
 from holdfast.store.segments import Segment, find_tail
@@ -142,6 +144,27 @@ def _home(files: dict[str, bytes]) -> Home:
     return Home("/", vfs.root("/"), Settings(), vfs, SimClock(0.0))
 
 
+def packed_segment(data: bytes) -> None:
+    """Whatever the bytes are, a text comes out that is as long as it says, or what was lost."""
+    text = Packed(lambda count, offset: data[offset : offset + count], len(data))
+    found = sum(len(part) if isinstance(part, bytes) else part.size for part in text.chunks(0))
+    assert found == text.size
+    half = b"".join(part for part in text.chunks(text.size // 2) if isinstance(part, bytes))
+    whole = b"".join(part for part in text.chunks(0) if isinstance(part, bytes))
+    assert whole.endswith(half)
+
+
+def message_names(data: bytes) -> None:
+    """A name that can be read is written the same again, and fits into a directory."""
+    name = data.decode("utf-8", "replace")
+    waiting, ticket = Waiting.parse(name), Ticket.parse(name)
+    if waiting is not None and name.endswith(".json"):
+        assert Waiting.parse(waiting.file) == waiting
+    if ticket is not None:
+        assert str(ticket) == name
+        assert len(name.encode()) <= 255
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "codec": codec,
     "log": log_reader,
@@ -149,4 +172,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "stamp": stamp,
     "lease": lease,
     "settings": settings,
+    "packed": packed_segment,
+    "names": message_names,
 }
