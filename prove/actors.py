@@ -212,6 +212,7 @@ class _Writer:
                 new = change(old.data if old else None)
                 self._count.replace(new, expected=old.revision if old else "")
             except Conflict:
+                self._n -= 1  # nobody hears of it
                 return
         self._ack("count", taken, began)
 
@@ -227,6 +228,7 @@ class _Writer:
         try:
             fence = lease.acquire(f"life {self._life}", patience=0.02)
         except Busy:
+            self._n -= 1  # nobody hears of it
             return
         self._ack("lease", fence, began)
         if self._rng.random() < 0.3:
