@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 
 from holdfast.store.home import Home
 from holdfast.testing import Turner
+
+# Started in the background, we would have inherited that Ctrl-C is ignored, and so would every
+# process that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A failing example is printed in a form that can be run again; time is no criterion here,
 # since the machine may be busy with other things.
