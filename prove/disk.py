@@ -32,6 +32,7 @@ class Disk:
     def __init__(self, kind: str, place: Path, made: Path | None = None) -> None:
         self.kind, self._place = kind, place
         self._image, self._pristine = place / f"{kind}.img", place / f"{kind}.new"
+        self._renewed = 0
         self.path = place / "mnt"
         self.mounted = False
         self.path.mkdir()
@@ -45,6 +46,11 @@ class Disk:
     def renew(self, writes: Iterable[tuple[int, bytes]] = ()) -> None:
         """Mount an empty file system, or what it became by `writes` to the device."""
         self.umount()
+        # Never the same file twice: `mount` takes a loop device that the kernel has not let go of
+        # yet, and with it what that remembers of the image before.
+        self._image.unlink(missing_ok=True)
+        self._renewed += 1
+        self._image = self._place / f"{self.kind}.{self._renewed}.img"
         self.copy_to(self._image)
         with open(self._image, "r+b") as image:
             for offset, data in writes:
