@@ -48,4 +48,6 @@ def _lock_of(temporary: str) -> str:
     written = temporary.removeprefix(".").removesuffix(".tmp")
     if written.endswith(".jsonl"):
         return log_lock(series_of(written))
+    if written.endswith(".lease"):
+        return f".{written}"
     return document_lock(written.lstrip(".").removesuffix(".view"))
