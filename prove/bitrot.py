@@ -9,7 +9,8 @@ One case is one flip or one cut of one subject, judged in memory:
   returns changed has to be one that `verify` names (`read_told_by_verify`).
 - `document`, 8 KiB: nothing in it tells what it was.  `check` sees bytes that are no JSON; any
   other flip is seen only by who kept the revision (`by_revision`).
-- `view`, file and stamp together 8 KiB: whatever flips, `View.read` answers from the log.
+- `view`, file and stamp together 8 KiB: whatever flips, `View.read` answers from the log, and the
+  next refresh shows it; a file that lacks only its last LF is `harmless`.
 - `packed`, a packed segment of 8 KiB in frames of a few lines: one flip costs one frame at most,
   and `verify` names it; a cut costs the frames behind it.
 
@@ -265,12 +266,12 @@ def _view() -> Subject:
             aside = bool(view.kept_aside)
         if answer != right:
             return Verdict("nobody", f"the view answers {answer!r:.80}")
-        # A file that lacks nothing but its last LF counts as whole.
-        if shown is None or shown.data.rstrip(b"\n") != shelf.files[_VIEW].rstrip(b"\n"):
+        # Without its last LF a file counts as whole: a crash may cut it there.
+        if shown is None or shown.data.rstrip() != shelf.files[_VIEW].rstrip():
             return Verdict("nobody", f"after a refresh it shows {shown!r:.80}")
         if aside and files[_VIEW] == shelf.files[_VIEW]:
             return Verdict("nobody", "a damaged stamp is taken for an edit by hand")
-        return Verdict("by_check") if told else Verdict("by_nobody_and_harmless")
+        return Verdict("by_check") if told else Verdict("harmless")
 
     return Subject("view", shelf.files, judge)
 

@@ -69,15 +69,13 @@ class Watch(Strain):
         super().__init__()
         self.failed: dict[tuple[int, int], str] = {}
         self.again: list[str] = []
-        self.rewritten: list[str] = []
-        """Synced again after all that matters was written again, as a lease does."""
         self._kept: list[int] = []
 
     def synced(self, fd: int, path: str, error: OSError | None) -> None:
         found = os.fstat(fd)
         file = (found.st_dev, found.st_ino)
         if file in self.failed:
-            (self.rewritten if path.endswith(".lease") else self.again).append(path)
+            self.again.append(path)
         if error is not None and error.errno == errno.EIO:
             # As long as it is open, no other file can have its number; opened anew, because
             # a duplicate would keep its lock.

@@ -17,6 +17,7 @@ from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
 from holdfast.store.primitives import Owner
+from holdfast.store.sweep import sweep
 from holdfast.store.vfs import is_alive, process_start, this_process
 from holdfast.testing import Turner, refused
 from tests.store.children import child, fork, in_fork, state_when
@@ -172,7 +173,7 @@ def test_a_lease_file_that_is_taken_away_is_made_again(
 
 @pytest.mark.parametrize(
     ("op", "after"),
-    [("pread", 0), ("pwrite", 0), ("sync", 0), ("dir.sync", 0), ("dir.open", 0), ("try_lock", 0)],
+    [("pread", 0), ("pwrite", 0), ("dir.sync", 0), ("dir.open", 0), ("try_lock", 0)],
 )
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
 def test_a_lease_that_could_not_be_written_is_not_held(
@@ -189,6 +190,62 @@ def test_a_lease_that_could_not_be_written_is_not_held(
     other = home.lease(KEY)
     assert other.acquire("three") > fence
     other.release()
+
+
+def test_a_lease_file_whose_sync_failed_is_left_for_a_new_one(
+    home: Home, vfs: FaultyVfs, path: str, no_leak: None
+) -> None:
+    lease = home.lease(KEY)
+    fence = lease.acquire("one")
+    lease.release()
+    failed = file_of(path).stat().st_ino
+    vfs.fault("sync", failing(errno.EIO))
+    with open(file_of(path), "rb"):  # so that its number cannot be given again
+        assert lease.acquire("two") == fence + 1
+        assert file_of(path).stat().st_ino != failed
+    other = home.lease(KEY)
+    with refused(Busy):
+        other.acquire("not yet")
+    lease.release()
+    assert other.acquire("three") == fence + 2
+    other.release()
+    assert sorted(os.listdir(file_of(path).parent)) == [".a.lease"]
+
+
+def test_a_lease_file_whose_sync_failed_is_not_synced_when_the_disk_works_again(
+    home: Home, vfs: FaultyVfs, path: str, no_leak: None
+) -> None:
+    lease = home.lease(KEY)
+    fence = lease.acquire("one")
+    lease.release()
+    vfs.fault("sync", failing(errno.EIO), ".a.lease")
+    for op, name in (("sync", "*.tmp"), ("dir.open", "*.tmp"), ("dir.rename", "*")):
+        vfs.fault(op, failing(errno.EIO), name)
+        with refused(StorageError):
+            lease.acquire("two")
+    vfs.heal()
+    vfs.forget()
+    file_of(path).with_name(".a.lease.tmp").write_bytes(b"left by a dead one")
+    assert lease.acquire("three") > fence
+    lease.release()
+    assert {call.name for call in vfs.seen("sync")} == {".a.lease.tmp"}
+    vfs.forget()
+    assert lease.acquire("four") > fence + 1
+    lease.release()
+    assert {call.name for call in vfs.seen("sync")} == {".a.lease"}
+
+
+def test_what_a_dead_owner_left_of_a_new_lease_file_is_swept_under_the_lease(
+    home: Home, path: str
+) -> None:
+    lease = home.lease(KEY)
+    lease.acquire("one")
+    left = file_of(path).with_name(".a.lease.tmp")
+    left.write_bytes(b"")
+    assert list(sweep(home)) == []
+    lease.release()
+    assert list(sweep(home)) == ["jobs/.a.lease.tmp"]
+    assert os.listdir(file_of(path).parent) == [".a.lease"]
 
 
 def test_a_full_disk_cannot_take_the_fencing_number_away(

@@ -36,6 +36,8 @@ class FileLease:
         self._place, self._name = place, f".{name}.lease"
         self._vfs, self._clock = place.tools.vfs, place.tools.clock
         self._fd = -1
+        self._failed = 0
+        """Inode of a lease file whose sync failed: it is never synced again."""
 
     @property
     def key(self) -> str:
@@ -75,7 +77,7 @@ class FileLease:
             self._clock.sleep(_PAUSE)
         try:
             fence = self._fence(fd) + 1
-            self._write_fence(fd, fence)
+            fd = self._keep_fence(directory, fd, fence)
             self._write_owner(fd, purpose)
             directory.sync(up=len(self._place.parts))
         except OSError:
@@ -104,12 +106,45 @@ class FileLease:
         match = _NUMBER.fullmatch(self._vfs.pread(fd, _FENCE, 0))
         return int(match[1]) if match else 0
 
+    def _keep_fence(self, directory: Dir, fd: int, fence: int) -> int:
+        """Make the number durable; the locked descriptor of the file that now has it."""
+        if self._vfs.inode(fd) != self._failed:
+            self._write_fence(fd, fence)
+            try:
+                self._vfs.sync(fd)
+                return fd
+            except OSError:
+                # Written and synced again it may say yes, and be gone after a reboot all the same.
+                self._failed = self._vfs.inode(fd)
+        renewed = self._renew(directory, fence)
+        self._vfs.close(fd)
+        self._failed = 0
+        return renewed
+
     def _write_fence(self, fd: int, fence: int) -> None:
         """Alone, and of one size for ever: no other write that fails can take it along."""
         data = b"%0*d\n" % (_FENCE - 1, fence)
         if self._vfs.pwrite(fd, data, 0) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._vfs.sync(fd)
+
+    def _renew(self, directory: Dir, fence: int) -> int:
+        """Another file in place of the one that we hold and that the disk failed under."""
+        temporary = f"{self._name}.tmp"
+        if directory.stat(temporary) is not None:
+            directory.unlink(temporary)
+        fd = directory.open(temporary, files.CREATE_NEW)
+        try:
+            # Nobody else knows it: it is locked before it can be seen under its name.
+            self._vfs.try_lock(fd)
+            self._write_fence(fd, fence)
+            self._vfs.sync(fd)
+            directory.rename(temporary, self._name)
+        except OSError:
+            self._vfs.close(fd)
+            with suppress(OSError):
+                directory.unlink(temporary)
+            raise
+        return fd
 
     def _write_owner(self, fd: int, purpose: str) -> None:
         since = utc_stamp(self._clock.now())

@@ -55,4 +55,6 @@ def _lock_of(temporary: str) -> str:
         return archive_lock(series_of(plain_name(written)))
     if written.endswith(".jsonl"):
         return log_lock(series_of(written))
+    if written.endswith(".lease"):
+        return f".{written}"
     return document_lock(written.lstrip(".").removesuffix(".view"))
