@@ -85,14 +85,17 @@ class GroupCommit:
                 ticket.fail(Indeterminate("interrupted while writing", hint="read the log to see"))
             raise
         finally:
-            self._hand_over(own, batch)
+            with self._mutex:
+                alone = len(batch) == 1 and not self._queue
+                if alone:
+                    own.done, own.leads = True, False
+                    self._led = False
+            if not alone:
+                self._hand_over(own, batch)
 
     def _hand_over(self, leader: Ticket, served: list[Ticket]) -> None:
         with self._mutex:
             leader.done, leader.leads = True, False
-            if len(served) == 1 and not self._queue:
-                self._led = False
-                return
             for ticket in served:
                 ticket.done = True
             following = self._queue[0] if self._queue else None

@@ -45,8 +45,7 @@ class Lock:
 
     def acquire(self, patience: float = PATIENCE) -> None:
         """Hold the lock, or raise Busy when `patience` seconds have passed."""
-        deadline: float | None = None
-        pauses = _pauses()
+        deadline, pauses = 0.0, None
         while True:
             if self.fd < 0:
                 self.fd = self._dir.open(self._name, files.CREATE)
@@ -63,8 +62,8 @@ class Lock:
                 self.close()
                 continue
             now = self._clock.boottime()
-            if deadline is None:
-                deadline = now + patience
+            if pauses is None:
+                deadline, pauses = now + patience, _pauses()
             if now >= deadline:
                 raise self._busy(patience)
             self._clock.sleep(next(pauses))
