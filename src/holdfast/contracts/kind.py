@@ -1,0 +1,308 @@
+"""Kinds of files, and the reading of values against them.
+
+Strict reading is the model, nothing else.  Liberal reading is the model too; what it refuses is
+mended where the meaning is plain (a drifted enum, another form of time, a number as text), each
+time with a warning, and tried once more.  What stays refused is an error; the value can be had
+all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from holdfast.contracts import drift
+from holdfast.contracts.record import TIME_ERROR, Record
+
+Level = Literal["error", "warning"]
+Shape = Literal["document", "lines", "array", "markdown"]
+Location = tuple[int | str, ...]
+
+_ALLOWED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_LONGEST_SHOWN = 80
+
+
+class Finding(NamedTuple):
+    level: Level
+    code: str
+    """A word for scripts: missing, choice, time, type, unknown_field, newer, torn, …"""
+    field: str
+    """Such as `tasks[2].status`; empty for the record as a whole."""
+    reason: str
+    line: int = 0
+    """Counted from 1; 0 for the file as a whole."""
+    times: int = 1
+    """How often it was met; only the first place is told."""
+
+
+class Reading(NamedTuple):
+    value: Any
+    """What was read, with what could be mended."""
+    record: Record | None
+    """None if something stays wrong."""
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One version or shape of a kind."""
+
+    version: str
+    model: type[Record]
+    matches: Callable[[Any], bool] | None = None
+    """Whether a value has this form; None: by `schema_version` alone."""
+    upgrade: Callable[[Any], Any] | None = None
+    """To the next form in the list.  The last one has none."""
+
+
+class Located(NamedTuple):
+    """A value of a file, where it begins, and what the reading made of it."""
+
+    line: int
+    reading: Reading
+
+
+class Origin(NamedTuple):
+    """Where a file lies, as far as the contracts care."""
+
+    path: str
+    """With `/` between components."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def parent(self, up: int = 1) -> str:
+        """The name of the directory that holds it, or of one further up; empty if unknown."""
+        parts = self.path.split("/")
+        return parts[-1 - up] if len(parts) > up else ""
+
+
+CrossCheck = Callable[[Sequence[Located], Origin], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file can be."""
+
+    name: str
+    what: str
+    """One line, without a full stop."""
+    shape: Shape
+    forms: tuple[Form, ...]
+    """Oldest first.  The last one is written."""
+    paths: tuple[str, ...] = ()
+    """Regular expressions for the end of a path, tried with `search`."""
+    looks: Callable[[Any], bool] = field(default=lambda value: False)
+    """Whether a parsed value (of an array, its first item) is of this kind, whatever its name."""
+    cross_check: CrossCheck | None = None
+    """What one record alone cannot show."""
+    parse: Callable[[str], Reading] | None = None
+    """For Markdown: the text as a record."""
+    render: Callable[[Any], str] | None = None
+    """For Markdown: the record as text."""
+
+    @property
+    def current(self) -> Form:
+        return self.forms[-1]
+
+    def form(self, version: str) -> Form | None:
+        return next((form for form in self.forms if form.version == version), None)
+
+    def form_of(self, value: Any) -> Form:
+        """The form that a value has; the one we write if nothing tells."""
+        told = _told_version(value)
+        for form in reversed(self.forms):
+            if form.matches is not None and form.matches(value):
+                return form
+            if told is not None and form.version == told:
+                return form
+        return self.current
+
+    def read(self, value: Any, *, strict: bool = False, form: Form | None = None) -> Reading:
+        """A value against its form, or against the one that is asked for."""
+        if (newer := self._newer(value)) is not None:
+            return Reading(value, None, [newer])
+        chosen = form or self.form_of(value)
+        return read(chosen.model, value, strict=strict)
+
+    def upgraded(self, value: Any) -> Any:
+        """A value in the form that is written."""
+        at = self.forms.index(self.form_of(value))
+        for form in self.forms[at:-1]:
+            if form.upgrade is not None:
+                value = form.upgrade(value)
+        return value
+
+    def _newer(self, value: Any) -> Finding | None:
+        told = _told_version(value)
+        if told is None or (parts := _VERSION.fullmatch(told)) is None:
+            return None
+        ours = max(_number(form.version) for form in self.forms)
+        if (int(parts[1]), int(parts[2])) <= ours:
+            return None
+        reason = (
+            f"version {told} is newer than this Holdfast reads ({ours[0]}.{ours[1]}); update it"
+        )
+        return Finding("error", "newer", "schema_version", reason)
+
+
+def _told_version(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    told = cast("dict[str, Any]", value).get("schema_version")
+    return told if isinstance(told, str) else None
+
+
+def _number(version: str) -> tuple[int, int]:
+    found = _VERSION.fullmatch(version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
+    """A value against a model."""
+    try:
+        return _accepted(value, model.model_validate(value), [], strict=strict)
+    except ValidationError as error:
+        if strict:
+            refusals = [_refusal(model, each, strict=True) for each in _errors(error)]
+            return Reading(value, None, refusals)
+        refused = error
+    mended, warnings = _mend(model, value, refused)
+    try:
+        return _accepted(mended, model.model_validate(mended), warnings, strict=strict)
+    except ValidationError as error:
+        refusals = [_refusal(model, each, strict=False) for each in _errors(error)]
+        return Reading(mended, None, [*warnings, *refusals])
+
+
+def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
+    level: Level = "error" if strict else "warning"
+    for path in record.unknown_fields():
+        findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
+    return Reading(value, record, findings)
+
+
+def _errors(error: ValidationError) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", error.errors(include_url=False))
+
+
+def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[Any, list[Finding]]:
+    """A copy of the value in which everything is mended whose meaning is plain."""
+    mended, warnings = _copy(value), list[Finding]()
+    for each in _errors(refused):
+        if each["type"] == "missing":
+            finding = _renamed(model, mended, each["loc"])
+        else:
+            finding = _mended(mended, _path_in(mended, each["loc"]), each)
+        if finding is not None:
+            warnings.append(finding)
+    return mended, warnings
+
+
+def _copy(value: Any) -> Any:
+    """Containers anew, so that the caller's value stays what it was."""
+    if isinstance(value, dict):
+        return {name: _copy(inner) for name, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_copy(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def _path_in(value: Any, location: Location) -> Location:
+    """The location without the names of union members, which are no part of the value."""
+    found: list[int | str] = []
+    for part in location:
+        if isinstance(value, dict) and part in value:
+            value = cast("dict[Any, Any]", value)[part]
+        elif isinstance(value, list) and isinstance(part, int):
+            value = cast("list[Any]", value)[part]
+        else:
+            continue
+        found.append(part)
+    return tuple(found)
+
+
+def _container_of(value: Any, path: Location) -> Any:
+    for part in path[:-1]:
+        value = value[part]
+    return value
+
+
+def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:
+    """Mend one refused field in place; None if nobody can tell what was meant."""
+    if not path:
+        return None
+    container, given = _container_of(value, path), error["input"]
+    code, meant, odd = _meant(error, given)
+    if meant is None and not (code and drift.means_nothing(given)):
+        return None
+    container[path[-1]] = meant
+    return Finding("warning", code, _spelled(path), f"{_shown(given)}: {odd}, read as {meant!r}")
+
+
+def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
+    """A code, what was meant, and what is odd; the code is empty if it cannot be mended."""
+    match error["type"]:
+        case "literal_error":
+            return "choice", drift.meant_choice(given, _allowed(error)), "another spelling"
+        case "time_form":
+            found = drift.meant_time(given, error["ctx"]["wanted"])
+            return ("time", *found) if found else ("", None, "")
+        case "int_type" | "int_from_float":
+            return "type", drift.meant_number(given, whole=True), "not a number"
+        case "float_type":
+            return "type", drift.meant_number(given, whole=False), "not a number"
+        case _:
+            return "", None, ""
+
+
+def _allowed(error: dict[str, Any]) -> list[str]:
+    return _ALLOWED.findall(error["ctx"]["expected"])
+
+
+def _renamed(model: type[Record], value: Any, location: Location) -> Finding | None:
+    """Give a missing field what stands under another name of it."""
+    if len(location) != 1 or not isinstance(value, dict):
+        return None
+    holder, name = cast("dict[str, Any]", value), str(location[0])
+    for other in model.other_names.get(name, ()):
+        if other in holder:
+            holder[name] = holder.pop(other)
+            return Finding("warning", "renamed", other, f"read as {name!r}")
+    return None
+
+
+def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Finding:
+    location: Location = error["loc"]
+    where, kind = _spelled(location), str(error["type"])
+    if kind == "missing":
+        often = len(location) == 1 and location[0] in model.often_missing
+        level: Level = "warning" if often and not strict else "error"
+        return Finding(level, "missing", where, "missing")
+    given = _shown(error["input"])
+    if kind == "literal_error":
+        return Finding(
+            "error", "choice", where, f"{given} is not one of {', '.join(_allowed(error))}"
+        )
+    said = str(error["msg"]).removeprefix("Value error, ")
+    return Finding("error", "time" if kind == TIME_ERROR else "type", where, f"{said}: {given}")
+
+
+def _spelled(path: Location) -> str:
+    """`tasks[2].status`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

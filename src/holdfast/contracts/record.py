@@ -1,0 +1,160 @@
+"""What every record is made of.
+
+Models are strict: they hold what may be written.  Being liberal towards what others wrote is
+done outside of them, in `kind`, so that a model, its JSON Schema and the check of what we write
+can never say different things.  A field that a model does not know is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from holdfast.contracts.moment import Wanted
+
+TIME_ERROR = "time_form"
+
+
+class Record(BaseModel):
+    """An object of a format.  Its fields in the order in which they are written."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        frozen=True,
+        serialize_by_alias=True,
+        validate_by_alias=True,
+        validate_by_name=False,
+        protected_namespaces=(),
+    )
+
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """For a field the names under which it was met, which are read with a warning."""
+    often_missing: ClassVar[frozenset[str]] = frozenset()
+    """Required fields whose absence in other people's files is a warning, not an error."""
+
+    def value(self) -> dict[str, Any]:
+        """The object as it is written: nothing that was not set, everything that was unknown."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    def unknown_fields(self) -> Iterator[str]:
+        """Paths of the fields that the format does not know, here and below."""
+        for name in self.model_extra or ():
+            yield name
+        for name, inner in self.__dict__.items():
+            for path in _unknown_in(inner):
+                yield f"{_alias(type(self), name)}{path}"
+
+
+def _unknown_in(value: object) -> Iterator[str]:
+    if isinstance(value, Record):
+        for path in value.unknown_fields():
+            yield f".{path}"
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[object]", value)):
+            for path in _unknown_in(inner):
+                yield f"[{number}]{path}"
+    elif isinstance(value, dict):
+        for name, inner in cast("dict[str, object]", value).items():
+            for path in _unknown_in(inner):
+                yield f".{name}{path}"
+
+
+@lru_cache(maxsize=4096)
+def _alias(model: type[Record], name: str) -> str:
+    field = model.model_fields.get(name)
+    return field.alias if field and field.alias else name
+
+
+class Document(Record):
+    """A record that is a whole file, and says which version of its format it is."""
+
+    schema_version: Annotated[str, Field(pattern=r"^\d{1,4}\.\d{1,4}$")] | None = None
+
+
+# --- fields ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Free:
+    """Marks a field whose content the format leaves open, and where it says so."""
+
+    why: str
+
+
+_DAY_AND_TIME = (
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+    r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
+)
+_PATTERNS = {
+    "utc": rf"^{_DAY_AND_TIME}Z$",
+    "offset": rf"^{_DAY_AND_TIME}(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$",
+}
+_EARLIEST, _LATEST = 10**8, 10**11
+
+
+@dataclass(frozen=True)
+class Time:
+    """A time in the one form that a format is written with."""
+
+    wanted: Wanted
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        check = self._check_epoch if self.wanted == "epoch" else self._check_text
+        return core_schema.no_info_plain_validator_function(check)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        if self.wanted == "epoch":
+            return {"type": "number", "minimum": _EARLIEST, "exclusiveMaximum": _LATEST}
+        return {"type": "string", "format": "date-time", "pattern": _PATTERNS[self.wanted]}
+
+    def _check_text(self, value: object) -> str:
+        if isinstance(value, str) and _matcher(self.wanted)(value) and _is_day(value[:10]):
+            return value
+        form = "…Z" if self.wanted == "utc" else "…+07:00 or …Z"
+        raise PydanticCustomError(
+            TIME_ERROR,
+            "not a time of the form 2026-11-15T08:48:46{form}",
+            {"form": form, "wanted": self.wanted},
+        )
+
+    def _check_epoch(self, value: object) -> float:
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if known and _EARLIEST <= cast("float", value) < _LATEST:
+            return cast("float", value)
+        raise PydanticCustomError(TIME_ERROR, "not seconds since 1970", {"wanted": self.wanted})
+
+
+@lru_cache(maxsize=2)
+def _matcher(wanted: str) -> Any:
+    return re.compile(_PATTERNS[wanted], re.ASCII).fullmatch
+
+
+@lru_cache(maxsize=1024)
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+UtcTime = Annotated[str, Time("utc")]
+OffsetTime = Annotated[str, Time("offset")]
+EpochTime = Annotated[float, Time("epoch")]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+NonEmpty = Annotated[str, Field(min_length=1)]
