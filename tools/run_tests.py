@@ -67,6 +67,7 @@ AREAS = (
     Area("store", 8, tests=("tests/store",), covers=("holdfast.store", "holdfast.codec")),
     Area("leaves", 3, tests=("tests/leaves",)),
     Area("cli+ops", 5, tests=("tests/cli", "tests/ops")),
+    Area("contracts", 4, tests=("tests/contracts",)),
     Area("ledger", 5, tests=("tests/ledger",)),
     Area("docs", 5, tests=("tests/docs", "tests/examples")),
     Area("peers", 3, tests=("tests/peers",)),

@@ -1,0 +1,24 @@
+"""All kinds of files there are."""
+
+from __future__ import annotations
+
+from holdfast.contracts import agents, improve, jobs, ledger, swarm
+from holdfast.contracts.kind import Kind
+from holdfast.errors import NotFound
+
+KINDS: tuple[Kind, ...] = (
+    *agents.KINDS,
+    *ledger.KINDS,
+    *jobs.KINDS,
+    *swarm.KINDS,
+    *improve.KINDS,
+)
+
+
+def kind(name: str) -> Kind:
+    """The kind called `name`."""
+    for each in KINDS:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in KINDS)
+    raise NotFound(f"there is no kind {name[:80]!r}", hint=f"one of {known}")
