@@ -1,7 +1,7 @@
-"""Write docs/cli.md from the table of verbs and their own help.
+"""Write the pages that the code can tell: the verbs, the schemas, the fields that are open.
 
-python tools/generate_docs.py            write it
-python tools/generate_docs.py --check    exit 1 if it is not what would be written
+python tools/generate_docs.py            write them below docs
+python tools/generate_docs.py --check    exit 1 if one is not what would be written
 """
 
 import argparse
@@ -15,10 +15,15 @@ from holdfast import errors
 from holdfast.cli import failure
 from holdfast.cli.commands import PROGRAM, Verb, tree
 from holdfast.ops.operation import Table
+from holdfast.ops.schema import schema_files
 from holdfast.ops.table import TABLE
 
 REPO = Path(__file__).resolve().parent.parent
-TARGET = REPO / "docs" / "cli.md"
+sys.path.insert(0, str(REPO))
+
+from tools import free_fields  # noqa: E402 - found only from the root of the repository
+
+DOCS = REPO / "docs"
 WIDTH = 100
 
 HEAD = """\
@@ -56,19 +61,39 @@ EXITS = """\
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if stale")
-    parser.add_argument("--target", type=Path, default=TARGET, help="another file than docs/cli.md")
+    parser.add_argument("--into", type=Path, default=DOCS, help="another directory than docs")
     chosen = parser.parse_args()
-    wanted = document(TABLE)
-    there = chosen.target.read_text("utf-8") if chosen.target.exists() else None
-    if there == wanted:
-        return 0
-    if chosen.check:
-        print(f"{chosen.target} is stale: run `make fix`", file=sys.stderr)
-        return 1
-    chosen.target.parent.mkdir(parents=True, exist_ok=True)
-    chosen.target.write_text(wanted, encoding="utf-8")
-    print(f"wrote {chosen.target}")
-    return 0
+    stale = list(stale_pages(chosen.into))
+    for path, wanted in stale:
+        if chosen.check:
+            print(f"{path} is stale: run `make fix`", file=sys.stderr)
+        elif wanted is None:
+            path.unlink()
+            print(f"removed {path}")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+            print(f"wrote {path}")
+    return 1 if stale and chosen.check else 0
+
+
+def stale_pages(into: Path) -> Iterator[tuple[Path, str | None]]:
+    """Pages that are not what would be written; None for a schema that is no more."""
+    wanted = {into / name: text for name, text in pages().items()}
+    for path, text in wanted.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            yield path, text
+    for path in sorted((into / "schemas").glob("*.json")):
+        if path not in wanted:
+            yield path, None
+
+
+def pages() -> dict[str, str]:
+    """The text of every page by its name below docs."""
+    found = {"cli.md": document(TABLE), "open-fields.md": free_fields.page()}
+    for name, content in schema_files():
+        found[f"schemas/{name}"] = content.decode()
+    return found
 
 
 def document(table: Table) -> str:

@@ -62,6 +62,15 @@ OPERATIONS = (
         example="holdfast path rio",
     ),
     Operation(
+        name="schema",
+        summary="Show what a kind of file has to look like",
+        function="holdfast.ops.schema:schema",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast schema ledger",
+        columns=("kind", "versions", "shape", "what"),
+    ),
+    Operation(
         name="ledger write",
         summary="Append one event of an agent",
         function="holdfast.ops.ledger:write",

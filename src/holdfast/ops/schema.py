@@ -1,0 +1,86 @@
+"""The verb that tells what a file has to look like."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from holdfast.codec import pretty
+from holdfast.contracts.kind import Form, Kind
+from holdfast.contracts.kinds import KINDS, kind
+from holdfast.contracts.schema import LLM_CHAT, filename, schema_of
+from holdfast.errors import NotFound, UsageError, typed
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.parameter import Arg
+
+
+def schema(
+    context: Context,
+    name: Annotated[
+        str | None, Arg("Kind of file, or KIND@VERSION; all are listed without", positional=True)
+    ] = None,
+    *,
+    all: Annotated[str | None, Arg("Write every schema into this directory", metavar="DIR")] = None,
+    draft: Annotated[Literal["2020-12", "7"], Arg("Which JSON Schema")] = "2020-12",
+) -> Rows | Show | Change:
+    if name is not None and all is not None:
+        raise UsageError("one schema or all of them", hint="leave out NAME or --all")
+    if all is not None:
+        return _write_all(all, draft)
+    if name is None:
+        return Rows([_row(each) for each in KINDS], {"kinds": len(KINDS)})
+    chosen, form = find(name)
+    found = schema_of(chosen, form, draft)
+    return Show(found, text=pretty(found).decode())
+
+
+def find(name: str) -> tuple[Kind, Form | None]:
+    """`ledger` or `ledger@1.0`."""
+    bare, at, version = name.partition("@")
+    chosen = kind(bare)
+    if not at:
+        return chosen, None
+    form = chosen.form(version)
+    if form is None:
+        known = ", ".join(f"{bare}@{each.version}" for each in chosen.forms)
+        raise NotFound(f"{bare} has no version {version[:20]!r}", hint=f"one of {known}")
+    return chosen, form
+
+
+def _row(each: Kind) -> dict[str, Any]:
+    return {
+        "kind": each.name,
+        "versions": [form.version for form in each.forms],
+        "shape": each.shape,
+        "what": each.what,
+    }
+
+
+def schema_files(draft: Literal["2020-12", "7"] = "2020-12") -> Iterator[tuple[str, bytes]]:
+    """File name and content of every schema."""
+    for each in KINDS:
+        yield filename(each), pretty(schema_of(each, draft=draft))
+        if each.name == "agent-response":
+            yield LLM_CHAT, pretty(schema_of(each, draft="7"))
+
+
+def _write_all(directory: str, draft: Literal["2020-12", "7"]) -> Change:
+    changed = 0
+    files = list(schema_files(draft))
+    with typed("writing schemas", directory):
+        os.makedirs(directory, exist_ok=True)  # noqa: TID251 - a directory of the user's, no home
+        for name, content in files:
+            path = os.path.join(directory, name)
+            if not os.path.exists(path) or _read(path) != content:
+                with open(path, "wb") as file:  # direct write: made anew at any time, no home
+                    file.write(content)
+                changed += 1
+    detail = f"{len(files)} schemas in {directory}, {changed} written"
+    return Change(directory, applied=changed > 0, detail=detail, data={"files": len(files)})
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
