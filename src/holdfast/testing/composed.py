@@ -168,19 +168,22 @@ class DetachedLeaseConformance(Conformance):
             with refused(BadValue):
                 one.release(fence, record)
             with refused(BadValue):
-                self.detached("other").take("b", seconds=60, first=[record])
+                self.detached("other").take("b", seconds=60, first=lambda bad=record: [bad])
         assert one.is_live()
 
     def test_first_and_last_lines_are_written_with_the_lease(self) -> None:
         one, two = self.detached(), self.detached()
-        fence = one.take("a", seconds=60, first=[{"n": 1}, {"n": 2}])
+        fence = one.take("a", seconds=60, first=lambda: [{"n": 1}, {"n": 2}])
+        assert self.log().contains(one.acked)
         one.append(fence, {"n": 3}, {"n": 4})
+        assert one.acked == self.log().head()
         with refused(Busy):
-            two.take("b", seconds=60, first=[{"n": 5}])
+            two.take("b", seconds=60, first=lambda: [{"n": 5}])
         one.release(fence, {"n": 6})
+        assert one.acked == self.log().head()
         with refused(LeaseLost):
             one.append(fence, {"n": 7})
-        two.take("c", seconds=60, first=[{"n": 8}])
+        two.take("c", seconds=60, first=lambda: [{"n": 8}])
         numbers = [
             (line.record["n"], line.record["fence"])
             for line in lines_of(self.log())
