@@ -19,3 +19,31 @@ def status(agent: str) -> str:
 
 def manifest(agent: str) -> str:
     return f"{STATE}/{agent_id(agent).lower()}/manifest.json"
+
+
+def journal(agent: str) -> str:
+    """The log of an agent's sessions: the truth behind report, session and metrics."""
+    return f"{STATE}/{agent_id(agent).lower()}/journal.jsonl"
+
+
+def report(agent: str) -> str:
+    return f"{STATE}/{agent_id(agent).lower()}/report.json"
+
+
+def session(agent: str, role: str = "") -> str:
+    """The newest session of all, or of a role."""
+    return f"{STATE}/{agent_id(agent).lower()}/session{f'.{role}' if role else ''}.json"
+
+
+def metrics(agent: str) -> str:
+    return f"{STATE}/{agent_id(agent).lower()}/metrics.json"
+
+
+def leases(agent: str) -> str:
+    """Who has which session, as far as it was looked up: made again when it is lost."""
+    return f"cache/leases/{agent_id(agent).lower()}.json"
+
+
+def told(agent: str) -> str:
+    """How far the ledger has been told of the journal: made again when it is lost."""
+    return f"cache/told/{agent_id(agent).lower()}.json"

@@ -10,7 +10,7 @@ from holdfast import layout
 from holdfast.clock import instant_of, local_stamp, zone
 from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError
-from holdfast.ids import agent_id, is_agent_id, session_id
+from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.ledger.entry import check_event, entry, task_for
 from holdfast.ledger.status import (
     State,
@@ -20,7 +20,18 @@ from holdfast.ledger.status import (
     spooled_from,
     status_of,
 )
-from holdfast.store.primitives import CONTROL, START, Archived, Cursor, Line, Problem, Verified
+from holdfast.store.primitives import (
+    CONTROL,
+    START,
+    Archived,
+    Cell,
+    Cursor,
+    Line,
+    Log,
+    Problem,
+    Verified,
+)
+from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -108,6 +119,24 @@ class Ledger:
         cursor = self._log.transact(decide)[-1]
         mine = next(found for found in self.read(before) if found.line.seq == cursor.seq)
         return Written(cursor, mine.record, self._refresh(cursor))
+
+    def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
+        """Append what `act` gives for the next free session id.
+
+        It is asked under the lock, so that nobody else gets the number meanwhile.
+        """
+        self._status.read()
+
+        def decide(head: Cursor) -> list[Record]:
+            return act(head, next_session(self._status.read(), self._home.today()))
+
+        cursor = self._log.transact(decide)[-1]
+        self._refresh(cursor)
+        return cursor
+
+    def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
+        """The telling of lines of another log in this one."""
+        return Projection(source, self._log, cell, tell)
 
     def _is_news(self, event: Event, state: State) -> bool:
         """Whether a spooled event is still to be taken in, and can be."""

@@ -1,0 +1,1 @@
+"""Agents: their sessions and what is known of them, one directory each."""

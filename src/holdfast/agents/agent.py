@@ -1,0 +1,375 @@
+"""One agent's directory as one handle: begin a session, say something of it, end it.
+
+The journal is the truth.  A session is owned by a lease whose lines stand in the journal too:
+taking it over, putting on record what became of the session before, and beginning the next
+one is a single write.  The ledger is told of it by a projection; nothing is told twice, and
+what a dead process left untold is told by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast import layout
+from holdfast.agents import history
+from holdfast.agents.history import Session, State, open_sessions
+from holdfast.codec import Record
+from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
+from holdfast.ids import SessionId, agent_id, is_agent_id
+from holdfast.ledger.book import Ledger
+from holdfast.ledger.entry import entry
+from holdfast.store.fence import DetachedLease, Grant
+from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+TYPES = tuple(history.STATUS_OF_TYPE)
+FOR_EVER = 1e9
+"""Seconds of a lease that only the death of its owner ends."""
+GRACE = 60.0
+"""Seconds that a detached session has beyond its time limit before it counts as crashed."""
+DEFAULT_TIMEOUT = 6 * 3600.0
+SOURCE = "holdfast"
+
+
+class Start(NamedTuple):
+    """What is said of a session when it begins."""
+
+    type: str
+    role: str = ""
+    timeout: float | None = None
+    """In seconds."""
+    fields: Record = {}  # noqa: RUF012 - never changed
+    """Any of `history.SETTABLE`."""
+
+    def check(self) -> None:
+        if self.type not in TYPES:
+            raise UsageError(f"unknown type {self.type[:40]!r}", hint=f"one of {', '.join(TYPES)}")
+        if self.role and not is_agent_id(self.role):
+            raise BadName(
+                f"not a role: {self.role[:80]!r}",
+                hint="1 to 64 of A-Z a-z 0-9 _ -, starting with a letter or digit",
+            )
+        check_fields(self.fields)
+
+
+class Opened(NamedTuple):
+    """A session that was begun; whoever has this owns it."""
+
+    id: str
+    role: str
+    fence: int
+    buried: list[str]
+    """Sessions that were found crashed and put on record."""
+
+
+class End(NamedTuple):
+    """How a session ended."""
+
+    outcome: str
+    """completed, timeout or error."""
+    cause: str | None = None
+    """What is behind it: timeout, signal, crashed, output, memory, cost, …"""
+    error: Record | None = None
+    """`kind`, `message`, `output_tail`: becomes a line of its own."""
+    fields: Record = {}  # noqa: RUF012 - never changed
+    """Any of `history.SETTABLE`, and exit_code, signal, duration_seconds, measured, claimed."""
+
+
+def check_fields(fields: Record) -> None:
+    if unknown := fields.keys() - history.SETTABLE:
+        raise UsageError(
+            f"a session has no {min(unknown)!r}",
+            hint=f"one of {', '.join(sorted(history.SETTABLE))}",
+        )
+
+
+class Agent:
+    def __init__(self, home: Home, name: str) -> None:
+        self.name, self._home = agent_id(name).lower(), home
+        self.journal = home.log(layout.journal(self.name))
+        self.ledger = Ledger(home, self.name)
+        self._report = home.view(
+            layout.report(self.name), self.journal, history.report_shape(self.name)
+        )
+        self._metrics = home.view(
+            layout.metrics(self.name),
+            self.journal,
+            history.metrics_shape(self.name, home.clock.now),
+        )
+        self._told = self.ledger.told_by(self.journal, home.cell(layout.told(self.name)), _tell)
+
+    # -- sessions ----------------------------------------------------------------------
+
+    def start(self, start: Start, owner: Owner | None = None) -> Opened:
+        """Begin a session; Busy if one of the same role is under way."""
+        start.check()
+        buried = self.bury(but=start.role)
+        lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
+
+        def act(head: Cursor, free: SessionId) -> list[Record]:
+            nonlocal opened
+            seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
+            begun = SessionId("", "", 0)
+
+            def first() -> Sequence[Record]:
+                nonlocal begun
+                state = self.state()
+                begun = self._free(state, free)
+                dead = [each for each in open_sessions(state) if each["role"] == start.role]
+                buried.extend(each["session_id"] for each in dead)
+                return [*self._obituaries(dead), _first_line(str(begun), start)]
+
+            purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
+            fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
+            opened = Opened(str(begun), start.role, fence, buried)
+            return self._told.untold(head, lease.acked)
+
+        try:
+            self.ledger.numbered(act)
+            self._show(lease.acked, start.role)
+        finally:
+            lease.close()
+        return opened
+
+    def _free(self, state: State, free: SessionId) -> SessionId:
+        """The number that is free in the ledger, if it is so in the journal; else the next."""
+        used = state["numbers"].get(free.day, 0)
+        return free if free.number > used else free._replace(number=used + 1)
+
+    def bury(self, but: str | None = None) -> list[str]:
+        """Put on record as crashed every session whose owner is gone; their ids."""
+        found: list[str] = []
+        for session in open_sessions(self.state()):
+            role, name = session["role"], session["session_id"]
+            if role == but or self.is_live(role):
+                continue
+            lease = self._lease(role)
+
+            def last(name: str = name) -> Sequence[Record]:
+                dead = [each for each in open_sessions(self.state()) if each["session_id"] == name]
+                found.extend(each["session_id"] for each in dead)
+                return self._obituaries(dead)
+
+            try:
+                fence = lease.take("putting a crash on record", seconds=GRACE, first=last)
+                lease.release(fence)
+                self._show(lease.acked, role)
+            except (Busy, LeaseLost):
+                pass  # somebody else is doing it
+            finally:
+                lease.close()
+        if found:
+            self._told.catch_up()
+        return found
+
+    def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
+        lines: list[Record] = []
+        for session in dead:
+            what = {"session_id": session["session_id"]}
+            message = f"{session['session_id']} crashed: its process is gone"
+            lines += [
+                {"event": "error", **what, "kind": "crashed", "message": message},
+                {
+                    "event": "session_end",
+                    **what,
+                    "outcome": "error",
+                    "cause": "crashed",
+                    "summary": message,
+                },
+            ]
+        return lines
+
+    def note(self, event: str, text: str, data: Record, session: str | None = None) -> Cursor:
+        """One line about the session under way."""
+        record: Record = {"event": event}
+        if named := session or self._current():
+            record["session_id"] = named
+        if text:
+            record["text"] = text
+        acked = self.journal.append({**record, **data})
+        self._show(acked)
+        return acked
+
+    def set(self, session: str, fields: Record) -> Cursor:
+        """Say more of a session, also after its end."""
+        check_fields(fields)
+        acked = self.journal.append({"event": "session_set", "session_id": session, **fields})
+        self._show(acked)
+        return acked
+
+    def count(self, counters: dict[str, int], source: str, session: str | None = None) -> Cursor:
+        """What somebody else counted for the agent."""
+        record: Record = {"event": "count", "source": source, "counters": counters}
+        acked = self.journal.append({**record, "session_id": session} if session else record)
+        self._show(acked)
+        return acked
+
+    def end(self, role: str, fence: int, end: End) -> str:
+        """Write the one end of a session, as its owner; its id.  LeaseLost if it is no more."""
+        session = self.open_session(role)
+        if session is None or session["fence"] != fence:
+            raise LeaseLost(
+                f"{self.name} has no open session" + (f" as {role}" if role else ""),
+                hint="it was ended or found crashed by somebody else: `holdfast session list`",
+            )
+        what = {"session_id": session["session_id"]}
+        lines: list[Record] = []
+        if end.error is not None:
+            lines.append({"event": "error", **what, **end.error})
+        cause = {"cause": end.cause} if end.cause else {}
+        lines.append(
+            {"event": "session_end", **what, "outcome": end.outcome, **cause, **end.fields}
+        )
+        lease = self._lease(role)
+        try:
+            lease.release(fence, *lines)
+            self._told.catch_up(lease.acked)
+            self._show(lease.acked, role)
+        finally:
+            lease.close()
+        return str(session["session_id"])
+
+    # -- reading -----------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Sessions and what is said of them; look at it, do not change it."""
+        return self._report.read()[1]
+
+    def report(self) -> Record:
+        return history.report(self.state())
+
+    def session(self, role: str = "") -> Record:
+        return history.session(self.state(), role)
+
+    def metrics(self) -> Record:
+        return history.metrics(self._metrics.read()[1], self._home.clock.now())
+
+    def open_session(self, role: str = "") -> Session | None:
+        found = self.state()["sessions"].get(role)
+        return found if found is not None and found["ended_at"] is None else None
+
+    def holder(self, role: str = "") -> Grant | None:
+        lease = self._lease(role)
+        try:
+            return lease.holder()
+        finally:
+            lease.close()
+
+    def is_live(self, role: str = "") -> bool:
+        """Whether the session of a role has an owner that may go on."""
+        lease = self._lease(role)
+        try:
+            return lease.is_live()
+        finally:
+            lease.close()
+
+    def lines(self, session: str | None = None) -> Iterator[Line]:
+        """The journal, or what it says of one session."""
+        for line in self.journal.read():
+            if not isinstance(line, Line) or CONTROL in line.record:
+                continue
+            if session is None or line.record.get("session_id") == session:
+                yield line
+
+    def _current(self) -> str | None:
+        found = open_sessions(self.state())
+        return str(found[0]["session_id"]) if found else None
+
+    # -- the files ---------------------------------------------------------------------
+
+    def bootstrap(self) -> None:
+        """Write every view, also of an agent that has done nothing yet."""
+        self._show(self.journal.settle())
+
+    def _show(self, acked: Cursor, role: str = "") -> None:
+        self._report.refresh(acked)
+        self._metrics.refresh(acked)
+        for each in {"", role}:
+            shape = history.session_shape(self.name, each)
+            view = self._home.view(layout.session(self.name, each), self.journal, shape)
+            view.refresh(acked)
+            view.close()
+
+    def _lease(self, role: str) -> DetachedLease:
+        name = f"session.{role}" if role else "session"
+        cell = self._home.cell(layout.leases(self.name))
+        return DetachedLease(self.journal, cell, self._home.clock, name)
+
+    def close(self) -> None:
+        self._report.close()
+        self._metrics.close()
+        self._told.close()
+        self.ledger.close()
+        self.journal.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _first_line(session: str, start: Start) -> Record:
+    record: Record = {"event": "session_start", "session_id": session, "type": start.type}
+    if start.role:
+        record["role"] = start.role
+    if start.timeout is not None:
+        record["timeout_seconds"] = round(start.timeout)
+    return {**record, **start.fields}
+
+
+# --- what the ledger is told ----------------------------------------------------------------
+
+
+def _tell(line: Line) -> Record | None:
+    """The entry of the ledger for a line of the journal."""
+    record = line.record
+    session = record.get("session_id")
+    if not isinstance(session, str):
+        return None
+    agent = session.split("_", 1)[-1].rpartition("_")[0]
+    task = str(record.get("task") or session)
+
+    def told(event: str, summary: str, data: dict[str, Any]) -> Record:
+        return entry(
+            agent=agent,
+            session=session,
+            event=event,
+            task=task,
+            source=SOURCE,
+            summary=summary,
+            data={name: value for name, value in data.items() if value is not None},
+        )
+
+    match record.get("event"):
+        case "session_start":
+            kind = str(record.get("type"))
+            return told("task_start", f"{kind} session began", {"task_type": kind})
+        case "error":
+            message = str(record.get("message") or "error")
+            return told("error", message, {"error": message, "kind": record.get("kind")})
+        case "session_end":
+            good = record.get("outcome") == "completed"
+            data = {
+                "status": "success" if good else "failure",
+                "cause": record.get("cause"),
+                "duration_sec": record.get("duration_seconds"),
+                "exit_code": record.get("exit_code"),
+            }
+            summary = record.get("summary") or f"session ended: {record.get('outcome')}"
+            return told("task_result", str(summary), data)
+        case _:
+            return None
+
+
+def opened(home: Home, name: str) -> Agent:
+    """The agent called `name`, or NotFound."""
+    agent = Agent(home, name)
+    there = agent.journal.segments() or agent.ledger.exists()
+    if there or home.document(layout.manifest(name)).read() is not None:
+        return agent
+    agent.close()
+    raise NotFound(f"no agent called {name}", hint=f"`holdfast init {name}` makes one")

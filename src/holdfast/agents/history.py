@@ -1,0 +1,405 @@
+"""What an agent did, folded from its journal: the truth behind report, session and metrics.
+
+Pure: lines in, plain values out.  A session is open from its `session_start` until its one
+`session_end`; lines of an owner who had lost the lease never get here (`store.fence`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from holdfast.clock import instant_of, utc_stamp
+from holdfast.codec import Record, pretty
+from holdfast.errors import BadName
+from holdfast.ids import session_id
+from holdfast.store.fence import fenced
+from holdfast.store.primitives import Line
+from holdfast.store.view import Shape
+
+State = dict[str, Any]
+Session = dict[str, Any]
+
+DAY = 86_400
+ROLLING_DAYS = 30
+_DAYS_KEPT = 32
+STATUS_OF_TYPE = {
+    "research": "researching",
+    "extract": "extracting",
+    "evaluate": "evaluating",
+    "ad-hoc": "working",
+}
+SESSION_FIELDS = (
+    "domain",
+    "branch",
+    "model",
+    "timeout_seconds",
+    "research_question",
+    "belief_targeted",
+    "disconfirmation_target",
+    "sources_archived",
+    "sources_expected",
+    "tokens_used",
+    "cost_usd",
+    "handoff_notes",
+)
+"""What may be said of a session at its start, later and at its end, under the same names."""
+AFTERWARDS = ("pr_number", "summary", "next_priority", "blocked_by", "task")
+"""What may be said of it beside that, and shows in the report."""
+SETTABLE = frozenset((*SESSION_FIELDS, *AFTERWARDS))
+COUNTERS = (
+    "claims_proposed",
+    "claims_accepted",
+    "claims_challenged",
+    "claims_rejected",
+    "cross_agent_flags_sent",
+    "cross_agent_flags_received",
+)
+"""What others count for an agent, by lines of their own."""
+OUTCOMES = ("completed", "timeout", "error")
+
+
+# --- sessions -------------------------------------------------------------------------------
+
+
+def initial(agent: str) -> State:
+    return {
+        "agent": agent,
+        "updated_at": None,
+        "numbers": {},
+        # The newest session of each role, and which of them was newest of all.
+        "sessions": {},
+        "newest": None,
+        "summary": None,
+        "next_priority": None,
+        "blocked_by": None,
+    }
+
+
+def fold(state: State, line: Line) -> State:
+    """One line more; a line that tells nothing of sessions changes nothing."""
+    record = line.record
+    event, stamp = record.get("event"), record.get("ts")
+    if not (isinstance(event, str) and isinstance(stamp, str)):
+        return state
+    match event:
+        case "session_start":
+            _begin(state, record, stamp)
+        case "session_set":
+            _say(state, _session_of(state, record), record, stamp)
+        case "session_end":
+            _finish(state, record, stamp)
+        case "error":
+            _note_error(state, _session_of(state, record), record, stamp)
+        case _:
+            _note(state, _session_of(state, record), record, stamp)
+    return state
+
+
+def _begin(state: State, record: Record, stamp: str) -> None:
+    role = str(record.get("role") or "")
+    session: Session = {
+        "session_id": record.get("session_id"),
+        "started_at": stamp,
+        "ended_at": None,
+        "type": record.get("type"),
+        "status": "running",
+        **dict.fromkeys(SESSION_FIELDS),
+        "errors": [],
+        "role": role,
+        "fence": record.get("fence"),
+        "task": None,
+        "pr_number": None,
+    }
+    session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
+    state["sessions"][role], state["newest"] = session, role
+    state["summary"] = record.get("summary") or f"{session['type']} session is running"
+    state["updated_at"] = stamp
+    _note_number(state["numbers"], session["session_id"])
+
+
+def open_sessions(state: State) -> list[Session]:
+    return [each for each in state["sessions"].values() if each["ended_at"] is None]
+
+
+def newest_session(state: State) -> Session | None:
+    return None if state["newest"] is None else state["sessions"][state["newest"]]
+
+
+def _session_of(state: State, record: Record) -> Session | None:
+    """The session a line belongs to: the one it names, else the one that is open."""
+    named = record.get("session_id")
+    if named is None:
+        return next(iter(open_sessions(state)), None)
+    known = state["sessions"].values()
+    return next((each for each in known if each["session_id"] == named), None)
+
+
+def _say(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    said = {name: record[name] for name in SETTABLE & record.keys()}
+    for name in ("summary", "next_priority", "blocked_by"):
+        if name in said:
+            state[name] = said.pop(name)
+    if session is not None:
+        session.update(said)
+    state["updated_at"] = stamp
+
+
+def _note(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    """An event in the course of a session, such as `sources_archived` or `finding`."""
+    text = record.get("text")
+    if isinstance(text, str) and text:
+        state["summary"] = text
+        state["updated_at"] = stamp
+    count = record.get("count")
+    if record["event"] == "sources_archived" and type(count) is int and session is not None:
+        session["sources_archived"] = (session["sources_archived"] or 0) + count
+        state["updated_at"] = stamp
+
+
+def _note_error(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    message = str(record.get("message") or record.get("kind") or "error")
+    if session is not None:
+        session["errors"].append(message)
+    state["summary"], state["updated_at"] = message, stamp
+
+
+def _finish(state: State, record: Record, stamp: str) -> None:
+    session = _session_of(state, record)
+    if session is None or session["ended_at"] is not None:
+        return  # whose start nobody wrote, or whose end was written before
+    outcome = record.get("outcome")
+    session["ended_at"] = stamp
+    session["status"] = outcome if outcome in OUTCOMES else "error"
+    for name in ("cause", "exit_code", "signal", "duration_seconds", "measured", "claimed"):
+        if name in record:
+            session[name] = record[name]
+    state["newest"] = session["role"]
+    if session["status"] == "completed":
+        state["summary"] = f"{session['type']} session completed"
+    _say(state, session, record, stamp)
+
+
+def _note_number(numbers: dict[str, int], text: object) -> None:
+    try:
+        found = session_id(str(text))
+    except BadName:
+        return
+    numbers[found.day] = max(found.number, numbers.get(found.day, 0))
+    if len(numbers) > _DAYS_KEPT:
+        del numbers[min(numbers)]
+
+
+# --- what is shown --------------------------------------------------------------------------
+
+
+def report(state: State) -> Record:
+    last = newest_session(state)
+    shown: Record = {
+        "schema_version": "1.0",
+        "agent": state["agent"],
+        "updated_at": state["updated_at"],
+        "status": _status(state),
+        "summary": state["summary"],
+        "current_task": _current_task(state),
+        "last_session": None,
+        "blocked_by": state["blocked_by"],
+        "next_priority": state["next_priority"],
+    }
+    if last is not None:
+        shown["last_session"] = {
+            "id": last["session_id"],
+            "started_at": last["started_at"],
+            "ended_at": last["ended_at"],
+            "outcome": None if last["ended_at"] is None else last["status"],
+            "sources_archived": last["sources_archived"],
+            "branch": last["branch"],
+            "pr_number": last["pr_number"],
+        }
+    roles = {role: _role(each) for role, each in state["sessions"].items() if role}
+    return {**shown, "roles": roles} if roles else shown
+
+
+def _status(state: State) -> str:
+    for session in open_sessions(state):
+        return STATUS_OF_TYPE.get(str(session["type"]), "working")
+    last = newest_session(state)
+    return "error" if last is not None and last["status"] in ("error", "timeout") else "idle"
+
+
+def _current_task(state: State) -> str | None:
+    return next((each["task"] for each in open_sessions(state) if each["task"]), None)
+
+
+def _role(session: Session) -> Record:
+    names = ("session_id", "type", "status", "started_at", "ended_at")
+    return {name: session[name] for name in names}
+
+
+def session(state: State, role: str = "") -> Record:
+    """The newest session of a role, in the documented fields and a few of ours."""
+    newest = state["sessions"].get(role) if role else newest_session(state)
+    fields = ("session_id", "started_at", "ended_at", "type", "domain", "branch", "status")
+    fields = (*fields, *(name for name in SESSION_FIELDS if name not in fields))
+    found: Record = {"schema_version": "1.0", "agent": state["agent"]}
+    if newest is None:
+        return {**found, **dict.fromkeys(fields), "errors": []}
+    found.update({name: newest[name] for name in fields})
+    found["errors"] = newest["errors"]
+    ours = ("role", "task", "pr_number", "cause", "exit_code", "signal", "duration_seconds")
+    for name in (*ours, "measured", "claimed"):
+        if newest.get(name) not in (None, ""):
+            found[name] = newest[name]
+    return found
+
+
+def report_shape(agent: str) -> Shape[list[Any]]:
+    return fenced(
+        Shape(
+            version=1,
+            initial=lambda: initial(agent),
+            fold=fold,
+            render=lambda state: pretty(report(state)),
+        )
+    )
+
+
+def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
+    return fenced(
+        Shape(
+            version=1,
+            initial=lambda: initial(agent),
+            fold=fold,
+            render=lambda state: pretty(session(state, role)),
+        )
+    )
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+def no_metrics(agent: str) -> State:
+    return {
+        "agent": agent,
+        "updated_at": None,
+        "lifetime": dict.fromkeys(
+            (
+                "sessions_total",
+                "sessions_completed",
+                "sessions_timeout",
+                "sessions_error",
+                "sessions_crashed",
+                "sources_archived",
+                *COUNTERS,
+                "disconfirmation_attempts",
+                "disconfirmation_hits",
+            ),
+            0,
+        ),
+        "running": {},
+        "recent": [],
+    }
+
+
+def fold_metrics(state: State, line: Line) -> State:
+    record = line.record
+    event, stamp = record.get("event"), record.get("ts")
+    if not (isinstance(event, str) and isinstance(stamp, str)):
+        return state
+    match event:
+        case "session_start":
+            target = bool(record.get("disconfirmation_target"))
+            state["running"][str(record.get("session_id"))] = {"sources": 0, "target": target}
+        case "session_set":
+            running = state["running"].get(str(record.get("session_id")))
+            if running is not None and record.get("disconfirmation_target"):
+                running["target"] = True
+        case "sources_archived":
+            running = state["running"].get(str(record.get("session_id")))
+            if running is not None and type(record.get("count")) is int:
+                running["sources"] += record["count"]
+        case "session_end":
+            _count_session(state, record, stamp)
+        case "count":
+            _count(state, record, stamp)
+        case _:
+            pass
+    return state
+
+
+def _count_session(state: State, record: Record, stamp: str) -> None:
+    running = state["running"].pop(str(record.get("session_id")), None)
+    if running is None:
+        return
+    outcome = record.get("outcome")
+    outcome = outcome if outcome in OUTCOMES else "error"
+    stated = record.get("sources_archived")
+    sources = stated if type(stated) is int else running["sources"]
+    lifetime = state["lifetime"]
+    lifetime["sessions_total"] += 1
+    lifetime[f"sessions_{outcome}"] += 1
+    lifetime["sessions_crashed"] += record.get("cause") == "crashed"
+    lifetime["sources_archived"] += sources
+    lifetime["disconfirmation_attempts"] += running["target"]
+    _recent(state, stamp, {"sessions": 1, "sources_archived": sources})
+
+
+def _count(state: State, record: Record, stamp: str) -> None:
+    counters = record.get("counters")
+    if not isinstance(counters, dict):
+        return
+    lifetime, known = state["lifetime"], Record()
+    for name, value in cast("dict[str, Any]", counters).items():
+        if name in lifetime and type(value) is int:
+            lifetime[name] += value
+            known[name] = value
+    _recent(state, stamp, known)
+
+
+def _recent(state: State, stamp: str, counts: Record) -> None:
+    """Keep what a rolling window needs; what is older than any window can go."""
+    state["updated_at"] = stamp
+    recent: list[Any] = state["recent"]
+    recent.append([stamp, counts])
+    try:
+        oldest = utc_stamp(instant_of(stamp) - _DAYS_KEPT * DAY)
+    except ValueError:
+        return
+    state["recent"] = [each for each in recent if each[0] >= oldest]
+
+
+def metrics(state: State, now: float) -> Record:
+    """The counters, and the last thirty days counted anew from `now`."""
+    since, until = utc_stamp(now - ROLLING_DAYS * DAY), utc_stamp(now)
+    window = [counts for stamp, counts in state["recent"] if since <= stamp <= until]
+
+    def total(name: str) -> int:
+        return sum(counts.get(name, 0) for counts in window)
+
+    sessions, proposed = total("sessions"), total("claims_proposed")
+    return {
+        "schema_version": "1.0",
+        "agent": state["agent"],
+        "updated_at": state["updated_at"],
+        "lifetime": state["lifetime"],
+        "rolling_30d": {
+            "sessions": sessions,
+            "sources_archived": total("sources_archived"),
+            "claims_proposed": proposed,
+            "acceptance_rate": round(total("claims_accepted") / proposed, 4) if proposed else None,
+            "avg_sources_per_session": (
+                round(total("sources_archived") / sessions, 4) if sessions else None
+            ),
+        },
+    }
+
+
+def metrics_shape(agent: str, now: Any) -> Shape[list[Any]]:
+    """`now` is asked when the file is written; whoever reads through the API counts anew."""
+    return fenced(
+        Shape(
+            version=1,
+            initial=lambda: no_metrics(agent),
+            fold=fold_metrics,
+            render=lambda state: pretty(metrics(state, now())),
+        )
+    )
