@@ -16,6 +16,18 @@ _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
+_LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) ?([smhdw]?)")
+
+
+def duration(text: str) -> float:
+    """Seconds: `90m`, `1.5h`, `5400`."""
+    found = _LENGTH.fullmatch(text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
+    if seconds > 0:
+        return seconds
+    raise UsageError(f"not a length of time: {text[:80]!r}", hint="such as 90s, 30m, 1.5h or 2d")
+
+
 def moment(text: str, home: Home) -> float:
     """The instant meant; a time without a zone is in the home's."""
     where = zone(home.settings.timezone)

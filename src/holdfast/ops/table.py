@@ -9,6 +9,8 @@ from __future__ import annotations
 from holdfast.ops.operation import CLI_ONLY, Operation, Table
 
 NOUNS = {
+    "session": "One run of an agent, from its start to its one end",
+    "agent": "Who there is, and what is counted for them",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
 
@@ -69,6 +71,63 @@ OPERATIONS = (
         faces=CLI_ONLY,
         example="holdfast schema ledger",
         columns=("kind", "versions", "shape", "what"),
+    ),
+    Operation(
+        name="session start",
+        summary="Begin a session of an agent",
+        function="holdfast.ops.session:start",
+        effect="append",
+        example="holdfast session start --agent rio --type research --timeout 90m",
+    ),
+    Operation(
+        name="session note",
+        summary="Say what happened in the session under way",
+        function="holdfast.ops.session:note",
+        effect="append",
+        example='holdfast session note --agent rio --event finding "Fees are set by vote"',
+    ),
+    Operation(
+        name="session set",
+        summary="Say more of a session, also after its end",
+        function="holdfast.ops.session:set_fields",
+        effect="append",
+        example="holdfast session set --agent rio --pr 247",
+    ),
+    Operation(
+        name="session beat",
+        summary="Say that the session is alive",
+        function="holdfast.ops.session:beat",
+        effect="append",
+        example="holdfast session beat --agent rio",
+    ),
+    Operation(
+        name="session end",
+        summary="End the session under way",
+        function="holdfast.ops.session:end",
+        effect="append",
+        example="holdfast session end --agent rio --outcome completed --sources 8",
+    ),
+    Operation(
+        name="session list",
+        summary="List sessions, oldest first",
+        function="holdfast.ops.session:list_sessions",
+        effect="read",
+        example="holdfast session list --agent rio --limit 5",
+        columns=("session_id", "role", "type", "status", "cause", "started_at", "ended_at"),
+    ),
+    Operation(
+        name="session show",
+        summary="Show everything that is known of a session",
+        function="holdfast.ops.session:show",
+        effect="read",
+        example="holdfast session show 2026-11-15_rio_001",
+    ),
+    Operation(
+        name="agent count",
+        summary="Add to what is counted for an agent",
+        function="holdfast.ops.session:count",
+        effect="append",
+        example="holdfast agent count --agent rio --source ci claims_accepted=3",
     ),
     Operation(
         name="ledger write",

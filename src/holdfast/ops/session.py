@@ -1,0 +1,314 @@
+"""The verbs of sessions, step by step: for shell hooks that cannot let `run` do it all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from holdfast.agents.agent import Agent, End, Opened, Start, opened
+from holdfast.agents.history import SESSION_FIELDS, Session
+from holdfast.codec import Record
+from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.ids import agent_id, session_id
+from holdfast.ledger.book import Event
+from holdfast.ledger.entry import parse_data
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+
+Type = Literal["research", "extract", "evaluate", "ad-hoc"]
+Outcome = Literal["completed", "timeout", "error"]
+_OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
+
+
+def said(**flags: Any) -> Record:
+    """What was given of the flags, under the names that the journal has for them."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def start(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("Whose session")],
+    type: Annotated[Type, Arg("What it is for")] = "ad-hoc",
+    role: Annotated[str, Arg("As what, if the agent does several things at once")] = "",
+    task: Annotated[str | None, Arg("The task it works on", metavar="ID")] = None,
+    timeout: Annotated[
+        str | None, Arg("After which it counts as crashed: 90m", metavar="D")
+    ] = None,
+    domain: Annotated[str | None, Arg("Its field")] = None,
+    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
+    model: Annotated[str | None, Arg("The model it uses")] = None,
+    question: Annotated[str | None, Arg("What it wants to find out")] = None,
+    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
+    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
+    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
+) -> Change:
+    fields = said(
+        task=task,
+        domain=domain,
+        branch=branch,
+        model=model,
+        research_question=question,
+        belief_targeted=belief,
+        disconfirmation_target=disconfirm,
+        sources_expected=sources_expected,
+    )
+    limit = duration(timeout) if timeout is not None else None
+    name = agent_id(agent).lower()
+    with Agent(context.home(create=True), name) as one:
+        begun = one.start(Start(type, role, limit, fields))
+    tell_buried(context, begun)
+    data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
+    return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
+
+
+def tell_buried(context: Context, begun: Opened) -> None:
+    for name in begun.buried:
+        context.warn(f"{name} had crashed; that is on record now")
+
+
+def note(
+    context: Context,
+    text: Annotated[str, Arg("What there is to say, in a line", positional=True)] = "",
+    *,
+    agent: Annotated[str, Arg("Whose session")],
+    event: Annotated[str, Arg("orient_complete, sources_archived, finding, or your own word")],
+    session: Annotated[str | None, Arg("Another than the open one", metavar="ID")] = None,
+    data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
+) -> Change:
+    if event in _OWN_EVENTS:
+        raise UsageError(f"{event} is written by Holdfast itself", hint="choose another word")
+    more = parse_data(event, data.encode()) if data is not None else {}
+    if reserved := {"event", "session_id", "text", "ts", "seq", "hash", "fence"} & more.keys():
+        raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
+    with opened(context.home(), agent) as one:
+        cursor = one.note(event, text, more, _known(session) or _caller(one.name))
+    return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
+
+
+def set_fields(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("Whose session")],
+    session: Annotated[str | None, Arg("Another than the newest", metavar="ID")] = None,
+    domain: Annotated[str | None, Arg("Its field")] = None,
+    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
+    model: Annotated[str | None, Arg("The model it uses")] = None,
+    question: Annotated[str | None, Arg("What it wants to find out")] = None,
+    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
+    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
+    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
+    sources: Annotated[int | None, Arg("How many sources it brought")] = None,
+    pr: Annotated[int | None, Arg("Number of its pull request")] = None,
+    summary: Annotated[str | None, Arg("What it came to, in a line")] = None,
+    next: Annotated[str | None, Arg("What should be done next")] = None,
+    blocked_by: Annotated[str | None, Arg("What stands in the way")] = None,
+    tokens: Annotated[int | None, Arg("Tokens it used")] = None,
+    cost: Annotated[float | None, Arg("What it cost, in USD", metavar="USD")] = None,
+    handoff: Annotated[str | None, Arg("What the next session has to know")] = None,
+) -> Change:
+    fields = said(
+        domain=domain,
+        branch=branch,
+        model=model,
+        research_question=question,
+        belief_targeted=belief,
+        disconfirmation_target=disconfirm,
+        sources_expected=sources_expected,
+        sources_archived=sources,
+        pr_number=pr,
+        summary=summary,
+        next_priority=next,
+        blocked_by=blocked_by,
+        tokens_used=tokens,
+        cost_usd=cost,
+        handoff_notes=handoff,
+    )
+    if not fields:
+        raise UsageError("nothing to set", hint="such as --pr 247; see --help")
+    with opened(context.home(), agent) as one:
+        target = _known(session) or one.session()["session_id"]
+        if target is None:
+            raise NotFound(f"{one.name} has had no session", hint="`holdfast session start`")
+        one.set(str(target), fields)
+    return Change(str(target), applied=True, detail=f"set {', '.join(fields)}", data=fields)
+
+
+def beat(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("Whose session")],
+    role: Annotated[str, Arg("As what it runs")] = "",
+) -> Change:
+    with opened(context.home(), agent) as one:
+        session = _open(one, role)
+        written = one.ledger.write(
+            Event("heartbeat", "Heartbeat", "holdfast", session=session["session_id"])
+        )
+    target = f"{one.name}#{written.cursor.seq}"
+    return Change(target, applied=True, detail=f"{session['session_id']} is alive")
+
+
+def end(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("Whose session")],
+    outcome: Annotated[Outcome, Arg("How it went")],
+    role: Annotated[str, Arg("As what it ran")] = "",
+    error: Annotated[str | None, Arg("What went wrong, if something did")] = None,
+    summary: Annotated[str | None, Arg("What it came to, in a line")] = None,
+    sources: Annotated[int | None, Arg("How many sources it brought")] = None,
+    pr: Annotated[int | None, Arg("Number of its pull request")] = None,
+    next: Annotated[str | None, Arg("What should be done next")] = None,
+    blocked_by: Annotated[str | None, Arg("What stands in the way")] = None,
+    tokens: Annotated[int | None, Arg("Tokens it used")] = None,
+    cost: Annotated[float | None, Arg("What it cost, in USD", metavar="USD")] = None,
+    handoff: Annotated[str | None, Arg("What the next session has to know")] = None,
+) -> Change:
+    if error is not None and outcome == "completed":
+        raise UsageError("a completed session has no error", hint="use --outcome error")
+    fields = said(
+        summary=summary,
+        sources_archived=sources,
+        pr_number=pr,
+        next_priority=next,
+        blocked_by=blocked_by,
+        tokens_used=tokens,
+        cost_usd=cost,
+        handoff_notes=handoff,
+    )
+    with opened(context.home(), agent) as one:
+        session = _open(one, role)
+        failed = None
+        if outcome != "completed":
+            message = error or summary or f"session ended with {outcome}"
+            failed = {"kind": outcome, "message": message}
+        cause = "timeout" if outcome == "timeout" else None
+        name = one.end(role, session["fence"], End(outcome, cause, failed, fields))
+    return Change(name, applied=True, detail=f"{name} ended: {outcome}", data=fields)
+
+
+def list_sessions(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
+) -> Rows:
+    from holdfast.ledger.book import agents
+
+    home = context.home()
+    names = [agent_id(agent).lower()] if agent else agents(home)
+    rows: list[Record] = []
+    for name in names:
+        with opened(home, name) as one:
+            rows += [_row(one, each) for each in sessions(one)]
+    rows.sort(key=lambda row: str(row["started_at"]))
+    shown = rows[-limit:] if limit else rows
+    running = sum(row["status"] == "running" for row in shown)
+    counts = {"sessions": len(shown), "running": running}
+    return Rows(shown, counts, truncated=len(shown) < len(rows))
+
+
+def sessions(one: Agent) -> list[Session]:
+    """Every session of an agent, as its journal tells it, oldest first."""
+    from holdfast.agents import history
+
+    state, ended = history.initial(one.name), list[Session]()
+    found: dict[str, Session] = {}
+    for line in one.lines():
+        state = history.fold(state, line)
+        for session in state["sessions"].values():
+            found[str(session["session_id"])] = session
+    ended += found.values()
+    return ended
+
+
+def _row(one: Agent, session: Session) -> Record:
+    status = session["status"]
+    if status == "running" and not one.is_live(session["role"]):
+        status = "crashed"
+    names = ("type", "started_at", "ended_at", "sources_archived", "cost_usd")
+    return {
+        "session_id": session["session_id"],
+        "agent": one.name,
+        "role": session["role"] or None,
+        "status": status,
+        **{name: session[name] for name in names},
+        "cause": session.get("cause"),
+        "errors": len(session["errors"]),
+    }
+
+
+def show(
+    context: Context,
+    session: Annotated[str, Arg("Which session", positional=True, metavar="ID")],
+) -> Show:
+    found = session_id(session)
+    with opened(context.home(), found.agent) as one:
+        lines = [line.record for line in one.lines(session)]
+        known = [each for each in sessions(one) if each["session_id"] == session]
+        if not known:
+            raise NotFound(
+                f"no session {session}", hint=f"`holdfast session list --agent {one.name}`"
+            )
+        row = _row(one, known[0])
+    fields = {name: known[0][name] for name in SESSION_FIELDS if known[0][name] is not None}
+    extra = {
+        name: known[0][name]
+        for name in ("task", "pr_number", "exit_code", "signal", "duration_seconds", "measured")
+        if known[0].get(name) is not None
+    }
+    return Show({**row, **fields, **extra, "errors": known[0]["errors"], "journal": lines})
+
+
+def _open(one: Agent, role: str) -> Session:
+    """The session under way, or why there is none."""
+    found = one.open_session(role)
+    if found is not None:
+        return found
+    raise NotFound(
+        f"{one.name} has no open session" + (f" as {role}" if role else ""),
+        hint=f"`holdfast session start --agent {one.name}` begins one",
+    )
+
+
+def _known(session: str | None) -> str | None:
+    return None if session is None else str(session_id(session))
+
+
+def _caller(agent: str) -> str | None:
+    """The session that a wrapper put into the environment, if it is one of this agent."""
+    text = os.environ.get("HOLDFAST_SESSION", "")
+    try:
+        return text if session_id(text).agent == agent else None
+    except BadName:
+        return None
+
+
+def count(
+    context: Context,
+    counter: Annotated[Sequence[str], Arg("NAME=N, such as claims_accepted=3", positional=True)],
+    *,
+    agent: Annotated[str, Arg("For whom")],
+    source: Annotated[str, Arg("Who counted: ci, reviewer, …")],
+    session: Annotated[str | None, Arg("In which session", metavar="ID")] = None,
+) -> Change:
+    from holdfast.agents.history import COUNTERS
+
+    known = (*COUNTERS, "disconfirmation_hits")
+    counters: dict[str, int] = {}
+    for each in counter:
+        name, _, number = each.partition("=")
+        if name not in known:
+            raise UsageError(f"no counter {name[:60]!r}", hint=f"one of {', '.join(known)}")
+        try:
+            counters[name] = int(number)
+        except ValueError:
+            raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3") from None
+    with opened(context.home(), agent) as one:
+        cursor = one.count(counters, source, _known(session))
+    detail = ", ".join(f"{name} {value:+d}" for name, value in counters.items())
+    return Change(f"{one.name}#{cursor.seq}", applied=True, detail=detail, data=counters)
