@@ -39,6 +39,18 @@ def metrics(agent: str) -> str:
     return f"{STATE}/{agent_id(agent).lower()}/metrics.json"
 
 
+def memory(agent: str) -> str:
+    return f"{STATE}/{agent_id(agent).lower()}/memory.md"
+
+
+def tasks(agent: str) -> str:
+    return f"{STATE}/{agent_id(agent).lower()}/tasks.json"
+
+
+def inbox(agent: str) -> str:
+    return f"{STATE}/{agent_id(agent).lower()}/inbox"
+
+
 def leases(agent: str) -> str:
     """Who has which session, as far as it was looked up: made again when it is lost."""
     return f"cache/leases/{agent_id(agent).lower()}.json"
