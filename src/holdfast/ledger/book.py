@@ -233,6 +233,13 @@ class Ledger:
     def head(self) -> Cursor:
         return self._log.head()
 
+    def settle(self) -> Cursor:
+        """The newest entry, durable: for one who vouches for it."""
+        return self._log.settle()
+
+    def contains(self, cursor: Cursor) -> bool:
+        return self._log.contains(cursor)
+
     def archive(self, before: str | None = None, *, dry_run: bool = False) -> list[Archived]:
         """Pack the files of past days, or of days before one."""
         return self._log.archive(before=before, dry_run=dry_run)

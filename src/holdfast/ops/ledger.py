@@ -149,7 +149,7 @@ def list_events(
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit else None
-    found = [Ledger(home, name).newest(most, wanted, begin) for name in _agents(home, agent)]
+    found = [Ledger(home, name).newest(most, wanted, begin) for name in chosen_agents(home, agent)]
     rows = _merged(found)
     shown = rows[-limit:] if limit else rows
     known = (*EVENTS, *home.settings.extra_events)
@@ -195,7 +195,7 @@ def _follow(
     home = context.home()
     begun: list[list[Found]] = []
     ends: dict[str, Cursor] = {}
-    for name in _agents(home, agent):
+    for name in chosen_agents(home, agent):
         found = Ledger(home, name).newest(max(limit, 1), lambda _: True)
         ends[name] = found[-1].cursor if found else START
         begun.append(found)
@@ -215,12 +215,18 @@ def verify(
     context: Context,
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    against: Annotated[
+        str | None, Arg("A checkpoint that the ledgers must still hold", metavar="FILE")
+    ] = None,
 ) -> Rows:
     home = context.home()
     rows: list[dict[str, Any]] = []
     counts = {"agents": 0, "lines": 0, "unchained": 0, "bad_lines": 0, "problems": 0}
     loose = 0
-    for name in _agents(home, agent):
+    if against is not None:
+        rows += _broken_promises(home, against, agent)
+        counts["problems"] += len(rows)
+    for name in chosen_agents(home, agent):
         found = Ledger(home, name).verify()
         loose += found.loose
         counts["agents"] += 1
@@ -231,6 +237,30 @@ def verify(
         rows += _verdict(name, found)
     code = CORRUPT if counts["problems"] else ATTENTION if loose else 0
     return Rows(rows, counts, exit_code=code)
+
+
+def _broken_promises(home: Home, file: str, agent: str | None) -> Iterator[dict[str, Any]]:
+    """What a checkpoint says was there and is not."""
+    from holdfast.ledger.checkpoint import parse
+
+    try:
+        with open(file, "rb") as opened:
+            promised = parse(opened.read())
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="name the file of a checkpoint"
+        ) from None
+    for head in promised.heads:
+        if agent is not None and head.agent != agent_id(agent).lower():
+            continue
+        if not Ledger(home, head.agent).contains(head.cursor):
+            detail = f"line {head.seq} was signed at {promised.signed_at} and is not there any more"
+            yield {
+                "agent": head.agent,
+                "state": "rolled back",
+                "where": head.segment,
+                "detail": detail,
+            }
 
 
 def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
@@ -267,7 +297,7 @@ def archive(
     home = context.home()
     before = home.day(moment(older_than, home)) if older_than is not None else None
     rows: list[dict[str, Any]] = []
-    for name in _agents(home, agent):
+    for name in chosen_agents(home, agent):
         for done in Ledger(home, name).archive(before, dry_run=dry_run):
             if done.left:
                 context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
@@ -279,7 +309,8 @@ def archive(
     return Rows(rows, counts | {"packed_bytes": sum(row["packed_bytes"] or 0 for row in packed)})
 
 
-def _agents(home: Home, agent: str | None) -> list[str]:
+def chosen_agents(home: Home, agent: str | None) -> list[str]:
+    """The agent that was named, if there is such a one; else all."""
     known = agents(home)
     if agent is None:
         return known

@@ -169,6 +169,22 @@ OPERATIONS = (
         example="holdfast ledger archive --older-than 30d",
         columns=("agent", "file", "state", "bytes", "packed_bytes"),
     ),
+    Operation(
+        name="ledger checkpoint",
+        summary="Sign where the ledgers stand, to be kept elsewhere",
+        function="holdfast.ops.ledger_watch:checkpoint",
+        effect="read",
+        faces=CLI_ONLY,
+        example="holdfast ledger checkpoint --out 2026-11-15.checkpoint",
+    ),
+    Operation(
+        name="ledger orphans",
+        summary="List tasks that were begun and never finished",
+        function="holdfast.ops.ledger_watch:orphans",
+        effect="read",
+        example="holdfast ledger orphans --agent rio",
+        columns=("agent", "task_id", "age", "why", "session_id", "summary"),
+    ),
 )
 
 TABLE = Table(OPERATIONS, NOUNS)

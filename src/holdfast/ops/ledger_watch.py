@@ -1,0 +1,108 @@
+"""Verbs that watch over ledgers: signed checkpoints, and tasks that nobody finished."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record, pretty
+from holdfast.errors import UsageError, typed
+from holdfast.ledger.book import Ledger
+from holdfast.ledger.status import presence
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
+from holdfast.ops.moment import duration, moment
+from holdfast.ops.parameter import Arg
+from holdfast.store.home import Home
+
+
+def checkpoint(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    out: Annotated[str | None, Arg("Write it here instead of showing it", metavar="FILE")] = None,
+) -> Show | Change:
+    from holdfast.ledger.checkpoint import Head, key_path, sign, signing_key
+    from holdfast.ops.ledger import chosen_agents
+    from holdfast.store.vfs import RealVfs
+
+    home = context.home()
+    heads: list[Head] = []
+    for name in chosen_agents(home, agent):
+        with Ledger(home, name) as ledger:
+            settled = ledger.settle()
+        if settled.seq:
+            heads.append(Head(name, settled.seq, settled.hash, settled.segment, settled.offset))
+    if not heads:
+        raise UsageError("there is nothing to sign yet", hint="write to a ledger first")
+    signed = sign(heads, utc_stamp(home.clock.now()), signing_key(key_path(), RealVfs()))
+    text = pretty(signed)
+    if out is None:
+        return Show(signed, text=text.decode())
+    with typed("writing the checkpoint", out):
+        if os.path.exists(out):
+            raise UsageError(f"{out} is there already", hint="a checkpoint is never overwritten")
+        with open(out, "xb") as file:  # direct write: a file of the user's, outside of the home
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # noqa: TID251 - the same
+    what = ", ".join(f"{head.agent}#{head.seq}" for head in heads)
+    return Change(out, applied=True, detail=f"signed {what}", data=signed)
+
+
+def orphans(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    since: Annotated[str, Arg("Begun since then: 30d, a date or a time", metavar="T")] = "30d",
+    older_than: Annotated[
+        str, Arg("Count as forgotten after so long, even if the agent lives", metavar="D")
+    ] = "24h",
+) -> Rows:
+    from holdfast.ops.ledger import chosen_agents
+
+    home = context.home()
+    begin, patience = moment(since, home), duration(older_than)
+    rows: list[Record] = []
+    for name in chosen_agents(home, agent):
+        rows += _unfinished(home, name, begin, patience)
+    return Rows(rows, {"orphans": len(rows)}, exit_code=ATTENTION if rows else 0)
+
+
+def _unfinished(home: Home, name: str, begin: float, patience: float) -> list[Record]:
+    """Tasks that were begun and have no result, and why they will have none."""
+    now = home.clock.now()
+    with Ledger(home, name) as ledger:
+        status = ledger.status()
+        began: dict[str, Any] = {}
+        for found in ledger.newest(None, lambda _: True, begin):
+            task, event = str(found.record.get("task_id")), found.record.get("event")
+            if event == "task_start":
+                began[task] = found
+            elif event == "task_result":
+                began.pop(task, None)
+    gone = presence(status, now, home.settings.offline_after).state == "offline"
+    rows: list[Record] = []
+    for task, found in began.items():
+        record, age = found.record, now - found.instant
+        if record.get("session_id") != status["session_id"]:
+            why = "its session is over"
+        elif gone:
+            why = "the agent is offline"
+        elif age > patience:
+            why = "nothing was heard of it for too long"
+        else:
+            continue
+        rows.append(
+            {
+                "agent": name,
+                "task_id": task,
+                "session_id": record.get("session_id"),
+                "began": record.get("ts"),
+                "age": round(age),
+                "why": why,
+                "summary": record.get("summary"),
+            }
+        )
+    return rows
