@@ -59,3 +59,13 @@ def leases(agent: str) -> str:
 def told(agent: str) -> str:
     """How far the ledger has been told of the journal: made again when it is lost."""
     return f"cache/told/{agent_id(agent).lower()}.json"
+
+
+def output(agent: str, session: str) -> str:
+    """What the command of a session printed, as much as was kept."""
+    return f"{STATE}/{agent_id(agent).lower()}/output/{session}.txt"
+
+
+def scratch(session: str, name: str) -> str:
+    """A file for the time of a session, such as the context of its command."""
+    return f"cache/sessions/{session}/{name}"

@@ -9,6 +9,7 @@ what a dead process left untold is told by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import layout
@@ -43,6 +44,8 @@ class Start(NamedTuple):
     """In seconds."""
     fields: Record = {}  # noqa: RUF012 - never changed
     """Any of `history.SETTABLE`."""
+    tree: Record | None = None
+    """The mark of its processes, by which they are found when the wrapper is gone."""
 
     def check(self) -> None:
         if self.type not in TYPES:
@@ -107,6 +110,8 @@ class Agent:
         """Begin a session; Busy if one of the same role is under way."""
         start.check()
         buried = self.bury(but=start.role)
+        if (before := self.open_session(start.role)) and not self.is_live(start.role):
+            end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
 
         def act(head: Cursor, free: SessionId) -> list[Record]:
@@ -146,6 +151,7 @@ class Agent:
             role, name = session["role"], session["session_id"]
             if role == but or self.is_live(role):
                 continue
+            end_remains(session)
             lease = self._lease(role)
 
             def last(name: str = name) -> Sequence[Record]:
@@ -312,12 +318,24 @@ class Agent:
         self.close()
 
 
+def end_remains(session: Session) -> None:
+    """End what is left of the processes of a session whose wrapper is gone."""
+    if session.get("tree") is None:
+        return
+    from holdfast.proc.survivors import Mark, end  # noqa: PLC0415 - only after a crash
+
+    with suppress(UsageError):  # somebody edited the mark: nobody is ended because of it
+        end(Mark.of(session["tree"]))
+
+
 def _first_line(session: str, start: Start) -> Record:
     record: Record = {"event": "session_start", "session_id": session, "type": start.type}
     if start.role:
         record["role"] = start.role
     if start.timeout is not None:
         record["timeout_seconds"] = round(start.timeout)
+    if start.tree is not None:
+        record["tree"] = start.tree
     return {**record, **start.fields}
 
 

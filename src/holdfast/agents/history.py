@@ -107,6 +107,7 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "errors": [],
         "role": role,
         "fence": record.get("fence"),
+        "tree": record.get("tree"),
         "task": None,
         "pr_number": None,
     }

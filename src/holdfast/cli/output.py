@@ -82,6 +82,8 @@ class Output:
         match result:
             case Rows():
                 self._rows(result, columns)
+            case Show(text=""):
+                pass
             case Show() if result.text is not None:
                 self.text(safe(result.text, lines=True))
             case Show():

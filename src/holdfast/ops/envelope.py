@@ -50,7 +50,7 @@ class Show(NamedTuple):
 
     data: Mapping[str, Any]
     text: str | None = None
-    """How people should see it, when keys and values would not do."""
+    """How people should see it, when keys and values would not do; empty: not at all."""
     exit_code: int = 0
 
     def as_dict(self, as_of: str) -> dict[str, Any]:

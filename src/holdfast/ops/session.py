@@ -191,6 +191,34 @@ def end(
     return Change(name, applied=True, detail=f"{name} ended: {outcome}", data=fields)
 
 
+def sweep(
+    context: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+) -> Rows:
+    from holdfast.ledger.book import agents
+
+    home = context.home()
+    rows: list[Record] = []
+    for name in [agent_id(agent).lower()] if agent else agents(home):
+        with opened(home, name) as one:
+            rows += [{"agent": name, "session_id": each, "state": "crashed"} for each in one.bury()]
+    return Rows(rows, {"crashed": len(rows)})
+
+
+def given_context(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("Whose context")],
+) -> Show:
+    from holdfast.agents.context import compose, gather
+
+    home = context.home()
+    with opened(home, agent) as one:
+        text = compose(gather(home, one))
+    return Show({"agent": one.name, "context": text}, text=text)
+
+
 def list_sessions(
     context: Context,
     *,

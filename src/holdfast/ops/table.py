@@ -73,6 +73,14 @@ OPERATIONS = (
         columns=("kind", "versions", "shape", "what"),
     ),
     Operation(
+        name="run",
+        summary="Run a command as a session of an agent, from start to exactly one end",
+        function="holdfast.ops.run:run",
+        effect="append",
+        faces=CLI_ONLY,
+        example="holdfast run --agent rio --type research --timeout 90m -- claude -p 'Read on'",
+    ),
+    Operation(
         name="session start",
         summary="Begin a session of an agent",
         function="holdfast.ops.session:start",
@@ -106,6 +114,21 @@ OPERATIONS = (
         function="holdfast.ops.session:end",
         effect="append",
         example="holdfast session end --agent rio --outcome completed --sources 8",
+    ),
+    Operation(
+        name="session sweep",
+        summary="Put on record as crashed every session whose process is gone",
+        function="holdfast.ops.session:sweep",
+        effect="append",
+        example="holdfast session sweep",
+        columns=("agent", "session_id", "state"),
+    ),
+    Operation(
+        name="session context",
+        summary="Print what a session of an agent would begin with",
+        function="holdfast.ops.session:given_context",
+        effect="read",
+        example="holdfast session context --agent rio",
     ),
     Operation(
         name="session list",

@@ -1,0 +1,99 @@
+"""The verb that people want most: a command as a session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from holdfast.agents.agent import Agent, Start
+from holdfast.agents.run import Plan
+from holdfast.agents.run import run as run_plan
+from holdfast.errors import UsageError
+from holdfast.ids import agent_id
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Show
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+from holdfast.ops.session import Type, said
+from holdfast.ops.size import size
+from holdfast.proc.limits import Limits
+
+
+def run(
+    call: Context,
+    command: Annotated[Sequence[str], Arg("What to run, after `--`", positional=True)],
+    *,
+    agent: Annotated[str, Arg("Whose session it is")],
+    type: Annotated[Type, Arg("What it is for")] = "ad-hoc",
+    role: Annotated[str, Arg("As what, if the agent does several things at once")] = "",
+    task: Annotated[str | None, Arg("The task it works on", metavar="ID")] = None,
+    timeout: Annotated[str | None, Arg("End it after so long: 90m", metavar="D")] = None,
+    max_cost: Annotated[
+        float | None, Arg("End it when it tells of more than this, in USD", metavar="USD")
+    ] = None,
+    max_output: Annotated[
+        str | None, Arg("End it after so much output: 200MB", metavar="N")
+    ] = None,
+    max_memory: Annotated[str | None, Arg("End it beyond so much memory: 2GB", metavar="N")] = None,
+    context: Annotated[
+        Literal["file", "env", "stdin"], Arg("How the command gets its context")
+    ] = "file",
+    stdin: Annotated[
+        str | None, Arg("Text for the command; {context} stands for the context", or_file=True)
+    ] = None,
+    quiet: Annotated[bool, Arg("Do not show what the command prints")] = False,
+    domain: Annotated[str | None, Arg("Its field")] = None,
+    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
+    model: Annotated[str | None, Arg("The model it uses")] = None,
+    question: Annotated[str | None, Arg("What it wants to find out")] = None,
+    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
+    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
+    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
+) -> Show:
+    if not command:
+        raise UsageError("nothing to run", hint="give the command after `--`")
+    fields = said(
+        task=task,
+        domain=domain,
+        branch=branch,
+        model=model,
+        research_question=question,
+        belief_targeted=belief,
+        disconfirmation_target=disconfirm,
+        sources_expected=sources_expected,
+    )
+    seconds = duration(timeout) if timeout is not None else None
+    limits = Limits(
+        time=seconds,
+        output=size(max_output) if max_output is not None else None,
+        memory=size(max_memory) if max_memory is not None else None,
+    )
+    name = agent_id(agent).lower()
+    plan = Plan(command, Start(type, role, seconds, fields), limits, context, stdin, max_cost)
+    home = call.home(create=True)
+    with Agent(home, name) as one:
+        ran = run_plan(home, one, plan, _silent if quiet else _echo)
+    for warning in ran.warnings:
+        call.warn(warning)
+    if ran.end.outcome != "completed" and ran.end.error is not None:
+        call.warn(f"{ran.session}: {ran.end.error['message']}")
+    data = {
+        "session_id": ran.session,
+        "agent": name,
+        "outcome": ran.end.outcome,
+        "cause": ran.end.cause,
+        **ran.end.fields,
+    }
+    # The command's own output is the output: nothing of ours comes after it.
+    return Show(data, text="", exit_code=ran.ended.exit_code)
+
+
+def _echo(stream: str, data: bytes) -> None:
+    target = sys.stdout if stream == "out" else sys.stderr
+    target.buffer.write(data)
+    target.buffer.flush()
+
+
+def _silent(stream: str, data: bytes) -> None:
+    pass
