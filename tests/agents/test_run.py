@@ -1,0 +1,222 @@
+"""`holdfast run`: real commands, real signals, one end each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agents.agent import Agent
+from holdfast.store.home import Home
+from tests.ledger.shell import Ran, Shell
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    made = Shell(tmp_path)
+    made("init", "rio", "--timezone", "UTC")
+    return made
+
+
+def run(shell: Shell, *words: str, code: str) -> Ran:
+    return shell("run", "--agent", "rio", *words, "--", sys.executable, "-c", code)
+
+
+def journal(shell: Shell) -> list[dict[str, Any]]:
+    lines = (shell.home / "state/rio/journal.jsonl").read_bytes().splitlines()
+    return [record for line in lines if "event" in (record := json.loads(line))]
+
+
+def shown(shell: Shell, name: str) -> dict[str, Any]:
+    return json.loads((shell.home / "state/rio" / name).read_bytes())
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def test_the_exit_code_and_the_output_are_those_of_the_command(shell: Shell) -> None:
+    ran = run(shell, code="import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    assert (ran.code, ran.out) == (7, "out\n")
+    assert ran.err.startswith("err\n")
+    start, error, end = journal(shell)
+    assert (start["event"], error["event"], end["event"]) == (
+        "session_start",
+        "error",
+        "session_end",
+    )
+    assert (end["outcome"], end["cause"], end["exit_code"]) == ("error", "exit", 7)
+    assert "err" in error["output_tail"]
+    output = next((shell.home / "state/rio/output").glob("*.txt")).read_text("utf-8")
+    assert "out" in output and "err" in output
+
+
+def test_every_field_of_session_and_report_can_be_filled(shell: Shell) -> None:
+    said = {
+        "sources": 8,
+        "pr": 247,
+        "next": "Follow up",
+        "blocked_by": "a key",
+        "tokens": 1200,
+        "cost": 0.25,
+        "handoff": "three are left",
+        "summary": "Eight sources",
+    }
+    code = (
+        f"import os; open(os.environ['HOLDFAST_REPORT'], 'w').write({json.dumps(json.dumps(said))})"
+    )
+    flags = {
+        "type": "research",
+        "timeout": "90m",
+        "task": "task-001",
+        "domain": "finance",
+        "branch": "rio/research",
+        "model": "sonnet",
+        "question": "How?",
+        "belief": "Markets",
+        "disconfirm": "Failures",
+        "sources-expected": "10",
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    assert run(shell, *words, code=code).code == 0
+    session, report = shown(shell, "session.json"), shown(shell, "report.json")
+    assert [name for name, value in session.items() if value is None] == []
+    assert session["errors"] == []
+    assert (session["sources_archived"], session["cost_usd"]) == (8, 0.25)
+    assert (session["research_question"], session["handoff_notes"]) == ("How?", "three are left")
+    assert report["last_session"]["pr_number"] == 247
+    assert (report["summary"], report["next_priority"]) == ("Eight sources", "Follow up")
+    assert report["blocked_by"] == "a key"
+    assert report["status"] == "idle"
+
+
+def test_what_the_command_did_is_measured_and_its_claim_kept_apart(shell: Shell) -> None:
+    code = (
+        "import os; open('made.md', 'w').write('x');"
+        "open(os.environ['HOLDFAST_REPORT'], 'w').write('{\"sources\": 12}')"
+    )
+    run(shell, code=code)
+    session = shown(shell, "session.json")
+    assert session["measured"]["files_touched"] == ["made.md"]
+    assert session["claimed"] == {"sources_archived": 12}
+
+
+def test_a_command_that_takes_too_long_is_a_timeout_and_leaves_nobody(shell: Shell) -> None:
+    mark = f"holdfast-test-{os.getpid()}"
+    code = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n"
+        f"print('up', flush=True); mark = {mark!r}; time.sleep(600)"
+    )
+    ran = run(shell, "--timeout", "1s", code=code)
+    assert ran.code == 124
+    end = journal(shell)[-1]
+    assert (end["outcome"], end["cause"]) == ("timeout", "timeout")
+    assert [pid for pid in _processes() if mark in _command(pid)] == []
+
+
+def test_a_second_run_is_refused_and_names_the_holder(shell: Shell, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ("run", "--agent", "rio", "--", "cat", str(fifo))
+    first = subprocess.Popen(shell.command(words), env=shell.environment(), cwd=shell.cwd)
+    until(lambda: (shell.home / "state/rio/journal.jsonl").exists() and len(journal(shell)) == 1)
+    others = [shell("run", "--agent", "rio", "--", "true") for _ in range(3)]
+    assert [ran.code for ran in others] == [5, 5, 5]
+    assert str(first.pid) in others[0].err
+    fifo.write_text("done\n")
+    assert first.wait(PATIENCE) == 0
+    assert [line["event"] for line in journal(shell)] == ["session_start", "session_end"]
+
+
+def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
+    shell: Shell, tmp_path: Path
+) -> None:
+    mark = tmp_path / "pid"
+    code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
+    wrapper = subprocess.Popen(shell.command(words), env=shell.environment(), cwd=shell.cwd)
+    until(lambda: mark.exists() and mark.read_text())
+    child = int(mark.read_text())
+    wrapper.send_signal(signal.SIGKILL)
+    wrapper.wait(PATIENCE)
+    until(lambda: journal(shell)[-1]["event"] == "session_end")
+    assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["cause"]) == ("error", "crashed")
+    assert child not in _processes()
+    assert shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1
+    assert shell("run", "--agent", "rio", "--", "true").code == 0
+
+
+def test_ctrl_c_stops_the_command_and_the_session_has_an_end(shell: Shell, tmp_path: Path) -> None:
+    mark = tmp_path / "up"
+    code = f"import time; open({str(mark)!r}, 'w').write('x'); time.sleep(600)"
+    words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
+    wrapper = subprocess.Popen(shell.command(words), env=shell.environment(), cwd=shell.cwd)
+    until(mark.exists)
+    wrapper.send_signal(signal.SIGTERM)
+    assert wrapper.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert journal(shell)[-1]["cause"] == "stopped"
+
+
+def test_a_command_that_is_not_there_becomes_no_session(shell: Shell) -> None:
+    ran = shell("run", "--agent", "rio", "--", "no-such-command")
+    assert ran.code == 4
+    assert "hint:" in ran.err
+    assert not (shell.home / "state/rio/journal.jsonl").exists()
+
+
+def test_what_a_cli_agent_prints_about_cost_is_read(shell: Shell) -> None:
+    result = {
+        "type": "result",
+        "result": "done",
+        "total_cost_usd": 0.42,
+        "usage": {"input_tokens": 10, "output_tokens": 20, "cache_read_input_tokens": 5},
+    }
+    run(shell, code=f"print({json.dumps(json.dumps(result))})")
+    session = shown(shell, "session.json")
+    assert (session["cost_usd"], session["tokens_used"]) == (0.42, 35)
+
+
+def test_the_context_comes_by_file_environment_or_standard_input(shell: Shell) -> None:
+    (shell.home / "state/rio").mkdir(parents=True, exist_ok=True)
+    (shell.home / "state/rio/memory.md").write_text("# Rio\n\n## Dead Ends\n- fees\n", "utf-8")
+    by_file = run(shell, code="import os; print(open(os.environ['HOLDFAST_CONTEXT']).read())")
+    by_env = run(
+        shell, "--context", "env", code="import os; print(os.environ['HOLDFAST_CONTEXT_TEXT'])"
+    )
+    by_stdin = run(shell, "--context", "stdin", code="import sys; print(sys.stdin.read())")
+    template = run(shell, "--stdin", "Say: {context}", code="import sys; print(sys.stdin.read())")
+    for ran in (by_file, by_env, by_stdin, template):
+        assert "- fees" in ran.out
+    assert template.out.startswith("Say: # What rio should know")
+
+
+def test_the_state_on_disk_is_what_the_api_says(shell: Shell) -> None:
+    run(shell, code="pass")
+    with Home.open(str(shell.home)) as home, Agent(home, "rio") as rio:
+        assert rio.report() == shown(shell, "report.json")
+        assert rio.session() == shown(shell, "session.json")
+    assert shell("check").code == 0
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
