@@ -155,7 +155,7 @@ def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
     until(lambda: journal(shell)[-1]["event"] == "session_end")
     assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["cause"]) == ("error", "crashed")
     assert child not in _processes()
-    assert shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1
+    until(lambda: shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1)
     assert shell("run", "--agent", "rio", "--", "true").code == 0
 
 
