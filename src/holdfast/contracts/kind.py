@@ -86,6 +86,18 @@ class Origin(NamedTuple):
 CrossCheck = Callable[[Sequence[Located], Origin], Iterator[Finding]]
 
 
+def has_fields(value: Any, *names: str) -> bool:
+    """For `looks`: whether a value is an object with these fields."""
+    return isinstance(value, dict) and all(name in value for name in names)
+
+
+def objects_in(values: Any) -> Iterator[dict[str, Any]]:
+    """For cross-checks, which see what could not be read too: the objects among some values."""
+    for value in cast("Sequence[Any]", values) if isinstance(values, list | tuple) else ():
+        if isinstance(value, dict):
+            yield cast("dict[str, Any]", value)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a file can be."""
@@ -203,11 +215,15 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[Any, list[Finding]]:
     """A copy of the value in which everything is mended whose meaning is plain."""
     mended, warnings = _copy(value), list[Finding]()
+    done: set[Location] = set()  # every member of a union has its own error for one field
     for each in _errors(refused):
         if each["type"] == "missing":
             finding = _renamed(model, mended, each["loc"])
+        elif (path := _path_in(mended, each["loc"])) not in done:
+            finding = _mended(mended, path, each)
+            done.update([path] if finding else [])
         else:
-            finding = _mended(mended, _path_in(mended, each["loc"]), each)
+            continue
         if finding is not None:
             warnings.append(finding)
     return mended, warnings
