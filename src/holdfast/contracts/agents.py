@@ -145,7 +145,7 @@ class Tasks(Document):
                 yield Doubt("missing", f"tasks[{number}].completed_at", reason)
             elif task.completed_at is not None and not ended:
                 reason = f"set, though the task is {task.status}"
-                yield Doubt("order", f"tasks[{number}].completed_at", reason)
+                yield Doubt("contradiction", f"tasks[{number}].completed_at", reason)
 
 
 # --- session --------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Session(Document):
             if getattr(self, name) is None:
                 yield Doubt("missing", name, f"null, though the session is {self.status}")
         if self.status == "running" and self.ended_at is not None:
-            yield Doubt("order", "ended_at", "set, though the session is running")
+            yield Doubt("contradiction", "ended_at", "set, though the session is running")
         if self.status != "running" and self.ended_at is None:
             yield Doubt("missing", "ended_at", f"null, though the session is {self.status}")
 

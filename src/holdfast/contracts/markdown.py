@@ -146,11 +146,20 @@ def _block(chunk: str, number: int) -> Block:
     return Block(before, *split_end(chunk[len(before) :]), number)
 
 
-def dedented(text: str) -> str:
-    """The text of a block without the indentation that put its lines under its first one."""
+def is_marked(text: str) -> bool:
+    """Whether a text begins with a bullet."""
+    return _BLOCK_MARK.match(text) is not None
+
+
+def dedented(text: str, depth: int) -> str:
+    """The text of a block without the indentation that put its lines under a mark so wide."""
     first, *rest = text.split("\n")
-    depth = min((len(line) - len(line.lstrip(" ")) for line in rest if line.strip()), default=0)
-    return "\n".join([first, *(line[depth:] if line.strip() else "" for line in rest)]).strip()
+    return "\n".join([first, *(_moved_left(line, depth) for line in rest)]).strip()
+
+
+def _moved_left(line: str, depth: int) -> str:
+    spaces = len(line) - len(line.lstrip(" "))
+    return line[min(spaces, depth) :] if line.strip() else ""
 
 
 def indented(text: str) -> str:
@@ -175,7 +184,7 @@ class Row(NamedTuple):
 
 
 def table_in(lines: Sequence[Line]) -> tuple[list[Row], str]:
-    """The rows of a table, its heading first, and what else stands there."""
+    """The rows of a table without its ruler, and what else stands there."""
     rows: list[Row] = []
     rest: list[str] = []
     for line in lines:
@@ -186,8 +195,9 @@ def table_in(lines: Sequence[Line]) -> tuple[list[Row], str]:
         cells = [cell.strip().replace(r"\|", "|") for cell in _CELL_END.split(text[1:])]
         if cells and not cells[-1]:
             cells.pop()
-        if not all(_RULER.fullmatch(cell) for cell in cells):
-            rows.append(Row(cells, line.number))
+        rows.append(Row(cells, line.number))
+    if len(rows) > 1 and all(_RULER.fullmatch(cell) for cell in rows[1].cells):
+        del rows[1]
     return rows, "".join(rest).strip()
 
 
