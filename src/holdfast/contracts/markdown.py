@@ -18,6 +18,7 @@ _FENCE = re.compile(rf"[ \t]*(?:{_BULLET})?(`{{3,}}|~{{3,}})")
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _DEEPER = re.compile(r"(?: {2,}|\t)\S")
 _TITLE = re.compile(r"^#[ \t]+(.*\S)", re.MULTILINE)
+_EMPTY_ABOVE = re.compile(r"\A(?:[ \t\v\f]*\n)+")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CELL_END = re.compile(r"(?<!\\)\|")
 _RULER = re.compile(r"\s*:?-+:?\s*")
@@ -102,6 +103,11 @@ def split_end(text: str) -> tuple[str, str]:
     """A text, and the white space that it ends in."""
     kept = text.rstrip(WHITE)
     return kept, text[len(kept) :]
+
+
+def trimmed(text: str) -> str:
+    """A text without the empty lines around it."""
+    return _EMPTY_ABOVE.sub("", split_end(text)[0])
 
 
 def title_in(head: str) -> str | None:
@@ -198,7 +204,7 @@ def table_in(lines: Sequence[Line]) -> tuple[list[Row], str]:
         rows.append(Row(cells, line.number))
     if len(rows) > 1 and all(_RULER.fullmatch(cell) for cell in rows[1].cells):
         del rows[1]
-    return rows, "".join(rest).strip()
+    return rows, trimmed("".join(rest))
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -17,15 +17,15 @@ from holdfast.contracts.record import Record, broken_rule
 
 
 def _is_prose(text: str) -> str:
-    if text != text.strip():
-        raise broken_rule("white space around it")
+    if text != markdown.trimmed(text) or "\r" in text:
+        raise broken_rule("empty lines around it, or ends of lines that are not ours")
     if "<!--" in text or any(map(markdown.begins_section, markdown.lines_of(text))):
         raise broken_rule("a comment or a line with `## ` in it")
     return text
 
 
 def _is_cell(text: str) -> str:
-    if "\n" in text or "<!--" in text or text != text.strip():
+    if "\n" in text or "\r" in text or "<!--" in text or text != text.strip():
         raise broken_rule("more than a line, a comment, or white space around it")
     return text
 
@@ -49,18 +49,18 @@ class Page(NamedTuple):
 
 
 def page_of(text: str) -> Page:
-    shown = markdown.without_comments(text.replace("\r\n", "\n"))
-    head, sections = markdown.split(shown)
+    shown = markdown.without_comments(text)
+    head, sections = markdown.split(shown.replace("\r", ""))
     title = markdown.title_in(head)
     if title is None:
-        return Page(None, head.strip(), sections)
+        return Page(None, markdown.trimmed(head), sections)
     lines = [line.text for line in markdown.lines_of(head)]
     at = next(at for at, line in enumerate(lines) if markdown.title_in(line) is not None)
-    return Page(title, "".join(lines[:at] + lines[at + 1 :]).strip(), sections)
+    return Page(title, markdown.trimmed("".join(lines[:at] + lines[at + 1 :])), sections)
 
 
 def prose_of(section: markdown.Section) -> str:
-    return "".join(line.text for line in section.body).strip()
+    return markdown.trimmed("".join(line.text for line in section.body))
 
 
 def rendered(title: str | None, intro: str, sections: Sequence[tuple[str, str]]) -> str:
