@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.kind import Form, Kind, read
 from holdfast.contracts.record import Document, EpochTime, OffsetTime, Record, UtcTime
@@ -130,6 +131,99 @@ def test_forms_are_upgraded_in_order() -> None:
     assert kind.upgraded({"who": "rio"}) == {"agent": "rio"}
     assert kind.upgraded({"agent": "rio"}) == {"agent": "rio"}
     assert kind.read({"who": "rio"}).findings == []
+
+
+class Went(Record):
+    type: Literal["went"]
+    at: UtcTime
+
+
+class Failed(Record):
+    type: Literal["error"]
+    error: str
+    at: UtcTime
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {"error": ("reason",)}
+    often_missing = frozenset({"at"})
+
+
+class Run(Record):
+    events: list[Annotated[Went | Failed, Field(discriminator="type")]]
+    by_name: dict[str, Item] = Field(default_factory=dict[str, Item])
+    either: str | list[Item] | None = None
+
+
+def run(event: dict[str, Any]) -> Any:
+    return read(Run, {"events": [{"type": "went", "at": "2026-11-15T08:48:46Z"}, event]})
+
+
+def test_a_field_that_is_named_like_its_union_member_is_not_taken_for_it() -> None:
+    found = run({"type": "error", "error": "no space", "at": 1794732526})
+    assert [(each.code, each.field) for each in found.findings] == [("time", "events[1].at")]
+    assert found.value["events"][1]["error"] == "no space"
+    assert found.record is not None
+
+
+def test_a_drifted_tag_is_mended_and_then_what_it_hid() -> None:
+    found = run({"type": "Error", "error": "no space", "at": 1794732526})
+    assert [each.field for each in found.findings] == ["events[1].type", "events[1].at"]
+    assert found.record is not None
+
+
+@pytest.mark.parametrize("event", [{"type": "flew"}, {"type": 3}, {"type": ["went"]}])
+def test_a_tag_that_nobody_knows_is_told_with_the_allowed_ones(event: dict[str, Any]) -> None:
+    (finding,) = run(event).findings
+    assert (finding.level, finding.code, finding.field) == ("error", "choice", "events[1].type")
+    assert "went, error" in finding.reason
+
+
+def test_a_tag_that_is_missing_is_told_as_a_missing_field() -> None:
+    (finding,) = run({}).findings
+    assert (finding.code, finding.field) == ("missing", "events[1].type")
+
+
+def test_other_names_and_missing_fields_of_inner_records_are_known() -> None:
+    found = run({"type": "error", "reason": "no space"})
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", "renamed", "events[1].reason"),
+        ("warning", "missing", "events[1].at"),
+    ]
+
+
+def test_drift_inside_of_objects_and_unions_is_mended() -> None:
+    odd = {"id": "a", "status": "Pending"}
+    found = read(Run, {"events": [], "by_name": {"Item": odd}, "either": "text"})
+    assert [each.field for each in found.findings] == ["by_name.Item.status"]
+    assert found.record is not None
+    (first, *_) = read(Run, {"events": [], "either": 3}).findings
+    assert (first.level, first.field) == ("error", "either")
+
+
+def test_a_form_with_a_warning_is_told_unless_it_was_asked_for() -> None:
+    class Old(Record):
+        who: str
+
+    old = Form("0.9", Old, lambda value: "who" in value, warning="an older form")
+    kind = Kind("toy", "A toy", "document", (old, Form("1.0", Toy)))
+    for strict, level in ((False, "warning"), (True, "error")):
+        found = kind.read({"who": "rio"}, strict=strict)
+        assert [(each.level, each.code) for each in found.findings] == [(level, "form")]
+        assert (found.record is None) == strict
+        asked = kind.read({"who": "rio"}, strict=strict, form=old)
+        assert (asked.findings, asked.record is None) == ([], False)
+
+
+def test_a_broken_rule_is_told_by_its_name() -> None:
+    class Ruled(Record):
+        even: int
+
+        @model_validator(mode="after")
+        def _is_even(self) -> Ruled:
+            if self.even % 2:
+                raise PydanticCustomError("odd_number", "not even")
+            return self
+
+    (finding,) = read(Ruled, {"even": 3}).findings
+    assert (finding.level, finding.code) == ("error", "odd_number")
 
 
 class Clocks(Record):

@@ -39,6 +39,8 @@ class Record(BaseModel):
     """For a field the names under which it was met, which are read with a warning."""
     often_missing: ClassVar[frozenset[str]] = frozenset()
     """Required fields whose absence in other people's files is a warning, not an error."""
+    array_in: ClassVar[str] = ""
+    """The one field of a record that stands in the file as a bare array."""
 
     def value(self) -> dict[str, Any]:
         """The object as it is written: nothing that was not set, everything that was unknown."""
