@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,16 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.kind import Form, Kind, read
-from holdfast.contracts.record import Document, EpochTime, OffsetTime, Record, UtcTime
+from holdfast.contracts.record import (
+    Also,
+    Document,
+    Doubt,
+    EpochTime,
+    OffsetTime,
+    Record,
+    UtcTime,
+    broken_rule,
+)
 
 
 class Item(Record):
@@ -224,6 +234,70 @@ def test_a_broken_rule_is_told_by_its_name() -> None:
 
     (finding,) = read(Ruled, {"even": 3}).findings
     assert (finding.level, finding.code) == ("error", "odd_number")
+
+
+class Odd(Record):
+    id: str
+    urgency: Annotated[Literal["high", "normal"], Also({"blocking": "high", "low": "normal"})]
+    end: int | None = None
+    often_missing = frozenset({"end"})
+
+    @model_validator(mode="after")
+    def _starts_before_it_ends(self) -> Self:
+        if self.end is not None and self.end < 0:
+            raise broken_rule("the end comes before the start")
+        return self
+
+    def doubts(self) -> Iterator[Doubt]:
+        if not self.id.startswith("n-"):
+            yield Doubt("old_id", "id", "an old form, no longer written")
+
+
+ODD: dict[str, Any] = {"id": "n-1", "urgency": "high", "end": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"urgency": "Blocking"}, "choice", "urgency"),
+        ({"urgency": "HIGH"}, "choice", "urgency"),
+        ({"id": "7"}, "old_id", "id"),
+    ],
+)
+def test_what_is_read_but_never_written_leaves_a_record_and_a_warning(
+    change: dict[str, Any], code: str, field: str
+) -> None:
+    found = read(Odd, ODD | change)
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", code, field)
+    ]
+    assert isinstance(found.record, Odd)
+    assert found.record.urgency == "high"
+    (refused,) = read(Odd, ODD | change, strict=True).findings
+    assert (refused.level, refused.code) == ("error", code)
+
+
+def test_other_words_for_a_choice_are_no_part_of_the_schema() -> None:
+    schema = Odd.model_json_schema()
+    assert schema["properties"]["urgency"]["enum"] == ["high", "normal"]
+    (finding,) = read(Odd, ODD | {"urgency": "soon"}).findings
+    assert finding.reason == "'soon' is not one of high, normal"
+
+
+def test_the_absence_of_a_field_with_a_default_is_told_and_leaves_a_record() -> None:
+    found = read(Odd, {"id": "n-1", "urgency": "high"})
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", "missing", "end")
+    ]
+    assert found.record is not None
+    assert found.record.value() == {"id": "n-1", "urgency": "high"}
+    (refused,) = read(Odd, {"id": "n-1", "urgency": "high"}, strict=True).findings
+    assert refused.level == "error"
+
+
+def test_a_broken_rule_says_the_rule_and_not_the_whole_record() -> None:
+    (finding,) = read(Odd, ODD | {"end": -1}).findings
+    assert finding[:4] == ("error", "rule", "", "the end comes before the start")
 
 
 class Clocks(Record):

@@ -18,7 +18,7 @@ from pydantic_core.core_schema import ErrorType
 
 from holdfast.contracts import drift
 from holdfast.contracts.place import Location, Place, place
-from holdfast.contracts.record import TIME_ERROR, Record
+from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TIME_ERROR, Record
 
 Level = Literal["error", "warning"]
 Shape = Literal["document", "lines", "array", "markdown"]
@@ -33,8 +33,7 @@ _PYDANTICS_OWN = frozenset(get_args(ErrorType))
 class Finding(NamedTuple):
     level: Level
     code: str
-    """A word for scripts: missing, choice, time, type, unknown_field, form, newer, torn, …, or the
-    name of the rule that was broken."""
+    """A word for scripts: missing, choice, time, type, rule, unknown_field, form, newer, torn, …"""
     field: str
     """Such as `tasks[2].status`; empty for the record as a whole."""
     reason: str
@@ -196,6 +195,11 @@ def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
 
 def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
     level: Level = "error" if strict else "warning"
+    if absent := record.often_missing - record.model_fields_set:
+        for name in sorted(absent):
+            findings.append(Finding(level, "missing", name, "missing"))
+    for doubt in record.doubts():
+        findings.append(Finding(level, *doubt))
     for path in record.unknown_fields():
         findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
     return Reading(value, record, findings)
@@ -252,8 +256,8 @@ def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None
 def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
     """A code, what was meant, and what is odd; the code is empty if it cannot be mended."""
     match error["type"]:
-        case "literal_error":
-            return "choice", drift.meant_choice(given, _allowed(error)), "another spelling"
+        case "literal_error" | "choice":
+            return "choice", _meant_choice(error, given), "another spelling"
         case "time_form":
             found = drift.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
@@ -263,6 +267,12 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
             return "type", drift.meant_number(given, whole=False), "not a number"
         case _:
             return "", None, ""
+
+
+def _meant_choice(error: dict[str, Any], given: Any) -> str | None:
+    also: dict[str, str] = error["ctx"].get("also", {})
+    meant = drift.meant_choice(given, _allowed(error))
+    return meant or also.get(drift.meant_choice(given, list(also)) or "")
 
 
 def _allowed(error: dict[str, Any]) -> list[str]:
@@ -309,11 +319,13 @@ def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Fin
         field = error["ctx"]["discriminator"].strip("'")
         return Finding("error", "missing", _spelled((*path, field)), "missing")
     given = _shown(error["input"])
-    if kind == "literal_error":
+    if kind in ("literal_error", CHOICE_ERROR):
         return Finding(
             "error", "choice", where, f"{given} is not one of {', '.join(_allowed(error))}"
         )
     said = str(error["msg"]).removeprefix("Value error, ")
+    if kind == RULE_ERROR:
+        return Finding("error", "rule", where, said)
     code = "time" if kind == TIME_ERROR else "type" if kind in _PYDANTICS_OWN else kind
     return Finding("error", code, where, f"{said}: {given}")
 

@@ -8,11 +8,11 @@ can never say different things.  A field that a model does not know is kept as i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -20,6 +20,16 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from holdfast.contracts.moment import Wanted
 
 TIME_ERROR = "time_form"
+RULE_ERROR = "rule"
+CHOICE_ERROR = "choice"
+
+
+class Doubt(NamedTuple):
+    """Something odd that does not keep a record from being read."""
+
+    code: str
+    field: str
+    reason: str
 
 
 class Record(BaseModel):
@@ -38,13 +48,20 @@ class Record(BaseModel):
     other_names: ClassVar[dict[str, tuple[str, ...]]] = {}
     """For a field the names under which it was met, which are read with a warning."""
     often_missing: ClassVar[frozenset[str]] = frozenset()
-    """Required fields whose absence in other people's files is a warning, not an error."""
+    """Fields whose absence in other people's files is a warning, not an error.
+
+    One that has no default leaves the reading without a record all the same.
+    """
     array_in: ClassVar[str] = ""
     """The one field of a record that stands in the file as a bare array."""
 
     def value(self) -> dict[str, Any]:
         """The object as it is written: nothing that was not set, everything that was unknown."""
         return self.model_dump(mode="json", exclude_unset=True)
+
+    def doubts(self) -> Iterable[Doubt]:
+        """What is read, here and below, but never written by us."""
+        return ()
 
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
@@ -81,6 +98,11 @@ class Document(Record):
     schema_version: Annotated[str, Field(pattern=r"^\d{1,4}\.\d{1,4}$")] | None = None
 
 
+def broken_rule(said: str) -> PydanticCustomError:
+    """For a `model_validator`: what the fields of a record owe each other, and do not keep."""
+    return PydanticCustomError(RULE_ERROR, "{said}", {"said": said})
+
+
 # --- fields ---------------------------------------------------------------------------------
 
 
@@ -89,6 +111,24 @@ class Free:
     """Marks a field whose content the format leaves open, and where it says so."""
 
     why: str
+
+
+class Also:
+    """Other words for the values of a `Literal`, which are read with a warning."""
+
+    def __init__(self, meant: Mapping[str, str]) -> None:
+        self._meant = meant
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        allowed = ", ".join(repr(each) for each in get_args(source))
+        return core_schema.custom_error_schema(
+            handler(source),
+            custom_error_type=CHOICE_ERROR,
+            custom_error_message="Input should be one of {expected}",
+            custom_error_context={"expected": allowed, "also": dict(self._meant)},
+        )
 
 
 _DAY_AND_TIME = (
