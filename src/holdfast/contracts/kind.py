@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
 from holdfast.contracts import drift
 from holdfast.contracts.place import Location, Place, place
-from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TIME_ERROR, Record
+from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TEXT_ERROR, TIME_ERROR, Record
 
 Level = Literal["error", "warning"]
 Shape = Literal["document", "lines", "array", "markdown"]
@@ -27,6 +27,7 @@ _ALLOWED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _LONGEST_SHOWN = 80
 _MOST_TRIES = 3  # a tag that was mended shows what is odd behind it
+_CODES = {TIME_ERROR: "time", TEXT_ERROR: "type"}
 _PYDANTICS_OWN = frozenset(get_args(ErrorType))
 
 
@@ -64,6 +65,9 @@ class Form:
     warning: str = ""
     """What is told when a value of this form is met and nobody asked for the form; strictly
     read, such a value is refused."""
+    plain: Callable[[Any], bool] | None = None
+    """Whether a value surely has this form and nothing to tell, for files of very many records;
+    False only says that it has to be read to know."""
 
 
 class Located(NamedTuple):
@@ -92,6 +96,16 @@ class Origin(NamedTuple):
 CrossCheck = Callable[[Sequence[Located], Origin], Iterator[Finding]]
 
 
+class Watch(Protocol):
+    """A cross-check that sees the records one after the other, and keeps few of them."""
+
+    def see(self, line: int, value: Any, written: Any) -> list[Finding]:
+        """The next record: in the form we write, and as it stands in the file."""
+        ...
+
+    def end(self) -> Iterator[Finding]: ...
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a file can be."""
@@ -108,6 +122,8 @@ class Kind:
     """Whether a parsed value (of an array, its first item) is of this kind, whatever its name."""
     cross_check: CrossCheck | None = None
     """What one record alone cannot show."""
+    watch: Callable[[Origin], Watch] | None = None
+    """The same for files that are too long to hold."""
     parse: Callable[[str], Reading] | None = None
     """For Markdown: the text as a record."""
     render: Callable[[Any], str] | None = None
@@ -261,6 +277,8 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
         case "time_form":
             found = drift.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
+        case "text_form":
+            return "spelling", drift.meant_text(given, error["ctx"]["pattern"]), "another spelling"
         case "int_type" | "int_from_float":
             return "type", drift.meant_number(given, whole=True), "not a number"
         case "float_type":
@@ -320,13 +338,15 @@ def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Fin
         return Finding("error", "missing", _spelled((*path, field)), "missing")
     given = _shown(error["input"])
     if kind in ("literal_error", CHOICE_ERROR):
-        return Finding(
-            "error", "choice", where, f"{given} is not one of {', '.join(_allowed(error))}"
-        )
-    said = str(error["msg"]).removeprefix("Value error, ")
+        known = holder is not None and path[-1] in holder.open_choices
+        extended = known and isinstance(error["input"], str) and not strict
+        reason = f"{given} is not one of {', '.join(_allowed(error))}"
+        return Finding("warning" if extended else "error", "choice", where, reason)
+    said = "not an object" if kind == "model_type" else str(error["msg"])
+    said = said.removeprefix("Value error, ")
     if kind == RULE_ERROR:
         return Finding("error", "rule", where, said)
-    code = "time" if kind == TIME_ERROR else "type" if kind in _PYDANTICS_OWN else kind
+    code = _CODES.get(kind, "type" if kind in _PYDANTICS_OWN else kind)
     return Finding("error", code, where, f"{said}: {given}")
 
 

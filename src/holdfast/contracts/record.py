@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from holdfast.contracts.moment import Wanted
 
 TIME_ERROR = "time_form"
+TEXT_ERROR = "text_form"
 RULE_ERROR = "rule"
 CHOICE_ERROR = "choice"
 
@@ -52,6 +53,10 @@ class Record(BaseModel):
 
     One that has no default leaves the reading without a record all the same.
     """
+    open_choices: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose list of values others extend: an unknown one is a warning on read, and kept."""
+    open_ended: ClassVar[bool] = False
+    """Whether fields beyond the named ones are part of the format."""
     array_in: ClassVar[str] = ""
     """The one field of a record that stands in the file as a bare array."""
 
@@ -65,8 +70,8 @@ class Record(BaseModel):
 
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
-        for name in self.model_extra or ():
-            yield name
+        if not self.open_ended:
+            yield from self.model_extra or ()
         for name, inner in self.__dict__.items():
             for path in _unknown_in(inner):
                 yield f"{_alias(type(self), name)}{path}"
@@ -128,6 +133,24 @@ class Also:
             custom_error_type=CHOICE_ERROR,
             custom_error_message="Input should be one of {expected}",
             custom_error_context={"expected": allowed, "also": dict(self._meant)},
+        )
+
+
+@dataclass(frozen=True)
+class Formed:
+    """Text that matches a pattern; an example tells people more than the pattern."""
+
+    pattern: str
+    example: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.custom_error_schema(
+            core_schema.str_schema(pattern=self.pattern),
+            custom_error_type=TEXT_ERROR,
+            custom_error_message="not of the form {example}",
+            custom_error_context={"example": self.example, "pattern": self.pattern},
         )
 
 
