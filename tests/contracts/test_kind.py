@@ -296,6 +296,15 @@ def test_the_absence_of_a_field_with_a_default_is_told_and_leaves_a_record() -> 
     assert refused.level == "error"
 
 
+def test_the_absence_of_such_a_field_is_told_for_inner_records_too() -> None:
+    class Odds(Record):
+        odd: list[Odd]
+
+    found = read(Odds, {"odd": [ODD, {"id": "n-1", "urgency": "high"}]})
+    assert [(each.code, each.field) for each in found.findings] == [("missing", "odd[1].end")]
+    assert found.record is not None
+
+
 def test_a_broken_rule_says_the_rule_and_not_the_whole_record() -> None:
     (finding,) = read(Odd, ODD | {"end": -1}).findings
     assert finding[:4] == ("error", "rule", "", "the end comes before the start")

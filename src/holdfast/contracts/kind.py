@@ -211,9 +211,8 @@ def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
 
 def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
     level: Level = "error" if strict else "warning"
-    if absent := record.often_missing - record.model_fields_set:
-        for name in sorted(absent):
-            findings.append(Finding(level, "missing", name, "missing"))
+    for path in record.missing_fields():
+        findings.append(Finding(level, "missing", path, "missing"))
     for doubt in record.doubts():
         findings.append(Finding(level, *doubt))
     for path in record.unknown_fields():

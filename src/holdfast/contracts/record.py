@@ -8,7 +8,7 @@ can never say different things.  A field that a model does not know is kept as i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -68,26 +68,35 @@ class Record(BaseModel):
         """What is read, here and below, but never written by us."""
         return ()
 
+    def missing_fields(self) -> Iterator[str]:
+        """Paths of the fields whose absence is worth a warning, here and below."""
+        for name in sorted(self.often_missing - self.model_fields_set):
+            yield _alias(type(self), name)
+        yield from self._below(lambda record: record.missing_fields())
+
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
         if not self.open_ended:
             yield from self.model_extra or ()
+        yield from self._below(lambda record: record.unknown_fields())
+
+    def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
         for name, inner in self.__dict__.items():
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f"{_alias(type(self), name)}{path}"
 
 
-def _unknown_in(value: object) -> Iterator[str]:
+def _told_in(value: object, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
     if isinstance(value, Record):
-        for path in value.unknown_fields():
+        for path in told(value):
             yield f".{path}"
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[object]", value)):
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f"[{number}]{path}"
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, object]", value).items():
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f".{name}{path}"
 
 
