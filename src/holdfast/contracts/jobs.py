@@ -117,7 +117,7 @@ class ForeignManifest(_AnyManifest):
 
 
 def _is_foreign(value: Any) -> bool:
-    status = cast("dict[str, Any]", value).get("status") if isinstance(value, dict) else None
+    status = _object(value).get("status")
     return isinstance(status, str) and status in FOREIGN_STATES
 
 
@@ -131,22 +131,20 @@ def _in_our_states(value: dict[str, Any]) -> dict[str, Any]:
 
 def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
-        if not isinstance(reading.value, dict):
-            continue
-        value: dict[str, Any] = reading.value
+        value = _object(reading.value)
         name, phase, phases = value.get("job_id"), value.get("current_phase"), value.get("phases")
         if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
             reason = f"{name!r} in the directory of {origin.parent()!r}"
             yield Finding("warning", "path", "job_id", reason, line)
         if isinstance(phase, str) and isinstance(phases, list):
-            known = [each.get("name") for each in _objects(cast("list[Any]", phases))]
+            known = [_object(each).get("name") for each in cast("list[Any]", phases)]
             if phase not in known:
                 reason = f"{phase!r} is none of its phases"
                 yield Finding("error", "phase", "current_phase", reason, line)
 
 
-def _objects(values: list[Any]) -> list[dict[str, Any]]:
-    return [cast("dict[str, Any]", each) for each in values if isinstance(each, dict)]
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 MANIFEST = Kind(
