@@ -106,6 +106,18 @@ class Watch(Protocol):
     def end(self) -> Iterator[Finding]: ...
 
 
+def has_fields(value: Any, *names: str) -> bool:
+    """For `looks`: whether a value is an object with these fields."""
+    return isinstance(value, dict) and all(name in value for name in names)
+
+
+def objects_in(values: Any) -> Iterator[dict[str, Any]]:
+    """For cross-checks, which see what could not be read too: the objects among some values."""
+    for value in cast("Sequence[Any]", values) if isinstance(values, list | tuple) else ():
+        if isinstance(value, dict):
+            yield cast("dict[str, Any]", value)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a file can be."""
@@ -227,8 +239,11 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[Any, list[Finding]]:
     """A copy of the value in which everything is mended whose meaning is plain."""
     mended, warnings = _copy(value), list[Finding]()
+    done: set[Location] = set()  # every member of a union has its own error for one field
     for each in _errors(refused):
         where = place(model, each["loc"])
+        if where.path in done:
+            continue
         match each["type"]:
             case "missing":
                 finding = _renamed(mended, where)
@@ -236,6 +251,7 @@ def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[An
                 finding = _tagged_anew(mended, where.path, each)
             case _:
                 finding = _mended(mended, where.path, each)
+        done.update([where.path] if finding else [])
         if finding is not None:
             warnings.append(finding)
     return mended, warnings
