@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.job_states import Action
-from holdfast.contracts.kind import Form, Kind
+from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.record import Document, Record
 
 SUMMARY_LIMIT = 500
@@ -32,8 +32,13 @@ def _inside(path: str) -> str:
     return path
 
 
+_INSIDE = r"^(?![/\\])(?![A-Za-z]:)(?!([\s\S]*[/\\])?\.\.([/\\]|(?![\s\S])))[^\0]+$"
+"""The same for the schema; the models' own engine knows no looking ahead."""
+
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$")]
-WorkspacePath = Annotated[str, AfterValidator(_inside)]
+WorkspacePath = Annotated[
+    str, AfterValidator(_inside), Field(json_schema_extra={"pattern": _INSIDE})
+]
 Cents = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Hundredths of a US dollar; a fraction is a fraction of a cent."""
 
@@ -57,11 +62,30 @@ class AgentRequest(Document):
 
 
 class AgentResponse(Document):
-    action: Action
-    evidence_files: list[WorkspacePath]
-    summary_for_supervisor: Annotated[str, Field(max_length=SUMMARY_LIMIT)]
+    action: Annotated[
+        Action,
+        Field(
+            description="COMPLETED: this phase is done. RETRY: it has to be done again. "
+            "STUCK: a person has to decide."
+        ),
+    ]
+    evidence_files: Annotated[
+        list[WorkspacePath],
+        Field(description="Every file made, changed or relied on, relative to the workspace"),
+    ]
+    summary_for_supervisor: Annotated[
+        str,
+        Field(
+            max_length=SUMMARY_LIMIT,
+            description="Two or three sentences for whoever goes on with the job",
+        ),
+    ]
     summary_full: str | None = None
     """Additive: what an older form said at greater length."""
+
+
+TOLD_TO_AGENTS = ("action", "evidence_files", "summary_for_supervisor")
+"""The fields that an agent is asked for; the others are added by us."""
 
 
 # --- older forms ----------------------------------------------------------------------------
@@ -119,10 +143,6 @@ def _shortened(value: dict[str, Any]) -> dict[str, Any]:
     return {**told, "summary_for_supervisor": short, "summary_full": summary}
 
 
-def _has(value: Any, *names: str) -> bool:
-    return isinstance(value, dict) and all(name in value for name in names)
-
-
 REQUEST = Kind(
     "agent-request",
     "What an agent that works on a job is asked",
@@ -138,7 +158,8 @@ REQUEST = Kind(
     ),
     paths=(r"(^|/)(agent|llm)[-_]request[^/]*\.json$",),
     looks=lambda value: (
-        _has(value, "job_id", "task_description", "context_files") or _is_wrapped("request", value)
+        has_fields(value, "job_id", "task_description", "context_files")
+        or _is_wrapped("request", value)
     ),
 )
 
@@ -164,5 +185,7 @@ RESPONSE = Kind(
         Form("1.0", AgentResponse),
     ),
     paths=(r"(^|/)(agent|llm)[-_]response[^/]*\.json$",),
-    looks=lambda value: _has(value, "action", "evidence_files") or _is_wrapped("response", value),
+    looks=lambda value: (
+        has_fields(value, "action", "evidence_files") or _is_wrapped("response", value)
+    ),
 )

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from holdfast.contracts.job_check import check_history
 from holdfast.contracts.job_exchange import JobId
 from holdfast.contracts.job_states import ACTIONS, Action, Cause, Outcome, State
-from holdfast.contracts.kind import Form, Kind
+from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.record import (
     Count,
     Document,
@@ -26,6 +26,7 @@ from holdfast.contracts.record import (
     Record,
     Seconds,
     UtcTime,
+    broken_rule,
 )
 
 Json = dict[str, Any]
@@ -130,9 +131,7 @@ class ToldPoint(Record):
     def _has_one_id(self) -> Self:
         ids = {self.id, self.checkpoint_id} - {None}
         if len(ids) != 1:
-            raise PydanticCustomError(
-                "recovery_id", "a recovery point has one id, as id, as checkpoint_id or as both"
-            )
+            raise broken_rule("a recovery point has one id, as id, as checkpoint_id or as both")
         return self
 
 
@@ -152,7 +151,7 @@ class RecoveryPoint(Record):
     @model_validator(mode="after")
     def _has_one_id(self) -> Self:
         if self.id != self.checkpoint_id:
-            raise PydanticCustomError("recovery_id", "id and checkpoint_id differ")
+            raise broken_rule("id and checkpoint_id are the same")
         return self
 
 
@@ -257,7 +256,7 @@ def _from_array(value: list[Any]) -> Json:
 
 def _is_call(entry: Any) -> bool:
     """Whether an entry tells what an agent answered; a preview asks nobody."""
-    if not (_has(entry, "request", "response")):
+    if not has_fields(entry, "request", "response"):
         return False
     return isinstance(entry["request"], dict) and _action(entry["response"]) in ACTIONS
 
@@ -337,19 +336,15 @@ def _point(point: Json) -> Json:
     }
 
 
-def _has(value: Any, *names: str) -> bool:
-    return isinstance(value, dict) and all(name in value for name in names)
-
-
 def _looks(value: Any) -> bool:
     if isinstance(value, list):
         entries = cast("list[Any]", value)
         return bool(entries) and _is_bare(entries[0])
-    return _is_bare(value) or _has(value, "job_id", "interactions")
+    return _is_bare(value) or has_fields(value, "job_id", "interactions")
 
 
 def _is_bare(value: Any) -> bool:
-    return _has(value, "timestamp", "model", "cost", "request", "response")
+    return has_fields(value, "timestamp", "model", "cost", "request", "response")
 
 
 HISTORY = Kind(

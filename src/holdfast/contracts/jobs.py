@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Self, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.job_exchange import REQUEST, RESPONSE, Cents, JobId, Minutes
 from holdfast.contracts.job_history import HISTORY
 from holdfast.contracts.job_states import Hold, State
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin
-from holdfast.contracts.record import Count, Document, NonEmpty, Record, Seconds, UtcTime
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
+from holdfast.contracts.record import (
+    Count,
+    Document,
+    NonEmpty,
+    Record,
+    Seconds,
+    UtcTime,
+    broken_rule,
+)
 
 HOLDABLE: tuple[State, ...] = ("PENDING", "REVIEWING", "INTERVENTION_REQUIRED")
 
@@ -44,11 +51,13 @@ class Phase(Record):
     worker_instructions: str | None = None
 
 
-class _AnyManifest(Document):
-    """What a manifest has besides its status."""
+_Status = TypeVar("_Status", bound=str)
 
+
+class _Manifest(Document, Generic[_Status]):
     job_id: JobId
     description: str | None = None
+    status: _Status
     current_phase: str | None = None
     metrics: JobMetrics
     history: list[Step] = Field(default_factory=list[Step])
@@ -63,8 +72,7 @@ class _AnyManifest(Document):
     time_threshold_minutes: Minutes | None = None
 
 
-class JobManifest(_AnyManifest):
-    status: State
+class JobManifest(_Manifest[State]):
     hold: Hold | None = None
     """Additive: why a job that could go on does not."""
     foreign_status: str | None = None
@@ -73,9 +81,7 @@ class JobManifest(_AnyManifest):
     @model_validator(mode="after")
     def _held_where_it_could_go_on(self) -> Self:
         if self.hold is not None and self.status not in HOLDABLE:
-            raise PydanticCustomError(
-                "hold_state", "a job is held only while {states}", {"states": " or ".join(HOLDABLE)}
-            )
+            raise broken_rule(f"a job is held only while {' or '.join(HOLDABLE)}")
         return self
 
 
@@ -112,8 +118,8 @@ FOREIGN_STATES: dict[ForeignState, tuple[State, Hold | None]] = {
 }
 
 
-class ForeignManifest(_AnyManifest):
-    status: ForeignState
+class ForeignManifest(_Manifest[ForeignState]):
+    """A manifest of a system with other states."""
 
 
 def _is_foreign(value: Any) -> bool:
@@ -137,7 +143,7 @@ def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Findin
             reason = f"{name!r} in the directory of {origin.parent()!r}"
             yield Finding("warning", "path", "job_id", reason, line)
         if isinstance(phase, str) and isinstance(phases, list):
-            known = [_object(each).get("name") for each in cast("list[Any]", phases)]
+            known = [each.get("name") for each in objects_in(phases)]
             if phase not in known:
                 reason = f"{phase!r} is none of its phases"
                 yield Finding("error", "phase", "current_phase", reason, line)
@@ -162,7 +168,7 @@ MANIFEST = Kind(
         Form("1.0", JobManifest),
     ),
     paths=(r"(^|/)jobs/[^/]+/manifest\.json$", r"(^|/)job_manifest\.json$"),
-    looks=lambda value: isinstance(value, dict) and {"job_id", "status", "metrics"} <= value.keys(),
+    looks=lambda value: has_fields(value, "job_id", "status", "metrics"),
     cross_check=_check_manifest,
 )
 
