@@ -24,7 +24,9 @@ UNREADABLE = 2
 
 def validate(
     context: Context,
-    path: Annotated[Sequence[str], Arg("Files, directories, globs, or - ", positional=True)],
+    path: Annotated[
+        Sequence[str], Arg("Files, directories or globs; - is the standard input", positional=True)
+    ],
     *,
     kind: Annotated[
         str | None, Arg("What they are, such as ledger or ledger@1.0", metavar="NAME")
