@@ -185,3 +185,7 @@ def test_a_real_process_exits_with_the_code_of_its_error() -> None:
     ran = spawn("fail", "Corrupt")
     assert (ran.code, ran.out) == (6, "")
     assert lines(ran)[-1] == "hint: try something else"
+
+
+def test_an_option_without_its_value_is_told_with_the_help_of_its_verb() -> None:
+    assert lines(run("toy", "write", "--agent"))[-1].startswith("hint: `holdfast toy write --help`")

@@ -296,6 +296,9 @@ def test_the_tool_without_our_code_reads_packed_files(log: FileLog, place: Path)
     code, said = tool(paths, "-S", "-E", "-I")
     assert code == 1
     assert "pip install zstandard" in said
+    (place / name).unlink()
+    code, said = tool([str(place / each) for each in visible(place)])
+    assert (code, "cannot be unpacked" in said, "Traceback" in said) == (1, True, False)
 
 
 def test_the_lock_of_an_archiver_is_not_the_lock_of_the_log(home: Home, log: FileLog) -> None:

@@ -130,6 +130,14 @@ class Verb(click.Command):
             self.params = [*map(_click_parameter, self.parameters), *_global_options()]
         return self.params
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            # Click forgets where it was when an option lacks its value.
+            error.ctx = error.ctx or ctx
+            raise
+
     def invoke(self, ctx: click.Context) -> tuple[Operation, dict[str, Any]]:
         given = {
             each.keyword: list(value) if each.repeated else value

@@ -15,13 +15,13 @@ Effects outside the log are not fenced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.clock import Clock, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
-from holdfast.store.primitives import Cell, Cursor, Line, Log, Owner
+from holdfast.store.primitives import START, Cell, Cursor, Line, Log, Owner
 from holdfast.store.vfs import is_alive
 from holdfast.store.view import Shape, View
 
@@ -107,10 +107,22 @@ class DetachedLease:
         self._view = View(log, cell, _LEASES, clock)
         self._seen: Cursor | None = None
         self._fences = no_fences()
+        self.acked: Cursor = START
+        """The newest line that was written through it."""
 
-    def take(self, purpose: str, *, seconds: float, owner: Owner | None = None) -> int:
-        """Own it until the deadline or the death of `owner`; the fencing number, or Busy."""
+    def take(
+        self,
+        purpose: str,
+        *,
+        seconds: float,
+        owner: Owner | None = None,
+        first: Callable[[], Sequence[Record]] = tuple,
+    ) -> int:
+        """Own it until the deadline or the death of `owner`; the fencing number, or Busy.
 
+        `first` gives lines of the new owner that are written with it, at once; it is asked
+        under the lock of the log, when nobody else can have the lease any more.
+        """
         fence = 0
 
         def decide(head: Cursor) -> Sequence[Record]:
@@ -120,36 +132,37 @@ class DetachedLease:
             if held is not None and self._is_live(held):
                 raise self._busy(held)
             fence = fences["last"] + 1
-            return [
-                {
-                    "lease": self._name,
-                    "fence": fence,
-                    "purpose": purpose,
-                    "since": utc_stamp(self._clock.now()),
-                    "owner": None if owner is None else list(owner),
-                    "boot": self._clock.boot(),
-                    "deadline": self._until(seconds),
-                }
-            ]
+            granted = {
+                "lease": self._name,
+                "fence": fence,
+                "purpose": purpose,
+                "since": utc_stamp(self._clock.now()),
+                "owner": None if owner is None else list(owner),
+                "boot": self._clock.boot(),
+                "deadline": self._until(seconds),
+            }
+            return [granted, *_fenced(fence, first())]
 
-        acked = self._log.transact(decide)[0]
-        self._view.refresh(acked)
+        self._acknowledge(self._log.transact(decide)[-1])
         return fence
 
-    def append(self, fence: int, record: Record) -> Cursor:
-        """Write a line as its owner, or raise LeaseLost if somebody else has it by now."""
-        if "fence" in record or "lease" in record:
-            raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
-        # Nobody can have come between the check and our line, so what we know still holds.
-        self._seen = self._write(fence, {**record, "fence": fence})
+    def append(self, fence: int, record: Record, *more: Record) -> Cursor:
+        """Write lines as its owner, or raise LeaseLost if somebody else has it by now."""
+        # Nobody can have come between the check and our lines, so what we know still holds.
+        self._seen = self.acked = self._write(fence, *_fenced(fence, (record, *more)))
         return self._seen
 
     def renew(self, fence: int, seconds: float) -> None:
         until = self._until(seconds)
         self._write(fence, {"lease": self._name, "fence": fence, "deadline": until})
 
-    def release(self, fence: int) -> None:
-        acked = self._write(fence, {"lease": self._name, "fence": fence, "released": True})
+    def release(self, fence: int, *last: Record) -> None:
+        """Give it back, after the last lines of its owner."""
+        over = {"lease": self._name, "fence": fence, "released": True}
+        self._acknowledge(self._write(fence, *_fenced(fence, last), over))
+
+    def _acknowledge(self, acked: Cursor) -> None:
+        self.acked = acked
         self._view.refresh(acked)
 
     def holder(self) -> Grant | None:
@@ -164,14 +177,14 @@ class DetachedLease:
     def close(self) -> None:
         self._view.close()
 
-    def _write(self, fence: int, record: Record) -> Cursor:
+    def _write(self, fence: int, *records: Record) -> Cursor:
         def decide(head: Cursor) -> Sequence[Record]:
             held = self._grant(self._at(head))
             if held is None or held.fence != fence:
                 raise self._lost(fence, held)
-            return [record]
+            return records
 
-        return self._log.transact(decide)[0]
+        return self._log.transact(decide)[-1]
 
     def _at(self, head: Cursor) -> Fences:
         """The leases as the log has them at its end, which is `head`; under its lock."""
@@ -221,3 +234,9 @@ class DetachedLease:
             hint="stop working on it, or take the lease again and look at what changed",
             path=self._log.key,
         )
+
+
+def _fenced(fence: int, records: Sequence[Record]) -> list[Record]:
+    if any("fence" in record or "lease" in record for record in records):
+        raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
+    return [{**record, "fence": fence} for record in records]
