@@ -386,6 +386,7 @@ def test_an_agent_agrees_with_its_directory(name: str, value: Json) -> None:
     assert crossed(name, value, f"/home/state/rio/{name}.json") == []
     assert crossed(name, value, f"RIO/{name}.json") == []
     assert crossed(name, value, f"{name}.json") == []
+    assert crossed(name, value, f"examples/rios-{name}.json") == []
     assert crossed(name, value, f"/home/state/leo/{name}.json") == [("error", "place", "agent")]
     assert crossed(name, value, f"leo/{name}.json") == [("warning", "place", "agent")]
 

@@ -157,6 +157,7 @@ def test_fields_nobody_knows_survive_beside_any_others(value: Json) -> None:
     ("name", "value", "path", "given", "meant"),
     [
         ("plan", PLAN, "critic_review.verdict", "Approved", "approved"),
+        ("plan", PLAN, "approach_family", "Training_Config", "training_config"),
         ("plan", PLAN, "critic_review.history_aware", "PASS", "pass"),
         ("benchmark-result", RESULT, "benchmark_score", "85.2", 85.2),
         ("benchmark-result", CUT, "failure_analysis.category", "Timeout", "timeout"),

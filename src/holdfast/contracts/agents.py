@@ -354,6 +354,8 @@ class Metrics(Document):
 
 
 _OF_AGENTS = {"state", "agent-state", "agents"}
+_OWN_FILE = re.compile(r"(?:report|tasks|metrics|session(?:\.[^.]+)?)\.json|journal.*\.jsonl")
+"""The names that files have in the directory of an agent."""
 _SESSION_FILE = re.compile(r"session(?:\.([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?\.json")
 _AFTER_ID = re.compile(r"\.json~|~\d{1,2}\.json$|\.json$")
 
@@ -374,6 +376,8 @@ def _whose(value: dict[str, Any], field: str, origin: Origin, up: int) -> Iterat
 
 
 def _check_place(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    if not _OWN_FILE.fullmatch(origin.name):
+        return
     for _, value in _located(found):
         yield from _whose(value, "agent", origin, 1)
 
@@ -417,10 +421,11 @@ def _check_message(found: Sequence[Located], origin: Origin) -> Iterator[Finding
 
 
 def _check_journal(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    if not _OWN_FILE.fullmatch(origin.name):
+        return
     for line, value in _located(found):
-        if "agent" in value:
-            for finding in _whose(value, "agent", origin, 1):
-                yield finding._replace(line=line)
+        for finding in _whose(value, "agent", origin, 1):
+            yield finding._replace(line=line)
 
 
 def _check_legacy(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:

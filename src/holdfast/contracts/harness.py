@@ -21,9 +21,9 @@ from holdfast.contracts.page import (
     read_page,
     rendered,
 )
-from holdfast.contracts.record import NonEmpty, Record
+from holdfast.contracts.record import Formed, NonEmpty, Record
 
-FamilyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+FamilyName = Annotated[str, Formed(r"^[a-z0-9][a-z0-9_-]{0,63}$", "training_config")]
 
 _RULES, _FAMILIES = "Custom Rules", "Custom Approach Families"
 _BUILT_IN = ("H001", "H002", "H003")
