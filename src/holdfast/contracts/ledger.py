@@ -313,7 +313,7 @@ LEDGER = Kind(
     shape="lines",
     forms=(
         LOG_FORM,
-        Form("3.1-flat", FlatApIoEntry, _is_flat, _nested, "an entry of AP/IO 3.1, laid out flat"),
+        Form("3.1_flat", FlatApIoEntry, _is_flat, _nested, "an entry of AP/IO 3.1, laid out flat"),
         Form("3.1", ApIoEntry, _is_nested, _unfolded, "an entry of AP/IO 3.1"),
         Form("1.0", LedgerEntry, plain=_is_plain()),
     ),

@@ -69,10 +69,11 @@ class LedgerWatch:
         if "ledger_id" in entry:
             self._see_id(line, entry["ledger_id"], found)
         event = entry.get("event")
-        if event == "task_start":
-            self._open[str(agent), str(entry.get("task_id"))] = line
-        elif event == "task_result":
-            self._open.pop((str(agent), str(entry.get("task_id"))), None)
+        if event == "task_start" or event == "task_result":
+            task = str(agent), str(entry.get("task_id", ""))
+            self._open.pop(task, None)
+            if event == "task_start" and task[1]:
+                self._open[task] = line
         first = self._seen.setdefault(hash(content(written)), line)
         if first != line:
             reason = f"the same entry as in line {first}"

@@ -189,7 +189,11 @@ class _Values(_Judge):
                 if first != found.line:
                     reason = f"the same as in line {first}"
                     self._report.tell(Finding("warning", "duplicate", "", reason, found.line))
-        of_lines = ".jsonl" in self._origin.name or self._report.counts["records"] > 1
+        records = self._report.counts["records"]
+        if records > 1 and self._origin.name.endswith(".json"):
+            reason = f"{records} values under the name of one document"
+            self._report.tell(Finding("warning", "several", "", reason))
+        of_lines = ".jsonl" in self._origin.name or records > 1
         self._hear(scan, of_lines=of_lines)
         if of_lines:
             self._tell_spread(scan)
