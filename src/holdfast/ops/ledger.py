@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-from holdfast.errors import BadName, HoldfastError, Indeterminate, NotFound, UsageError
+from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
-from holdfast.ledger.book import Event, Found, Ledger, agents
+from holdfast.layout import HOLDFAST
+from holdfast.ledger.book import Event, Found, Ledger, agents, unfit_agents
 from holdfast.ledger.entry import EVENTS, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
@@ -51,10 +52,10 @@ def write(
         session=session or _session_of_caller(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
-    spool = Spool(context.home_path or find(), agent, context.clock)
+    spool = Spool(context.place or find(), agent, context.clock)
     try:
         home = _checked_home(context, what, agent)
-        with Ledger(home, agent) as ledger:
+        with Ledger(home, agent, context.layout) as ledger:
             _greet(context, home, ledger)
             waiting = _waiting(context, spool, ledger)
             written = ledger.write(what, waiting.events)
@@ -89,7 +90,7 @@ def _greet(context: Context, home: Home, ledger: Ledger) -> None:
     """Say so when an agent is new: it may be a slip of the keyboard."""
     if ledger.exists():
         return
-    others = agents(home)
+    others = agents(home, context.layout)
     if others and ledger.agent not in others:
         context.warn(f"first event of {ledger.agent}; known so far: {', '.join(others)}")
 
@@ -149,7 +150,10 @@ def list_events(
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit else None
-    found = [Ledger(home, name).newest(most, wanted, begin) for name in _agents(home, agent)]
+    found = [
+        Ledger(home, name, context.layout).newest(most, wanted, begin)
+        for name in _agents(context, agent)
+    ]
     rows = _merged(found)
     shown = rows[-limit:] if limit else rows
     known = (*EVENTS, *home.settings.extra_events)
@@ -195,8 +199,8 @@ def _follow(
     home = context.home()
     begun: list[list[Found]] = []
     ends: dict[str, Cursor] = {}
-    for name in _agents(home, agent):
-        found = Ledger(home, name).newest(max(limit, 1), lambda _: True)
+    for name in _agents(context, agent):
+        found = Ledger(home, name, context.layout).newest(max(limit, 1), lambda _: True)
         ends[name] = found[-1].cursor if found else START
         begun.append(found)
     merged = _merged(begun)
@@ -204,8 +208,8 @@ def _follow(
         context.warn("no events yet" + ("; waiting for the first" if follow else ""))
     yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
-        for name in [agent_id(agent).lower()] if agent else agents(home):
-            for found in Ledger(home, name).read(ends.get(name, START)):
+        for name in [agent_id(agent).lower()] if agent else agents(home, context.layout):
+            for found in Ledger(home, name, context.layout).read(ends.get(name, START)):
                 ends[name] = found.cursor
                 yield _row(found)
         context.clock.sleep(_PAUSE)
@@ -220,8 +224,8 @@ def verify(
     rows: list[dict[str, Any]] = []
     counts = {"agents": 0, "lines": 0, "unchained": 0, "bad_lines": 0, "problems": 0}
     loose = 0
-    for name in _agents(home, agent):
-        found = Ledger(home, name).verify()
+    for name in _agents(context, agent):
+        found = Ledger(home, name, context.layout).verify()
         loose += found.loose
         counts["agents"] += 1
         counts["lines"] += found.sealed
@@ -249,8 +253,9 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
         }
     lines = f"{found.sealed} lines" + (f", {found.unchained} unchained" if found.unchained else "")
     state = "broken" if found.problems else "sound" if found.sealed else "no events yet"
-    if found.loose and not found.sealed:
-        state = "not a ledger"
+    if not found.sealed and not found.problems:
+        # Nothing proves lines that others wrote, until a line of ours follows them.
+        state = "unchained" if found.unchained else "not a ledger" if found.loose else state
     head = f"#{found.head.seq} {found.head.hash[:16]}" if found.sealed else None
     yield {"agent": agent, "state": state, "where": head, "detail": lines}
 
@@ -264,10 +269,10 @@ def archive(
     ] = None,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Rows:
-    home = context.home()
+    home = _own_home(context)
     before = home.day(moment(older_than, home)) if older_than is not None else None
     rows: list[dict[str, Any]] = []
-    for name in _agents(home, agent):
+    for name in _agents(context, agent):
         for done in Ledger(home, name).archive(before, dry_run=dry_run):
             if done.left:
                 context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
@@ -279,8 +284,22 @@ def archive(
     return Rows(rows, counts | {"packed_bytes": sum(row["packed_bytes"] or 0 for row in packed)})
 
 
-def _agents(home: Home, agent: str | None) -> list[str]:
-    known = agents(home)
+def _own_home(context: Context) -> Home:
+    home = context.home()
+    if context.layout is not HOLDFAST:
+        raise ConfigError(
+            f"{home.path} is a tree of {context.layout.name}, whose readers know no packed files",
+            hint="`holdfast import` brings it into a home of Holdfast's own",
+            path=home.path,
+        )
+    return home
+
+
+def _agents(context: Context, agent: str | None) -> list[str]:
+    home, layout = context.home(), context.layout
+    known = agents(home, layout)
+    if layout is not HOLDFAST and (unfit := unfit_agents(home, layout)):
+        context.warn(f"left out, since no agent of ours can be called that: {', '.join(unfit)}")
     if agent is None:
         return known
     name = agent_id(agent).lower()
