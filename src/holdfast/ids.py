@@ -1,7 +1,7 @@
 """Names that are safe to become file names, and the ids built from them.
 
 Nothing is normalised: a name that does not fit is refused, so two spellings can never meet
-in one file.
+in one file.  Only what others named is mapped, on import, by the rule of `mapped_agent_id`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import date
+from hashlib import sha256
 from typing import NamedTuple
 
 from holdfast.errors import BadName
@@ -43,6 +44,29 @@ def agent_id(name: str) -> str:
         f"not an agent id: {name[:80]!r}",
         hint="1 to 64 of A-Z a-z 0-9 _ -, starting with a letter or digit",
     )
+
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
+_MAPPED, _DIGITS = 48, 8
+"""How much of a foreign name is kept, and how many digits of its hash follow."""
+
+
+def mapped_agent_id(name: str) -> str:
+    """The agent id of what another system calls `name`.
+
+    A name that fits is only put into lower case.  In any other one accents are dropped, each run
+    of characters that do not fit becomes a dash, and the first 8 digits of the sha256 of the
+    whole name follow, so that different names never become one.
+    """
+    if is_agent_id(name):
+        return name.lower()
+    import unicodedata  # noqa: PLC0415 - a library that only an import needs
+
+    decomposed = unicodedata.normalize("NFKD", name)
+    plain = "".join(each for each in decomposed if not unicodedata.combining(each))
+    kept = _UNFIT.sub("-", plain).strip("-_")[:_MAPPED].rstrip("-_") or "agent"
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return agent_id(f"{kept}-{digest}".lower())
 
 
 def session_id(text: str) -> SessionId:

@@ -10,7 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadName
-from holdfast.ids import SessionId, agent_id, key_parts, session_id
+from holdfast.ids import (
+    SessionId,
+    agent_id,
+    is_agent_id,
+    key_parts,
+    mapped_agent_id,
+    session_id,
+)
 
 FIRST = string.ascii_letters + string.digits
 
@@ -119,3 +126,40 @@ def test_a_session_id_has_one_spelling(text: str) -> None:
     except BadName:
         return
     assert str(found) == text
+
+
+# --- names of others ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mapped"),
+    [
+        ("rio", "rio"),
+        ("Rio", "rio"),
+        ("Lila-v∞", "lila-v-652a61dd"),
+        ("Café crème", "cafe-creme-d8ceb770"),
+        ("../leo", "leo-8a1f71de"),
+        ("rio;rm", "rio-rm-0ed5158d"),
+        ("", "agent-e3b0c442"),
+        ("日本", "agent-cf2abf0c"),
+    ],
+)
+def test_a_foreign_name_is_mapped_by_one_rule(name: str, mapped: str) -> None:
+    assert mapped_agent_id(name) == mapped
+
+
+@given(st.text(max_size=400))
+@example("x" * 300)
+@example("\udcff")
+def test_whatever_others_call_an_agent_has_an_id_here(name: str) -> None:
+    mapped = mapped_agent_id(name)
+    assert is_agent_id(mapped)
+    assert mapped == mapped.lower()
+    assert mapped_agent_id(mapped) == mapped
+
+
+@given(st.lists(st.text(max_size=20), unique=True, min_size=2, max_size=2))
+def test_different_names_stay_different_unless_only_their_case_differs(names: list[str]) -> None:
+    one, other = names
+    same = mapped_agent_id(one) == mapped_agent_id(other)
+    assert not same or one.lower() == other.lower()
