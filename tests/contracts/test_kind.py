@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from holdfast.contracts.kind import Form, Kind, read
-from holdfast.contracts.record import Document, EpochTime, OffsetTime, Record, UtcTime
+from holdfast.contracts.record import (
+    Document,
+    EpochTime,
+    Formed,
+    OffsetTime,
+    Record,
+    UtcTime,
+)
 
 
 class Item(Record):
@@ -165,3 +172,51 @@ def test_no_value_at_all_breaks_the_reading(value: Any) -> None:
     for strict in (True, False):
         found = read(Toy, value, strict=strict)
         assert (found.record is not None) or found.findings
+
+
+class Extras(Record):
+    open_ended = True
+    note: str | None = None
+
+
+class Post(Record):
+    open_choices = frozenset({"event"})
+    who: Annotated[str, Formed(r"^[a-z]{2,8}$", "rio")]
+    event: Literal["start", "stop"]
+    data: Extras
+
+
+POST: dict[str, Any] = {"who": "rio", "event": "start", "data": {}}
+
+
+def posted(change: Any, *, strict: bool = False) -> list[tuple[str, str, str]]:
+    found = read(Post, POST | change, strict=strict).findings
+    return [(each.level, each.code, each.field) for each in found]
+
+
+def test_a_list_of_values_that_others_extend_warns_and_keeps() -> None:
+    assert posted({"event": "deploy"}) == [("warning", "choice", "event")]
+    assert posted({"event": "deploy"}, strict=True) == [("error", "choice", "event")]
+    assert posted({"event": {"type": "start"}}) == [("error", "choice", "event")]
+    assert read(Post, POST | {"event": "deploy"}).value["event"] == "deploy"
+
+
+def test_text_of_a_form_is_told_by_an_example_and_mended_if_only_its_case_is_odd() -> None:
+    (finding,) = read(Post, POST | {"who": "nobody at all"}).findings
+    assert finding.reason == "not of the form rio: 'nobody at all'"
+    found = read(Post, POST | {"who": "Rio"})
+    assert [(each.level, each.code) for each in found.findings] == [("warning", "spelling")]
+    assert found.value["who"] == "rio"
+    assert posted({"who": "Rio"}, strict=True) == [("error", "type", "who")]
+    assert Post.model_json_schema()["properties"]["who"]["pattern"] == "^[a-z]{2,8}$"
+
+
+def test_fields_that_a_format_leaves_open_are_no_surprise() -> None:
+    assert posted({"data": {"anything": 1}}) == []
+    assert posted({"anything": 1}) == [("warning", "unknown_field", "anything")]
+    assert posted({"data": {"note": 1}}) == [("error", "type", "data.note")]
+
+
+def test_what_is_no_object_is_called_that() -> None:
+    (finding,) = read(Post, [1]).findings
+    assert finding.reason == "not an object: [1]"

@@ -54,6 +54,14 @@ def meant_number(value: object, *, whole: bool) -> float | int | None:
         return None
 
 
+def meant_text(value: object, pattern: str) -> str | None:
+    """`"Liam"` where a name in lower case is wanted."""
+    if not isinstance(value, str):
+        return None
+    lower = value.strip(_QUOTES).lower()
+    return lower if re.search(pattern, lower) else None
+
+
 def means_nothing(value: object) -> bool:
     """Whether the text only says that nothing is known."""
     return isinstance(value, str) and value.strip(_QUOTES).casefold() in _UNKNOWN

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pydantic import ValidationError
 
@@ -58,6 +58,9 @@ class Form:
     """Whether a value has this form; None: by `schema_version` alone."""
     upgrade: Callable[[Any], Any] | None = None
     """To the next form in the list.  The last one has none."""
+    plain: Callable[[Any], bool] | None = None
+    """Whether a value surely has this form and nothing to tell, for files of very many records;
+    False only says that it has to be read to know."""
 
 
 class Located(NamedTuple):
@@ -86,6 +89,16 @@ class Origin(NamedTuple):
 CrossCheck = Callable[[Sequence[Located], Origin], Iterator[Finding]]
 
 
+class Watch(Protocol):
+    """A cross-check that sees the records one after the other, and keeps few of them."""
+
+    def see(self, line: int, value: Any, written: Any) -> list[Finding]:
+        """The next record: in the form we write, and as it stands in the file."""
+        ...
+
+    def end(self) -> Iterator[Finding]: ...
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a file can be."""
@@ -102,6 +115,8 @@ class Kind:
     """Whether a parsed value (of an array, its first item) is of this kind, whatever its name."""
     cross_check: CrossCheck | None = None
     """What one record alone cannot show."""
+    watch: Callable[[Origin], Watch] | None = None
+    """The same for files that are too long to hold."""
     parse: Callable[[str], Reading] | None = None
     """For Markdown: the text as a record."""
     render: Callable[[Any], str] | None = None
@@ -257,6 +272,8 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
         case "time_form":
             found = drift.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
+        case "text_form":
+            return "spelling", drift.meant_text(given, error["ctx"]["pattern"]), "another spelling"
         case "int_type" | "int_from_float":
             return "type", drift.meant_number(given, whole=True), "not a number"
         case "float_type":
@@ -290,10 +307,11 @@ def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Fin
         return Finding(level, "missing", where, "missing")
     given = _shown(error["input"])
     if kind == "literal_error":
-        return Finding(
-            "error", "choice", where, f"{given} is not one of {', '.join(_allowed(error))}"
-        )
-    said = str(error["msg"]).removeprefix("Value error, ")
+        extended = where in model.open_choices and isinstance(error["input"], str) and not strict
+        reason = f"{given} is not one of {', '.join(_allowed(error))}"
+        return Finding("warning" if extended else "error", "choice", where, reason)
+    said = "not an object" if kind == "model_type" else str(error["msg"])
+    said = said.removeprefix("Value error, ")
     return Finding("error", "time" if kind == TIME_ERROR else "type", where, f"{said}: {given}")
 
 

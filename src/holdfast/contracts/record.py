@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from holdfast.contracts.moment import Wanted
 
 TIME_ERROR = "time_form"
+TEXT_ERROR = "text_form"
 
 
 class Record(BaseModel):
@@ -39,6 +40,10 @@ class Record(BaseModel):
     """For a field the names under which it was met, which are read with a warning."""
     often_missing: ClassVar[frozenset[str]] = frozenset()
     """Required fields whose absence in other people's files is a warning, not an error."""
+    open_choices: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose list of values others extend: an unknown one is a warning on read, and kept."""
+    open_ended: ClassVar[bool] = False
+    """Whether fields beyond the named ones are part of the format."""
 
     def value(self) -> dict[str, Any]:
         """The object as it is written: nothing that was not set, everything that was unknown."""
@@ -46,8 +51,8 @@ class Record(BaseModel):
 
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
-        for name in self.model_extra or ():
-            yield name
+        if not self.open_ended:
+            yield from self.model_extra or ()
         for name, inner in self.__dict__.items():
             for path in _unknown_in(inner):
                 yield f"{_alias(type(self), name)}{path}"
@@ -87,6 +92,24 @@ class Free:
     """Marks a field whose content the format leaves open, and where it says so."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class Formed:
+    """Text that matches a pattern; an example tells people more than the pattern."""
+
+    pattern: str
+    example: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.custom_error_schema(
+            core_schema.str_schema(pattern=self.pattern),
+            custom_error_type=TEXT_ERROR,
+            custom_error_message="not of the form {example}",
+            custom_error_context={"example": self.example, "pattern": self.pattern},
+        )
 
 
 _DAY_AND_TIME = (

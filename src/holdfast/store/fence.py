@@ -108,9 +108,19 @@ class DetachedLease:
         self._seen: Cursor | None = None
         self._fences = no_fences()
 
-    def take(self, purpose: str, *, seconds: float, owner: Owner | None = None) -> int:
-        """Own it until the deadline or the death of `owner`; the fencing number, or Busy."""
+    def take(
+        self,
+        purpose: str,
+        *,
+        seconds: float,
+        owner: Owner | None = None,
+        first: Sequence[Record] = (),
+    ) -> int:
+        """Own it until the deadline or the death of `owner`; the fencing number, or Busy.
 
+        `first` are lines of the new owner that are written with it, at once.
+        """
+        _unfenced(first)
         fence = 0
 
         def decide(head: Cursor) -> Sequence[Record]:
@@ -120,37 +130,39 @@ class DetachedLease:
             if held is not None and self._is_live(held):
                 raise self._busy(held)
             fence = fences["last"] + 1
-            return [
-                {
-                    "lease": self._name,
-                    "fence": fence,
-                    "purpose": purpose,
-                    "since": utc_stamp(self._clock.now()),
-                    "owner": None if owner is None else list(owner),
-                    "boot": self._clock.boot(),
-                    "deadline": self._until(seconds),
-                }
-            ]
+            granted = {
+                "lease": self._name,
+                "fence": fence,
+                "purpose": purpose,
+                "since": utc_stamp(self._clock.now()),
+                "owner": None if owner is None else list(owner),
+                "boot": self._clock.boot(),
+                "deadline": self._until(seconds),
+            }
+            return [granted, *({**record, "fence": fence} for record in first)]
 
-        acked = self._log.transact(decide)[0]
+        acked = self._log.transact(decide)[-1]
         self._view.refresh(acked)
         return fence
 
-    def append(self, fence: int, record: Record) -> Cursor:
-        """Write a line as its owner, or raise LeaseLost if somebody else has it by now."""
-        if "fence" in record or "lease" in record:
-            raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
-        # Nobody can have come between the check and our line, so what we know still holds.
-        self._seen = self._write(fence, {**record, "fence": fence})
+    def append(self, fence: int, record: Record, *more: Record) -> Cursor:
+        """Write lines as its owner, or raise LeaseLost if somebody else has it by now."""
+        _unfenced((record, *more))
+        # Nobody can have come between the check and our lines, so what we know still holds.
+        self._seen = self._write(fence, *({**each, "fence": fence} for each in (record, *more)))
         return self._seen
 
     def renew(self, fence: int, seconds: float) -> None:
         until = self._until(seconds)
         self._write(fence, {"lease": self._name, "fence": fence, "deadline": until})
 
-    def release(self, fence: int) -> None:
-        acked = self._write(fence, {"lease": self._name, "fence": fence, "released": True})
+    def release(self, fence: int, *last: Record) -> Cursor:
+        """Give it back, after the last lines of its owner; where the log is then."""
+        _unfenced(last)
+        over = {"lease": self._name, "fence": fence, "released": True}
+        acked = self._write(fence, *({**record, "fence": fence} for record in last), over)
         self._view.refresh(acked)
+        return acked
 
     def holder(self) -> Grant | None:
         """Who has it: the newest owner, whether it is still alive or not; see `is_live`."""
@@ -164,14 +176,14 @@ class DetachedLease:
     def close(self) -> None:
         self._view.close()
 
-    def _write(self, fence: int, record: Record) -> Cursor:
+    def _write(self, fence: int, *records: Record) -> Cursor:
         def decide(head: Cursor) -> Sequence[Record]:
             held = self._grant(self._at(head))
             if held is None or held.fence != fence:
                 raise self._lost(fence, held)
-            return [record]
+            return records
 
-        return self._log.transact(decide)[0]
+        return self._log.transact(decide)[-1]
 
     def _at(self, head: Cursor) -> Fences:
         """The leases as the log has them at its end, which is `head`; under its lock."""
@@ -221,3 +233,8 @@ class DetachedLease:
             hint="stop working on it, or take the lease again and look at what changed",
             path=self._log.key,
         )
+
+
+def _unfenced(records: Sequence[Record]) -> None:
+    if any("fence" in record or "lease" in record for record in records):
+        raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")

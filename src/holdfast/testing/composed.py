@@ -163,6 +163,30 @@ class DetachedLeaseConformance(Conformance):
         for record in ({"fence": 1}, {"lease": "x"}):
             with refused(BadValue):
                 one.append(fence, record)
+            with refused(BadValue):
+                one.append(fence, {"n": 1}, record)
+            with refused(BadValue):
+                one.release(fence, record)
+            with refused(BadValue):
+                self.detached("other").take("b", seconds=60, first=[record])
+        assert one.is_live()
+
+    def test_first_and_last_lines_are_written_with_the_lease(self) -> None:
+        one, two = self.detached(), self.detached()
+        fence = one.take("a", seconds=60, first=[{"n": 1}, {"n": 2}])
+        one.append(fence, {"n": 3}, {"n": 4})
+        with refused(Busy):
+            two.take("b", seconds=60, first=[{"n": 5}])
+        one.release(fence, {"n": 6})
+        with refused(LeaseLost):
+            one.append(fence, {"n": 7})
+        two.take("c", seconds=60, first=[{"n": 8}])
+        numbers = [
+            (line.record["n"], line.record["fence"])
+            for line in lines_of(self.log())
+            if "n" in line.record
+        ]
+        assert numbers == [(1, 1), (2, 1), (3, 1), (4, 1), (6, 1), (8, 2)]
 
     def test_a_lease_line_of_a_strange_form_gives_nobody_the_lease(self) -> None:
         self.log().append({"lease": "session", "fence": 4, "owner": "me"})
