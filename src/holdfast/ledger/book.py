@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.clock import instant_of, local_stamp, zone
+from holdfast.clock import local_stamp, zone
 from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError
 from holdfast.ids import agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
 from holdfast.ledger.entry import check_event, entry, task_for
+from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
     current_session,
@@ -25,6 +26,7 @@ from holdfast.store.primitives import CONTROL, START, Archived, Cursor, Line, Pr
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
+_DAY = 86400.0
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -67,11 +69,14 @@ class Found(NamedTuple):
     line: Line
 
     @property
+    def entry(self) -> Record:
+        """In the columns of ours, whoever wrote it."""
+        return self.record if self.line.seq is not None else as_entry(self.record)
+
+    @property
     def instant(self) -> float:
-        try:
-            return instant_of(str(self.record.get("ts")))
-        except ValueError:
-            return 0.0
+        """When it happened; 0 if that cannot be told."""
+        return instant_in(self.record) or 0.0
 
     @property
     def cursor(self) -> Cursor:
@@ -189,6 +194,8 @@ class Ledger:
     ) -> list[Found]:
         """The last `limit` entries that are wanted, oldest first; reads day by day, backwards."""
         found: list[Found] = []
+        # Others have called a day by another zone than that of the times in it.
+        since = since if since is None or self._layout is HOLDFAST else since - _DAY
         for segment in reversed(self._log.segments()):
             if since is not None and segment[:10] < local_stamp(since, self._zone)[:10]:
                 break

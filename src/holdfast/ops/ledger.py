@@ -319,7 +319,8 @@ def _filter(
     asked = {name: value for name, value in fields.items() if value is not None}
 
     def wanted(found: Found) -> bool:
-        if any(found.record.get(name) != value for name, value in asked.items()):
+        entry = found.entry if asked else {}
+        if any(entry.get(name) != value for name, value in asked.items()):
             return False
         if begin is None and end is None:
             return True
@@ -330,4 +331,4 @@ def _filter(
 
 def _row(found: Found) -> dict[str, Any]:
     line = found.line
-    return {**found.record, "seq": line.seq, "hash": line.hash, "file": line.segment}
+    return {**found.entry, "seq": line.seq, "hash": line.hash, "file": line.segment}

@@ -103,6 +103,23 @@ OPERATIONS = (
         columns=("agent", "state", "where", "detail"),
     ),
     Operation(
+        name="ledger merge",
+        summary="Make one ledger of several files: every distinct entry once",
+        function="holdfast.ops.ledger_mend:merge",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast ledger merge 2026-11-15.jsonl copy/2026-11-15.jsonl --out merged.jsonl",
+    ),
+    Operation(
+        name="ledger repair",
+        summary="Save what can be read of damaged files into new ones",
+        function="holdfast.ops.ledger_mend:repair",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast ledger repair 2026-11-15.jsonl",
+        columns=("file", "state", "entries", "mended", "rejects", "out"),
+    ),
+    Operation(
         name="ledger archive",
         summary="Pack the files of past days; every event is still found",
         function="holdfast.ops.ledger:archive",
