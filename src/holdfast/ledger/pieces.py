@@ -43,7 +43,9 @@ def pieces(data: bytes) -> Iterator[Piece]:
     scan, starts = Scan(data), _line_starts(data)
     position = len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0
     for found in scan.values():
-        at = data.index(found.raw, max(position, starts[found.line - 1]))
+        at = data.find(found.raw, max(position, starts[found.line - 1]))
+        # A file that is one value is read whole, blank lines before it included.
+        at = position if at < 0 else at
         told = scan.findings()
         yield from _rejects(data, position, at, starts, told)
         position = at + len(found.raw)
