@@ -183,6 +183,10 @@ class Ledger:
     def exists(self) -> bool:
         return bool(self._log.segments())
 
+    def has_imports(self) -> bool:
+        """Whether lines tell of files of other systems."""
+        return self.exists() and bool(self._status.read()["imports"])
+
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
         for line in self._log.read(after):

@@ -1,10 +1,17 @@
-"""Entries as others wrote them, in the columns of ours."""
+"""Entries as others wrote them, in the columns of ours.
+
+What it needs of the contracts is loaded when such an entry is met: most ledgers have none.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast.clock import instant_of
 from holdfast.codec import Record
-from holdfast.contracts.moment import read_moment
+
+if TYPE_CHECKING:
+    from holdfast.contracts.moment import Moment
 
 
 def as_entry(record: Record) -> Record:
@@ -15,27 +22,30 @@ def as_entry(record: Record) -> Record:
     stamp = entry.get("ts", entry.get("timestamp"))
     if stamp is None or isinstance(stamp, str):
         return entry
+    moment = _moment(stamp)
+    return entry if moment is None else {**entry, "ts": moment.text}
+
+
+def instant_in(entry: Record) -> float | None:
+    """When it happened; a time without a zone counts as UTC, what is no time is None."""
+    stamp: Any = entry.get("ts", entry.get("timestamp"))
     try:
-        return {**entry, "ts": read_moment(stamp).text}
-    except ValueError:
-        return entry
+        return instant_of(stamp)
+    except (ValueError, TypeError):
+        moment = _moment(stamp)
+        return None if moment is None else moment.instant
 
 
 def _upgraded(record: Record) -> Record:
-    # Loads pydantic, which nobody needs who meets only entries of today's form.
     from holdfast.contracts.ledger import LEDGER  # noqa: PLC0415
 
     return LEDGER.upgraded(record)
 
 
-def instant_in(entry: Record) -> float | None:
-    """When it happened; a time without a zone counts as UTC, what is no time is None."""
-    stamp = entry.get("ts", entry.get("timestamp"))
+def _moment(stamp: object) -> Moment | None:
+    from holdfast.contracts.moment import read_moment  # noqa: PLC0415
+
     try:
-        return instant_of(stamp) if isinstance(stamp, str) else read_moment(stamp).instant
-    except ValueError:
-        pass
-    try:
-        return read_moment(stamp).instant
+        return read_moment(stamp)
     except ValueError:
         return None

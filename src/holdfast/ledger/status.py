@@ -65,7 +65,7 @@ def fold(state: State, line: Line) -> State:
         state["imports"].append([line.segment, line.offset])
         _count_session(state, record.get("session_id"))
         return _adopt(state, imported)
-    state["last_heartbeat"] = _later(state["last_heartbeat"], stamp)
+    state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
     _note_session(state, record.get("session_id"))
     spool, number = spooled_from(record)
     if number:
@@ -103,7 +103,7 @@ def _adopt(state: State, imported: dict[str, Any]) -> State:
             _count_session(state, str(SessionId(day, state["agent"], number)))
     told = {name: imported["status"].get(name) for name in SHOWN if name != "agent"}
     heard = told["last_heartbeat"]
-    newest = isinstance(heard, str) and _later(state["last_heartbeat"], heard) == heard
+    newest = isinstance(heard, str) and later(state["last_heartbeat"], heard) == heard
     if newest and _is_status(told):
         state.update(told)
     return state
@@ -189,7 +189,7 @@ def _count_session(state: State, text: object) -> bool:
     return True
 
 
-def _later(known: str | None, stamp: str) -> str | None:
+def later(known: str | None, stamp: str) -> str | None:
     """The later of two stamps, so that a clock that went back cannot age an agent."""
     try:
         seen = instant_of(stamp)

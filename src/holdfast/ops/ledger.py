@@ -143,25 +143,46 @@ def list_events(
     since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
     until: Annotated[str | None, Arg("Up to then", metavar="T")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
+    distinct: Annotated[bool, Arg("Each entry once, however often it is there")] = False,
 ) -> Rows:
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
-    most = _limit(limit) + 1 if limit else None
-    found = [
-        Ledger(home, name, context.layout).newest(most, wanted, begin)
-        for name in _agents(context, agent)
-    ]
-    rows = _merged(found)
+    most = _limit(limit) + 1 if limit and not distinct else None
+    streams: list[list[Found]] = []
+    for name in _agents(context, agent):
+        ledger = Ledger(home, name, context.layout)
+        streams.append(ledger.newest(most, wanted, begin))
+        if ledger.has_imports():
+            from holdfast.ledger import adopt
+
+            streams += adopt.newest(ledger, home, most, wanted, begin)
+    rows = _merged(streams)
+    counts: dict[str, int] = {}
+    if distinct:
+        met, rows = len(rows), _distinct(rows)
+        counts["duplicates"] = met - len(rows)
     shown = rows[-limit:] if limit else rows
     known = (*EVENTS, *home.settings.extra_events)
     if event and not rows and event not in known:
         context.warn(f"no event is called {event}; there are {', '.join(known)}")
     return Rows(
-        [_row(each) for each in shown], {"shown": len(shown)}, truncated=len(shown) < len(rows)
+        [_row(each) for each in shown],
+        {"shown": len(shown), **counts},
+        truncated=len(shown) < len(rows),
     )
+
+
+def _distinct(found: list[Found]) -> list[Found]:
+    """Each content once, where it stands first."""
+    from holdfast.contracts.ledger_watch import content
+
+    kept: dict[bytes, Found] = {}
+    for each in found:
+        kept.setdefault(content(each.record), each)
+    return list(kept.values())
 
 
 def _limit(limit: int) -> int:
@@ -225,7 +246,12 @@ def verify(
     counts = {"agents": 0, "lines": 0, "unchained": 0, "bad_lines": 0, "problems": 0}
     loose = 0
     for name in _agents(context, agent):
-        found = Ledger(home, name, context.layout).verify()
+        ledger = Ledger(home, name, context.layout)
+        found = ledger.verify()
+        if ledger.has_imports():
+            from holdfast.ledger import adopt
+
+            found.problems.extend(adopt.problems(ledger, home))
         loose += found.loose
         counts["agents"] += 1
         counts["lines"] += found.sealed
