@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.kind import Form, Kind, read
 from holdfast.contracts.record import (
+    Also,
     Document,
+    Doubt,
     EpochTime,
     Formed,
     OffsetTime,
     Record,
     UtcTime,
+    broken_rule,
 )
 
 
@@ -137,6 +142,172 @@ def test_forms_are_upgraded_in_order() -> None:
     assert kind.upgraded({"who": "rio"}) == {"agent": "rio"}
     assert kind.upgraded({"agent": "rio"}) == {"agent": "rio"}
     assert kind.read({"who": "rio"}).findings == []
+
+
+class Went(Record):
+    type: Literal["went"]
+    at: UtcTime
+
+
+class Failed(Record):
+    type: Literal["error"]
+    error: str
+    at: UtcTime
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {"error": ("reason",)}
+    often_missing = frozenset({"at"})
+
+
+class Run(Record):
+    events: list[Annotated[Went | Failed, Field(discriminator="type")]]
+    by_name: dict[str, Item] = Field(default_factory=dict[str, Item])
+    either: str | list[Item] | None = None
+
+
+def run(event: dict[str, Any]) -> Any:
+    return read(Run, {"events": [{"type": "went", "at": "2026-11-15T08:48:46Z"}, event]})
+
+
+def test_a_field_that_is_named_like_its_union_member_is_not_taken_for_it() -> None:
+    found = run({"type": "error", "error": "no space", "at": 1794732526})
+    assert [(each.code, each.field) for each in found.findings] == [("time", "events[1].at")]
+    assert found.value["events"][1]["error"] == "no space"
+    assert found.record is not None
+
+
+def test_a_drifted_tag_is_mended_and_then_what_it_hid() -> None:
+    found = run({"type": "Error", "error": "no space", "at": 1794732526})
+    assert [each.field for each in found.findings] == ["events[1].type", "events[1].at"]
+    assert found.record is not None
+
+
+@pytest.mark.parametrize("event", [{"type": "flew"}, {"type": 3}, {"type": ["went"]}])
+def test_a_tag_that_nobody_knows_is_told_with_the_allowed_ones(event: dict[str, Any]) -> None:
+    (finding,) = run(event).findings
+    assert (finding.level, finding.code, finding.field) == ("error", "choice", "events[1].type")
+    assert "went, error" in finding.reason
+
+
+def test_a_tag_that_is_missing_is_told_as_a_missing_field() -> None:
+    (finding,) = run({}).findings
+    assert (finding.code, finding.field) == ("missing", "events[1].type")
+
+
+def test_other_names_and_missing_fields_of_inner_records_are_known() -> None:
+    found = run({"type": "error", "reason": "no space"})
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", "renamed", "events[1].reason"),
+        ("warning", "missing", "events[1].at"),
+    ]
+
+
+def test_drift_inside_of_objects_and_unions_is_mended() -> None:
+    odd = {"id": "a", "status": "Pending"}
+    found = read(Run, {"events": [], "by_name": {"Item": odd}, "either": "text"})
+    assert [each.field for each in found.findings] == ["by_name.Item.status"]
+    assert found.record is not None
+    (first, *_) = read(Run, {"events": [], "either": 3}).findings
+    assert (first.level, first.field) == ("error", "either")
+
+
+def test_a_form_with_a_warning_is_told_unless_it_was_asked_for() -> None:
+    class Old(Record):
+        who: str
+
+    old = Form("0.9", Old, lambda value: "who" in value, warning="an older form")
+    kind = Kind("toy", "A toy", "document", (old, Form("1.0", Toy)))
+    for strict, level in ((False, "warning"), (True, "error")):
+        found = kind.read({"who": "rio"}, strict=strict)
+        assert [(each.level, each.code) for each in found.findings] == [(level, "form")]
+        assert (found.record is None) == strict
+        asked = kind.read({"who": "rio"}, strict=strict, form=old)
+        assert (asked.findings, asked.record is None) == ([], False)
+
+
+def test_a_broken_rule_is_told_by_its_name() -> None:
+    class Ruled(Record):
+        even: int
+
+        @model_validator(mode="after")
+        def _is_even(self) -> Ruled:
+            if self.even % 2:
+                raise PydanticCustomError("odd_number", "not even")
+            return self
+
+    (finding,) = read(Ruled, {"even": 3}).findings
+    assert (finding.level, finding.code) == ("error", "odd_number")
+
+
+class Odd(Record):
+    id: str
+    urgency: Annotated[Literal["high", "normal"], Also({"blocking": "high", "low": "normal"})]
+    end: int | None = None
+    often_missing = frozenset({"end"})
+
+    @model_validator(mode="after")
+    def _starts_before_it_ends(self) -> Self:
+        if self.end is not None and self.end < 0:
+            raise broken_rule("the end comes before the start")
+        return self
+
+    def doubts(self) -> Iterator[Doubt]:
+        if not self.id.startswith("n-"):
+            yield Doubt("old_id", "id", "an old form, no longer written")
+
+
+ODD: dict[str, Any] = {"id": "n-1", "urgency": "high", "end": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"urgency": "Blocking"}, "choice", "urgency"),
+        ({"urgency": "HIGH"}, "choice", "urgency"),
+        ({"id": "7"}, "old_id", "id"),
+    ],
+)
+def test_what_is_read_but_never_written_leaves_a_record_and_a_warning(
+    change: dict[str, Any], code: str, field: str
+) -> None:
+    found = read(Odd, ODD | change)
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", code, field)
+    ]
+    assert isinstance(found.record, Odd)
+    assert found.record.urgency == "high"
+    (refused,) = read(Odd, ODD | change, strict=True).findings
+    assert (refused.level, refused.code) == ("error", code)
+
+
+def test_other_words_for_a_choice_are_no_part_of_the_schema() -> None:
+    schema = Odd.model_json_schema()
+    assert schema["properties"]["urgency"]["enum"] == ["high", "normal"]
+    (finding,) = read(Odd, ODD | {"urgency": "soon"}).findings
+    assert finding.reason == "'soon' is not one of high, normal"
+
+
+def test_the_absence_of_a_field_with_a_default_is_told_and_leaves_a_record() -> None:
+    found = read(Odd, {"id": "n-1", "urgency": "high"})
+    assert [(each.level, each.code, each.field) for each in found.findings] == [
+        ("warning", "missing", "end")
+    ]
+    assert found.record is not None
+    assert found.record.value() == {"id": "n-1", "urgency": "high"}
+    (refused,) = read(Odd, {"id": "n-1", "urgency": "high"}, strict=True).findings
+    assert refused.level == "error"
+
+
+def test_the_absence_of_such_a_field_is_told_for_inner_records_too() -> None:
+    class Odds(Record):
+        odd: list[Odd]
+
+    found = read(Odds, {"odd": [ODD, {"id": "n-1", "urgency": "high"}]})
+    assert [(each.code, each.field) for each in found.findings] == [("missing", "odd[1].end")]
+    assert found.record is not None
+
+
+def test_a_broken_rule_says_the_rule_and_not_the_whole_record() -> None:
+    (finding,) = read(Odd, ODD | {"end": -1}).findings
+    assert finding[:4] == ("error", "rule", "", "the end comes before the start")
 
 
 class Clocks(Record):

@@ -1,7 +1,514 @@
-"""An agent's own files: report, tasks, session, inbox, journal, metrics, memory.md."""
+"""An agent's own files: report, tasks, session, inbox, journal, metrics."""
 
 from __future__ import annotations
 
-from holdfast.contracts.kind import Kind
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-KINDS: tuple[Kind, ...] = ()
+from pydantic import AfterValidator, Field, model_validator
+
+from holdfast.contracts import notes
+from holdfast.contracts.kind import (
+    Finding,
+    Form,
+    Kind,
+    Level,
+    Located,
+    Origin,
+    has_fields,
+    objects_in,
+)
+from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
+from holdfast.contracts.record import (
+    AgentName,
+    Also,
+    Count,
+    Document,
+    Doubt,
+    NonEmpty,
+    Record,
+    Seconds,
+    UtcTime,
+    broken_rule,
+)
+from holdfast.errors import BadName
+from holdfast.ids import is_message_id, session_id
+
+SessionIdText = Annotated[
+    str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2}_[a-z0-9][a-z0-9_-]{0,63}_\d{3,18}|\d{8}-\d{6})$")
+]
+"""Of our form, or of the older one by the second, which is read and never written."""
+SessionType = Literal["research", "extract", "evaluate", "ad-hoc"]
+Outcome = Literal["completed", "timeout", "error"]
+ReportStatus = Literal["idle", "researching", "extracting", "evaluating", "working", "error"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _odd_id(text: str | None, field: str) -> Iterator[Doubt]:
+    if text is not None:
+        try:
+            session_id(text)
+        except BadName:
+            yield Doubt("old_id", field, f"{text!r} is not of the form YYYY-MM-DD_agent_001")
+
+
+# --- report ---------------------------------------------------------------------------------
+
+
+class LastSession(Record):
+    id: SessionIdText
+    started_at: UtcTime | None = None
+    ended_at: UtcTime | None = None
+    outcome: Outcome | None = None
+    sources_archived: Count | None = None
+    branch: str | None = None
+    pr_number: Count | None = None
+    cause: NonEmpty | None = None
+
+
+class RoleReport(Record):
+    """What one role of the agent does; several can be at work at once."""
+
+    status: ReportStatus
+    updated_at: UtcTime
+    summary: str | None = None
+    current_task: str | None = None
+    last_session: LastSession | None = None
+
+
+class Report(Document):
+    agent: AgentName
+    updated_at: UtcTime
+    status: ReportStatus
+    summary: str
+    current_task: str | None = None
+    last_session: LastSession | None = None
+    blocked_by: str | None = None
+    next_priority: str | None = None
+    roles: dict[str, RoleReport] | None = None
+    often_missing = frozenset({"current_task", "last_session", "blocked_by", "next_priority"})
+
+    def doubts(self) -> Iterator[Doubt]:
+        if self.last_session:
+            yield from _odd_id(self.last_session.id, "last_session.id")
+        for name, role in (self.roles or {}).items():
+            if role.last_session:
+                yield from _odd_id(role.last_session.id, f"roles.{name}.last_session.id")
+
+
+# --- tasks ----------------------------------------------------------------------------------
+
+
+class Parked(Record):
+    """Why a task is handed out no more, until it is reopened."""
+
+    reason: NonEmpty
+    attempts: Count
+    since: UtcTime
+
+
+class Task(Record):
+    id: NonEmpty
+    type: Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
+    description: NonEmpty
+    status: Literal["pending", "active", "completed", "dropped"]
+    priority: Annotated[
+        Literal["high", "medium", "low"],
+        Also({"normal": "medium", "routine": "low", "time-sensitive": "high", "blocking": "high"}),
+    ]
+    created_at: UtcTime
+    context: str | None = None
+    follow_up_from: NonEmpty | None = None
+    completed_at: UtcTime | None = None
+    outcome: str | None = None
+    parked: Parked | None = None
+
+    @model_validator(mode="after")
+    def _only_what_waits_is_parked(self) -> Self:
+        if self.parked is not None and self.status != "pending":
+            raise broken_rule(f"a parked task is pending, not {self.status}")
+        return self
+
+
+class Tasks(Document):
+    agent: AgentName
+    updated_at: UtcTime
+    tasks: list[Task]
+
+    def doubts(self) -> Iterator[Doubt]:
+        for number, task in enumerate(self.tasks):
+            ended = task.status in ("completed", "dropped")
+            if ended and task.completed_at is None:
+                reason = f"missing, though the task is {task.status}"
+                yield Doubt("missing", f"tasks[{number}].completed_at", reason)
+            elif task.completed_at is not None and not ended:
+                reason = f"set, though the task is {task.status}"
+                yield Doubt("order", f"tasks[{number}].completed_at", reason)
+
+
+# --- session --------------------------------------------------------------------------------
+
+
+class SessionError(Record):
+    kind: NonEmpty
+    message: str
+    at: UtcTime | None = None
+
+
+class Session(Document):
+    """The newest session of an agent, or of one of its roles.  All null before the first one."""
+
+    agent: AgentName
+    session_id: SessionIdText | None
+    started_at: UtcTime | None
+    ended_at: UtcTime | None
+    type: SessionType | None
+    domain: str | None = None
+    branch: str | None = None
+    status: Literal["running", "completed", "timeout", "error"] | None
+    model: str | None = None
+    timeout_seconds: Count | Seconds | None = None
+    research_question: str | None = None
+    belief_targeted: str | None = None
+    disconfirmation_target: str | None = None
+    sources_archived: Count | None = None
+    sources_expected: Count | None = None
+    tokens_used: Count | None = None
+    cost_usd: Usd | None = None
+    errors: list[str | SessionError] | None = None
+    handoff_notes: str | None = None
+    role: AgentName | None = None
+    pr_number: Count | None = None
+    cause: NonEmpty | None = None
+    exit_code: int | None = None
+    often_missing: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("domain", "branch", "model", "timeout_seconds", "research_question"),
+            *("belief_targeted", "disconfirmation_target", "sources_archived", "sources_expected"),
+            *("tokens_used", "cost_usd", "errors", "handoff_notes"),
+        }
+    )
+
+    def doubts(self) -> Iterator[Doubt]:
+        yield from _odd_id(self.session_id, "session_id")
+        if self.status is None:
+            return
+        for name in ("session_id", "started_at", "type"):
+            if getattr(self, name) is None:
+                yield Doubt("missing", name, f"null, though the session is {self.status}")
+        if self.status == "running" and self.ended_at is not None:
+            yield Doubt("order", "ended_at", "set, though the session is running")
+        if self.status != "running" and self.ended_at is None:
+            yield Doubt("missing", "ended_at", f"null, though the session is {self.status}")
+
+
+class LegacySession(Document):
+    """What a stop hook left: not when a session began, nor whose it was."""
+
+    id: NonEmpty
+    ended: UtcTime
+    status: Outcome
+
+
+# --- inbox ----------------------------------------------------------------------------------
+
+
+def _names_a_message(text: str) -> str:
+    if not is_message_id(text):
+        raise broken_rule("not a message id")
+    return text
+
+
+class Message(Document):
+    id: Annotated[NonEmpty, AfterValidator(_names_a_message)]
+    from_: AgentName = Field(alias="from")
+    to: AgentName
+    created_at: UtcTime
+    type: Literal["flag", "task", "question", "cascade"]
+    priority: Annotated[
+        Literal["high", "normal"],
+        Also(
+            {
+                "medium": "normal",
+                "low": "normal",
+                "routine": "normal",
+                "time-sensitive": "high",
+                "blocking": "high",
+            }
+        ),
+    ]
+    subject: str
+    body: str
+    source_ref: str | None = None
+    expires_at: UtcTime | None = None
+    thread: NonEmpty | None = None
+    often_missing = frozenset({"source_ref", "expires_at"})
+
+
+# --- journal --------------------------------------------------------------------------------
+
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    "session_start": ("session_id", "type"),
+    "orient_complete": ("files_read",),
+    "sources_archived": ("count",),
+    "session_end": ("outcome",),
+    "error": ("message",),
+    "edited_by_hand": ("file", "new", "patch"),
+}
+"""The events we know, and what a line of each has to say."""
+
+
+class JournalLine(Record):
+    """What happened in a session, or to a document.  Ended only by `session_end`."""
+
+    ts: UtcTime
+    event: NonEmpty
+    agent: AgentName | None = None
+    session_id: SessionIdText | None = None
+    role: AgentName | None = None
+    type: SessionType | None = None
+    files_read: list[str] | None = None
+    count: Count | None = None
+    domain: str | None = None
+    outcome: Outcome | None = None
+    sources_archived: Count | None = None
+    handoff: str | None = None
+    kind: NonEmpty | None = None
+    message: str | None = None
+    output_tail: str | None = None
+    cause: NonEmpty | None = None
+    exit_code: int | None = None
+    file: NonEmpty | None = None
+    old: str | None = None
+    new: str | None = None
+    theirs: str | None = None
+    base: str | None = None
+    patch: list[list[int | list[str]]] | None = None
+    saved: list[list[int | list[str]]] | None = None
+    ref: NonEmpty | None = None
+    fence: Fence | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+    def doubts(self) -> Iterator[Doubt]:
+        yield from _odd_id(self.session_id, "session_id")
+        needed = EVENTS.get(self.event)
+        if needed is None:
+            yield Doubt("unknown_event", "event", f"{self.event!r} is not an event we know")
+        for name in needed or ():
+            if getattr(self, name) is None:
+                yield Doubt("missing", name, f"missing in a line of {self.event}")
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+class Lifetime(Record):
+    sessions_total: Count
+    sessions_completed: Count
+    sessions_timeout: Count
+    sessions_error: Count
+    sources_archived: Count
+    claims_proposed: Count
+    claims_accepted: Count
+    claims_challenged: Count
+    claims_rejected: Count
+    disconfirmation_attempts: Count
+    disconfirmation_hits: Count
+    cross_agent_flags_sent: Count
+    cross_agent_flags_received: Count
+    sessions_crashed: Count | None = None
+
+    @model_validator(mode="after")
+    def _sessions_add_up(self) -> Self:
+        ended = self.sessions_completed + self.sessions_timeout + self.sessions_error
+        if self.sessions_total != ended:
+            raise broken_rule(
+                f"sessions_total is {self.sessions_total}, "
+                f"but completed, timeout and error add up to {ended}"
+            )
+        if (self.sessions_crashed or 0) > self.sessions_error:
+            raise broken_rule("sessions_crashed counts some of sessions_error, and exceeds it")
+        return self
+
+
+class Rolling(Record):
+    sessions: Count
+    sources_archived: Count
+    claims_proposed: Count
+    acceptance_rate: Share | None
+    avg_sources_per_session: Seconds | None
+
+
+class Metrics(Document):
+    agent: AgentName
+    updated_at: UtcTime
+    lifetime: Lifetime
+    rolling_30d: Rolling
+
+
+# --- what one record cannot show ------------------------------------------------------------
+
+
+_OF_AGENTS = {"state", "agent-state", "agents"}
+_SESSION_FILE = re.compile(r"session(?:\.([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?\.json")
+_AFTER_ID = re.compile(r"\.json~|~\d{1,2}\.json$|\.json$")
+
+
+def _located(found: Sequence[Located]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, reading in found:
+        for value in objects_in([reading.value]):
+            yield line, value
+
+
+def _whose(value: dict[str, Any], field: str, origin: Origin, up: int) -> Iterator[Finding]:
+    """The agent that a file names is the one whose directory it lies in."""
+    named, directory = value.get(field), origin.parent(up)
+    if isinstance(named, str) and directory and named.casefold() != directory.casefold():
+        level: Level = "error" if origin.parent(up + 1) in _OF_AGENTS else "warning"
+        reason = f"{named!r}, but it lies in the directory {directory!r}"
+        yield Finding(level, "place", field, reason)
+
+
+def _check_place(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    for _, value in _located(found):
+        yield from _whose(value, "agent", origin, 1)
+
+
+def _check_session(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    yield from _check_place(found, origin)
+    named = _SESSION_FILE.fullmatch(origin.name)
+    for _, value in _located(found):
+        role = value.get("role")
+        if named and named[1] and isinstance(role, str) and role != named[1]:
+            yield Finding("error", "place", "role", f"{role!r}, but the file is {origin.name}")
+
+
+def _check_tasks(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    yield from _check_place(found, origin)
+    for _, value in _located(found):
+        tasks = list(objects_in(value.get("tasks")))
+        known = {str(task.get("id")) for task in tasks}
+        seen: set[str] = set()
+        for number, task in enumerate(tasks):
+            id, before = str(task.get("id")), task.get("follow_up_from")
+            if id in seen:
+                reason = f"{id!r} is the id of another task too"
+                yield Finding("error", "duplicate", f"tasks[{number}].id", reason)
+            seen.add(id)
+            if before is not None and str(before) not in known:
+                reason = f"there is no task {before!r} here"
+                yield Finding("warning", "unknown_id", f"tasks[{number}].follow_up_from", reason)
+
+
+def _check_message(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    above = origin.path.split("/")[::-1]
+    if "inbox" not in above:
+        return
+    stem = _AFTER_ID.split(origin.name, maxsplit=1)[0]
+    for _, value in _located(found):
+        if value.get("id") != stem:
+            reason = f"{value.get('id')!r}, but a message is known by its file, {stem!r}"
+            yield Finding("warning", "identity", "id", reason)
+        yield from _whose(value, "to", origin, above.index("inbox") + 1)
+
+
+def _check_journal(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    for line, value in _located(found):
+        if "agent" in value:
+            for finding in _whose(value, "agent", origin, 1):
+                yield finding._replace(line=line)
+
+
+def _check_legacy(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    for _, value in _located(found):
+        digits = re.sub(r"\D", "", str(value.get("ended")))
+        named = re.sub(r"\D", "", origin.name)
+        if len(named) == len(digits) == 14 and named != digits:
+            reason = f"{value.get('ended')!r}, but the file is {origin.name}"
+            yield Finding("warning", "place", "ended", reason)
+
+
+# --- kinds ----------------------------------------------------------------------------------
+
+
+def _looks_like_journal(value: Any) -> bool:
+    if not has_fields(value, "ts", "event") or has_fields(value, "task_id"):
+        return False
+    said, when = value["event"], value["ts"]
+    return isinstance(when, str) and isinstance(said, str) and said in EVENTS
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="report",
+        what="What an agent is doing and what it did last",
+        shape="document",
+        forms=(Form("1.0", Report),),
+        paths=(r"(?:^|/)report\.json$",),
+        looks=lambda value: has_fields(value, "agent", "status", "summary", "last_session"),
+        cross_check=_check_place,
+    ),
+    Kind(
+        name="tasks",
+        what="The tasks of an agent",
+        shape="document",
+        forms=(Form("1.0", Tasks),),
+        paths=(r"(?:^|/)tasks\.json$",),
+        looks=lambda value: (
+            has_fields(value, "agent", "tasks") and isinstance(value["tasks"], list)
+        ),
+        cross_check=_check_tasks,
+    ),
+    Kind(
+        name="session",
+        what="The newest session of an agent or of one of its roles",
+        shape="document",
+        forms=(Form("1.0", Session),),
+        paths=(r"(?:^|/)session(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)?\.json$",),
+        looks=lambda value: has_fields(value, "agent", "session_id", "started_at", "status"),
+        cross_check=_check_session,
+    ),
+    Kind(
+        name="message",
+        what="A message to an agent",
+        shape="document",
+        forms=(Form("1.0", Message),),
+        paths=(r"(?:^|/)inbox/(?:\.\w+/)?[^/]+\.json(?:~[^/]*)?$",),
+        looks=lambda value: has_fields(value, "id", "from", "to", "body"),
+        cross_check=_check_message,
+    ),
+    Kind(
+        name="journal",
+        what="What happened in the sessions of an agent",
+        shape="lines",
+        forms=(LOG_FORM, Form("1.0", JournalLine)),
+        paths=(r"^(?!(?:.*/)?improve/).*(?:^|/)journal(?:\.[^/]+)?\.jsonl$",),
+        looks=_looks_like_journal,
+        cross_check=_check_journal,
+    ),
+    Kind(
+        name="metrics",
+        what="What an agent has done since the beginning and in the last 30 days",
+        shape="document",
+        forms=(Form("1.0", Metrics),),
+        paths=(r"(?:^|/)metrics\.json$",),
+        looks=lambda value: has_fields(value, "agent", "lifetime"),
+        cross_check=_check_place,
+    ),
+    Kind(
+        name="legacy-session",
+        what="When a session ended, as a stop hook wrote it down",
+        shape="document",
+        forms=(Form("1.0", LegacySession),),
+        paths=(r"(?:^|/)ops/sessions/[^/]+\.json$",),
+        looks=lambda value: (
+            has_fields(value, "id", "ended", "status") and not has_fields(value, "agent")
+        ),
+        cross_check=_check_legacy,
+    ),
+    *notes.KINDS,
+)

@@ -33,7 +33,7 @@ def detect(origin: Origin, sample: Any, kinds: Sequence[Kind] = KINDS) -> Detect
     named = by_path(origin.path, kinds)
     alike = by_content(sample, kinds) if sample is not None else []
     both = [each for each in named if each in alike]
-    if both or named and not alike:
+    if both or (named and not alike):
         return Detected(_best(both or named, sample))
     if not alike:
         return Detected(None, None if sample is None else _unknown(kinds))

@@ -2,8 +2,8 @@
 
 Strict reading is the model, nothing else.  Liberal reading is the model too; what it refuses is
 mended where the meaning is plain (a drifted enum, another form of time, a number as text), each
-time with a warning, and tried once more.  What stays refused is an error; the value can be had
-all the same.
+time with a warning, and tried again.  What stays refused is an error; the value can be had all
+the same.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from pydantic import ValidationError
+from pydantic_core.core_schema import ErrorType
 
 from holdfast.contracts import drift
-from holdfast.contracts.record import TIME_ERROR, Record
+from holdfast.contracts.place import Location, Place, place
+from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TEXT_ERROR, TIME_ERROR, Record
 
 Level = Literal["error", "warning"]
 Shape = Literal["document", "lines", "array", "markdown"]
-Location = tuple[int | str, ...]
 
 _ALLOWED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _LONGEST_SHOWN = 80
+_MOST_TRIES = 3  # a tag that was mended shows what is odd behind it
+_CODES = {TIME_ERROR: "time", TEXT_ERROR: "type"}
+_PYDANTICS_OWN = frozenset(get_args(ErrorType))
 
 
 class Finding(NamedTuple):
     level: Level
     code: str
-    """A word for scripts: missing, choice, time, type, unknown_field, newer, torn, …"""
+    """A word for scripts: missing, choice, time, type, rule, unknown_field, form, newer, torn, …"""
     field: str
     """Such as `tasks[2].status`; empty for the record as a whole."""
     reason: str
@@ -58,6 +62,9 @@ class Form:
     """Whether a value has this form; None: by `schema_version` alone."""
     upgrade: Callable[[Any], Any] | None = None
     """To the next form in the list.  The last one has none."""
+    warning: str = ""
+    """What is told when a value of this form is met and nobody asked for the form; strictly
+    read, such a value is refused."""
     plain: Callable[[Any], bool] | None = None
     """Whether a value surely has this form and nothing to tell, for files of very many records;
     False only says that it has to be read to know."""
@@ -97,6 +104,18 @@ class Watch(Protocol):
         ...
 
     def end(self) -> Iterator[Finding]: ...
+
+
+def has_fields(value: Any, *names: str) -> bool:
+    """For `looks`: whether a value is an object with these fields."""
+    return isinstance(value, dict) and all(name in value for name in names)
+
+
+def objects_in(values: Any) -> Iterator[dict[str, Any]]:
+    """For cross-checks, which see what could not be read too: the objects among some values."""
+    for value in cast("Sequence[Any]", values) if isinstance(values, list | tuple) else ():
+        if isinstance(value, dict):
+            yield cast("dict[str, Any]", value)
 
 
 @dataclass(frozen=True)
@@ -144,7 +163,11 @@ class Kind:
         if (newer := self._newer(value)) is not None:
             return Reading(value, None, [newer])
         chosen = form or self.form_of(value)
-        return read(chosen.model, value, strict=strict)
+        found = read(chosen.model, value, strict=strict)
+        if chosen.warning and form is None:
+            level: Level = "error" if strict else "warning"
+            found.findings.insert(0, Finding(level, "form", "", chosen.warning))
+        return found if form or not (strict and chosen.warning) else found._replace(record=None)
 
     def upgraded(self, value: Any) -> Any:
         """A value in the form that is written."""
@@ -184,23 +207,26 @@ def _number(version: str) -> tuple[int, int]:
 
 def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
     """A value against a model."""
-    try:
-        return _accepted(value, model.model_validate(value), [], strict=strict)
-    except ValidationError as error:
-        if strict:
-            refusals = [_refusal(model, each, strict=True) for each in _errors(error)]
-            return Reading(value, None, refusals)
-        refused = error
-    mended, warnings = _mend(model, value, refused)
-    try:
-        return _accepted(mended, model.model_validate(mended), warnings, strict=strict)
-    except ValidationError as error:
-        refusals = [_refusal(model, each, strict=False) for each in _errors(error)]
-        return Reading(mended, None, [*warnings, *refusals])
+    warnings: list[Finding] = []
+    tries = 1 if strict else _MOST_TRIES
+    while True:
+        try:
+            return _accepted(value, model.model_validate(value), warnings, strict=strict)
+        except ValidationError as error:
+            tries -= 1
+            mended, found = _mend(model, value, error) if tries else (value, [])
+            if not found:
+                refusals = [_refusal(model, each, strict=strict) for each in _errors(error)]
+                return Reading(value, None, [*warnings, *refusals])
+            value, warnings = mended, [*warnings, *found]
 
 
 def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
     level: Level = "error" if strict else "warning"
+    for path in record.missing_fields():
+        findings.append(Finding(level, "missing", path, "missing"))
+    for doubt in record.doubts():
+        findings.append(Finding(level, *doubt))
     for path in record.unknown_fields():
         findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
     return Reading(value, record, findings)
@@ -213,11 +239,19 @@ def _errors(error: ValidationError) -> list[dict[str, Any]]:
 def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[Any, list[Finding]]:
     """A copy of the value in which everything is mended whose meaning is plain."""
     mended, warnings = _copy(value), list[Finding]()
+    done: set[Location] = set()  # every member of a union has its own error for one field
     for each in _errors(refused):
-        if each["type"] == "missing":
-            finding = _renamed(model, mended, each["loc"])
-        else:
-            finding = _mended(mended, _path_in(mended, each["loc"]), each)
+        where = place(model, each["loc"])
+        if where.path in done:
+            continue
+        match each["type"]:
+            case "missing":
+                finding = _renamed(mended, where)
+            case "union_tag_invalid":
+                finding = _tagged_anew(mended, where.path, each)
+            case _:
+                finding = _mended(mended, where.path, each)
+        done.update([where.path] if finding else [])
         if finding is not None:
             warnings.append(finding)
     return mended, warnings
@@ -230,20 +264,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(inner) for inner in cast("list[Any]", value)]
     return value
-
-
-def _path_in(value: Any, location: Location) -> Location:
-    """The location without the names of union members, which are no part of the value."""
-    found: list[int | str] = []
-    for part in location:
-        if isinstance(value, dict) and part in value:
-            value = cast("dict[Any, Any]", value)[part]
-        elif isinstance(value, list) and isinstance(part, int):
-            value = cast("list[Any]", value)[part]
-        else:
-            continue
-        found.append(part)
-    return tuple(found)
 
 
 def _container_of(value: Any, path: Location) -> Any:
@@ -267,8 +287,8 @@ def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None
 def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
     """A code, what was meant, and what is odd; the code is empty if it cannot be mended."""
     match error["type"]:
-        case "literal_error":
-            return "choice", drift.meant_choice(given, _allowed(error)), "another spelling"
+        case "literal_error" | "choice":
+            return "choice", _meant_choice(error, given), "another spelling"
         case "time_form":
             found = drift.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
@@ -282,37 +302,67 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
             return "", None, ""
 
 
+def _meant_choice(error: dict[str, Any], given: Any) -> str | None:
+    also: dict[str, str] = error["ctx"].get("also", {})
+    meant = drift.meant_choice(given, _allowed(error))
+    return meant or also.get(drift.meant_choice(given, list(also)) or "")
+
+
 def _allowed(error: dict[str, Any]) -> list[str]:
     return _ALLOWED.findall(error["ctx"]["expected"])
 
 
-def _renamed(model: type[Record], value: Any, location: Location) -> Finding | None:
+def _renamed(value: Any, where: Place) -> Finding | None:
     """Give a missing field what stands under another name of it."""
-    if len(location) != 1 or not isinstance(value, dict):
+    if where.holder is None:
         return None
-    holder, name = cast("dict[str, Any]", value), str(location[0])
-    for other in model.other_names.get(name, ()):
+    holder, name = _container_of(value, where.path), str(where.path[-1])
+    for other in where.holder.other_names.get(name, ()):
         if other in holder:
             holder[name] = holder.pop(other)
-            return Finding("warning", "renamed", other, f"read as {name!r}")
+            there = _spelled((*where.path[:-1], other))
+            return Finding("warning", "renamed", there, f"read as {name!r}")
     return None
 
 
+def _tagged_anew(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:
+    """Mend the field that tells which of several models a record is of."""
+    field = error["ctx"]["discriminator"].strip("'")
+    given, allowed = error["input"][field], _ALLOWED.findall(error["ctx"]["expected_tags"])
+    meant = drift.meant_choice(given, allowed)
+    if meant is None:
+        return None
+    _container_of(value, (*path, field))[field] = meant
+    reason = f"{_shown(given)}: another spelling, read as {meant!r}"
+    return Finding("warning", "choice", _spelled((*path, field)), reason)
+
+
 def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Finding:
-    location: Location = error["loc"]
-    where, kind = _spelled(location), str(error["type"])
+    path, holder = place(model, error["loc"])
+    where, kind = _spelled(path), str(error["type"])
     if kind == "missing":
-        often = len(location) == 1 and location[0] in model.often_missing
+        often = holder is not None and path[-1] in holder.often_missing
         level: Level = "warning" if often and not strict else "error"
         return Finding(level, "missing", where, "missing")
+    if kind == "union_tag_invalid":
+        field, tags = error["ctx"]["discriminator"].strip("'"), error["ctx"]["expected_tags"]
+        reason = f"{error['ctx']['tag']!r} is not one of {', '.join(_ALLOWED.findall(tags))}"
+        return Finding("error", "choice", _spelled((*path, field)), reason)
+    if kind == "union_tag_not_found":
+        field = error["ctx"]["discriminator"].strip("'")
+        return Finding("error", "missing", _spelled((*path, field)), "missing")
     given = _shown(error["input"])
-    if kind == "literal_error":
-        extended = where in model.open_choices and isinstance(error["input"], str) and not strict
+    if kind in ("literal_error", CHOICE_ERROR):
+        known = holder is not None and path[-1] in holder.open_choices
+        extended = known and isinstance(error["input"], str) and not strict
         reason = f"{given} is not one of {', '.join(_allowed(error))}"
         return Finding("warning" if extended else "error", "choice", where, reason)
     said = "not an object" if kind == "model_type" else str(error["msg"])
     said = said.removeprefix("Value error, ")
-    return Finding("error", "time" if kind == TIME_ERROR else "type", where, f"{said}: {given}")
+    if kind == RULE_ERROR:
+        return Finding("error", "rule", where, said)
+    code = _CODES.get(kind, "type" if kind in _PYDANTICS_OWN else kind)
+    return Finding("error", code, where, f"{said}: {given}")
 
 
 def _spelled(path: Location) -> str:

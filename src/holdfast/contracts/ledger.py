@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema
 from pydantic_core import core_schema as core
 
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin
-from holdfast.contracts.lean import closed, decider, fields, lean
+from holdfast.contracts.lean import decider, fields, lean, objects
 from holdfast.contracts.ledger_watch import LedgerWatch, agent_of
 from holdfast.contracts.record import (
     Count,
@@ -136,10 +136,14 @@ class LedgerEntry(Record):
 def _is_plain() -> Callable[[Any], bool]:
     known = fields(LedgerEntry, without="data")
     of_each: dict[Any, CoreSchema] = {
-        event: closed(known | {"data": core.typed_dict_field(lean(model), required=True)})
+        event: objects(known | {"data": core.typed_dict_field(lean(model), required=True)})
         for event, model in DATA.items()
     }
-    return decider(core.tagged_union_schema(of_each, discriminator="event"))
+    fits, names = (
+        decider(core.tagged_union_schema(of_each, discriminator="event")),
+        {*known, "data"},
+    )
+    return lambda value: fits(value) and value.keys() <= names
 
 
 class ApIoEvent(Record):

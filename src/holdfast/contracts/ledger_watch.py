@@ -14,8 +14,8 @@ from holdfast.errors import BadName
 from holdfast.ids import session_id
 
 _DAY_FILE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:\.[0-9]+)?\.jsonl(?:\.zst)?")
-_STAMP = 19
-"""How long a time is without fractions and zone."""
+_DAY, _STAMP = 10, 19
+"""How long a time is: only the day, and without fractions and zone."""
 
 
 def content(entry: dict[str, Any]) -> bytes:
@@ -42,8 +42,8 @@ class LedgerWatch:
         self._day = named[1] if named else None
         inside = origin.parent(2) == "ledger"
         self._agent = origin.parent().lower() if named and inside else None
-        self._latest = ""
-        self._seq: int | None = None
+        self._latest, self._today, self._zone = "", "", ""
+        """The last time; a day that is as it should be; fractions and zone of the last time."""
         self._sessions: dict[str, str | None] = {}
         self._seen: dict[int, int] = {}
         """The line of each content; of that only a hash, for a day can have very many."""
@@ -57,19 +57,15 @@ class LedgerWatch:
         entry = cast("dict[str, Any]", value)
         agent, session, ts = entry.get("agent"), entry.get("session_id"), entry.get("ts")
         if type(ts) is str:
-            self._see_time(line, ts, found)
+            if ts < self._latest or ts[:_DAY] != self._today or ts[_STAMP:] != self._zone:
+                self._look_at_time(line, ts, found)
+            self._latest = ts
         if agent != self._agent and self._agent is not None and agent is not None:
             reason = f"{agent!r} in the ledger of {self._agent}"
             found.append(Finding("warning", "agent_path", "agent", reason, line))
         if type(session) is str and self._owner(session) != agent:
             reason = f"{session!r} is no session of {agent!r}"
             found.append(Finding("warning", "session_agent", "session_id", reason, line))
-        seq = entry.get("seq")
-        if type(seq) is int:
-            if self._seq is not None and seq != self._seq + 1:
-                reason = f"{seq} follows {self._seq}"
-                found.append(Finding("error", "seq", "seq", reason, line))
-            self._seq = seq
         if "ledger_id" in entry:
             self._see_id(line, entry["ledger_id"], found)
         event = entry.get("event")
@@ -88,14 +84,16 @@ class LedgerWatch:
             reason = f"{task!r} was started, and has no task_result in this file"
             yield Finding("warning", "orphan", "task_id", reason, line)
 
-    def _see_time(self, line: int, ts: str, found: list[Finding]) -> None:
-        if self._day is not None and not ts.startswith(self._day):
-            reason = f"ts date {ts[:10]} != file date {self._day}"
+    def _look_at_time(self, line: int, ts: str, found: list[Finding]) -> None:
+        today = ts[:_DAY]
+        if self._day is not None and today != self._day:
+            reason = f"ts date {today} != file date {self._day}"
             found.append(Finding("warning", "date", "ts", reason, line))
+            today = ""
         if self._latest and _is_before(ts, self._latest):
             reason = f"goes back, after {self._latest}"
             found.append(Finding("warning", "time_order", "ts", reason, line))
-        self._latest = ts
+        self._today, self._zone = today, ts[_STAMP:]
 
     def _owner(self, session: str) -> str | None:
         if session not in self._sessions:

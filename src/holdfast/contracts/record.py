@@ -8,11 +8,11 @@ can never say different things.  A field that a model does not know is kept as i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -21,6 +21,16 @@ from holdfast.contracts.moment import Wanted
 
 TIME_ERROR = "time_form"
 TEXT_ERROR = "text_form"
+RULE_ERROR = "rule"
+CHOICE_ERROR = "choice"
+
+
+class Doubt(NamedTuple):
+    """Something odd that does not keep a record from being read."""
+
+    code: str
+    field: str
+    reason: str
 
 
 class Record(BaseModel):
@@ -39,36 +49,54 @@ class Record(BaseModel):
     other_names: ClassVar[dict[str, tuple[str, ...]]] = {}
     """For a field the names under which it was met, which are read with a warning."""
     often_missing: ClassVar[frozenset[str]] = frozenset()
-    """Required fields whose absence in other people's files is a warning, not an error."""
+    """Fields whose absence in other people's files is a warning, not an error.
+
+    One that has no default leaves the reading without a record all the same.
+    """
     open_choices: ClassVar[frozenset[str]] = frozenset()
     """Fields whose list of values others extend: an unknown one is a warning on read, and kept."""
     open_ended: ClassVar[bool] = False
     """Whether fields beyond the named ones are part of the format."""
+    array_in: ClassVar[str] = ""
+    """The one field of a record that stands in the file as a bare array."""
 
     def value(self) -> dict[str, Any]:
         """The object as it is written: nothing that was not set, everything that was unknown."""
         return self.model_dump(mode="json", exclude_unset=True)
 
+    def doubts(self) -> Iterable[Doubt]:
+        """What is read, here and below, but never written by us."""
+        return ()
+
+    def missing_fields(self) -> Iterator[str]:
+        """Paths of the fields whose absence is worth a warning, here and below."""
+        for name in sorted(self.often_missing - self.model_fields_set):
+            yield _alias(type(self), name)
+        yield from self._below(lambda record: record.missing_fields())
+
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
         if not self.open_ended:
             yield from self.model_extra or ()
+        yield from self._below(lambda record: record.unknown_fields())
+
+    def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
         for name, inner in self.__dict__.items():
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f"{_alias(type(self), name)}{path}"
 
 
-def _unknown_in(value: object) -> Iterator[str]:
+def _told_in(value: object, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
     if isinstance(value, Record):
-        for path in value.unknown_fields():
+        for path in told(value):
             yield f".{path}"
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[object]", value)):
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f"[{number}]{path}"
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, object]", value).items():
-            for path in _unknown_in(inner):
+            for path in _told_in(inner, told):
                 yield f".{name}{path}"
 
 
@@ -84,6 +112,11 @@ class Document(Record):
     schema_version: Annotated[str, Field(pattern=r"^\d{1,4}\.\d{1,4}$")] | None = None
 
 
+def broken_rule(said: str) -> PydanticCustomError:
+    """For a `model_validator`: what the fields of a record owe each other, and do not keep."""
+    return PydanticCustomError(RULE_ERROR, "{said}", {"said": said})
+
+
 # --- fields ---------------------------------------------------------------------------------
 
 
@@ -92,6 +125,24 @@ class Free:
     """Marks a field whose content the format leaves open, and where it says so."""
 
     why: str
+
+
+class Also:
+    """Other words for the values of a `Literal`, which are read with a warning."""
+
+    def __init__(self, meant: Mapping[str, str]) -> None:
+        self._meant = meant
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        allowed = ", ".join(repr(each) for each in get_args(source))
+        return core_schema.custom_error_schema(
+            handler(source),
+            custom_error_type=CHOICE_ERROR,
+            custom_error_message="Input should be one of {expected}",
+            custom_error_context={"expected": allowed, "also": dict(self._meant)},
+        )
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ class Found(NamedTuple):
     value: Any
     raw: bytes
     """The bytes it was read from; with the line feed where it has a line of its own."""
+    start: int
+    """Where they begin in the file, a byte order mark not counted."""
     sound: bool = True
     """False for what could be made of a bad line: told as an error, and of use for a repair."""
 
@@ -50,7 +52,8 @@ class Scan:
     """One walk through the bytes of a file."""
 
     def __init__(self, data: bytes) -> None:
-        self._findings: list[Finding] = []
+        self.told: list[Finding] = []
+        """What was found so far; whoever takes note of it may empty it."""
         self.spread = 0
         """How many values do not stand on a line of their own."""
         self.bad = 0
@@ -58,21 +61,17 @@ class Scan:
         if data.startswith(_BOM):
             self._tell("bom", "byte order mark", 1, level="warning")
             data = data[len(_BOM) :]
-        self._data = data
+        self.data = data
+        """The bytes without a byte order mark."""
         self._file = BytesIO(data)
         self._line = 0
 
-    def findings(self) -> list[Finding]:
-        """What was found since the last call of this."""
-        found, self._findings = self._findings, []
-        return found
-
     def values(self) -> Iterator[Found]:
         """The values in the order of the file."""
-        if _VISIBLE.search(self._data) is None:
-            said = f"{len(self._data)} bytes, all of them blank" if self._data else "0 bytes"
+        if _VISIBLE.search(self.data) is None:
+            said = f"{len(self.data)} bytes, all of them blank" if self.data else "0 bytes"
             self._tell("empty", f"empty: {said}", 0, level="warning")
-        elif self._data.startswith(_OTHER_BOMS):
+        elif self.data.startswith(_OTHER_BOMS):
             self._tell("not_utf8", "UTF-16, not UTF-8", 1)
             self.bad = 1
         elif (whole := self._as_one()) is not None:
@@ -84,55 +83,63 @@ class Scan:
 
     def _as_one(self) -> Found | None:
         """The file as one value over several lines."""
-        begin = _VISIBLE.search(self._data)
+        begin = _VISIBLE.search(self.data)
         start = begin.start() if begin else 0
-        end = self._data.find(b"\n", start)
-        first = self._data[start:end] if end > 0 else b""
+        end = self.data.find(b"\n", start)
+        first = self.data[start:end] if end > 0 else b""
         if first[:1] not in (b"{", b"[") or _loads(first) is not None:
             return None
-        value = _loads(self._data)
+        value = _loads(self.data)
         if value is None:
             return None
-        line = self._data.count(b"\n", 0, start) + 1
+        self._line = line = self.data.count(b"\n", 0, start) + 1
+        if self._is_deep(self.data, MAX_DOCUMENT):
+            return None
         self.spread += 1
-        self._judge(self._data, line, MAX_DOCUMENT)
-        return Found(line, value, self._data)
+        return Found(line, value, self.data, 0)
 
     def _by_lines(self) -> Iterator[Found]:
         # Called for every line of files with very many.
         loads, dumps, newline = orjson.loads, orjson.dumps, orjson.OPT_APPEND_NEWLINE
-        file, size = self._file, MAX_LINE
+        file, size, end = self._file, MAX_LINE, 0
         while raw := file.readline():
             self._line = line = self._line + 1
+            start, end = end, end + len(raw)
             try:
                 value = loads(raw)
             except ValueError:
                 yield from self._with_care(raw)
+                end = file.tell()
                 continue
             if (
-                dumps(value, option=newline) != raw
+                raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
+                or dumps(value, option=newline) != raw
                 or len(raw) > size
-                or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
-            ):
-                self._look_at(raw)
+            ) and self._is_odd(raw):
+                continue
             if type(value) is dict or type(value) is list:
-                yield Found(line, value, raw)
+                yield Found(line, value, raw, start)
             else:
                 self._bad("not_json", "neither an object nor an array")
 
-    def _look_at(self, raw: bytes) -> None:
-        """What is odd about a line that has a value."""
+    def _is_odd(self, raw: bytes) -> bool:
+        """Tell what is odd about a line that has a value; whether it cannot be used."""
         if raw.endswith(b"\r\n"):
             self._tell("crlf", "line ends in CR LF", self._line, level="warning")
         elif not raw.endswith(b"\n"):
             self._tell("unended", "the last line has no line feed", self._line, level="warning")
-        self._judge(raw, self._line, MAX_LINE)
+        return self._is_deep(raw, MAX_LINE)
 
-    def _judge(self, data: bytes, line: int, limit: int) -> None:
+    def _is_deep(self, data: bytes, limit: int) -> bool:
+        """Tell what a strict reader has against a value; whether nobody should read it."""
         try:
             decode(data.strip(), limit=limit)
         except DecodeError as error:
-            self._tell("not_strict", str(error), line)
+            deep = str(error).startswith("nested")
+            self.bad += deep
+            self._tell("not_strict", str(error), self._line)
+            return deep
+        return False
 
     # --- with care ----------------------------------------------------------------------------
 
@@ -149,7 +156,7 @@ class Scan:
             yield from self._begun(raw)
         elif b"\0" in text:
             self._bad("nul", "NUL bytes and text")
-            yield from self._rescued(text.strip(b"\0"))
+            yield from self._rescued(text.strip(b"\0"), raw)
         else:
             self._bad("not_json", f"not JSON: {_beginning(text)}")
 
@@ -166,14 +173,13 @@ class Scan:
         if not lines and rest and rest[0] not in "{[":
             yield from self._overfull(raw, rest)
             return
-        self._line = first + lines
         value = _loads(span)
         if value is None:
             self._bad("not_json", f"not JSON: {_beginning(span)}")
-        else:
+        elif not self._is_deep(span, MAX_DOCUMENT):
             self.spread += 1
-            self._judge(span, first, MAX_DOCUMENT)
-            yield Found(first, value, span)
+            yield Found(first, value, span, start)
+        self._line = first + lines
         self._file.seek(start + len(span))
         if rest[:1] in ("{", "["):
             self._line -= 1  # the next one begins on the same line
@@ -185,8 +191,8 @@ class Scan:
     def _extent(self, start: int, size: int) -> tuple[str, int]:
         """Text from there on, and where in it the value ends; less than 0 if it does not."""
         while True:
-            last = start + size >= len(self._data)
-            data = self._data[start : start + size]
+            last = start + size >= len(self.data)
+            data = self.data[start : start + size]
             try:
                 text = (data if last else data[: data.rfind(b"\n") + 1]).decode()
                 return text, _DECODER.raw_decode(text, len(text) - len(text.lstrip()))[1]
@@ -208,7 +214,7 @@ class Scan:
             self._bad("not_json", f"not JSON: {_beginning(raw)}")
         else:
             self._bad("torn", f"torn: the file ends before the end of {_beginning(raw)}")
-            rest = self._data[self._file.tell() :]
+            rest = self.data[self._file.tell() :]
             if not any(map(_is_object, rest.split(b"\n"))):
                 self._file.seek(0, 2)
 
@@ -216,17 +222,18 @@ class Scan:
         """A line with more on it than its value."""
         if rest[0] not in "}]":
             self._bad("not_json", f"text behind the value: {_beginning(rest.encode())}")
-            yield from self._rescued(raw[: raw.rindex(rest.encode())])
+            yield from self._rescued(raw[: raw.rindex(rest.encode())], raw)
             return
         self._bad("not_json", "closing brackets too many")
         value = without_extra_closings(raw.decode().strip())
-        if value is not None:
-            yield Found(self._line, value, raw, sound=False)
+        yield from self._doubtful(value, raw)
 
-    def _rescued(self, text: bytes) -> Iterator[Found]:
-        value = _loads(text)
+    def _rescued(self, text: bytes, raw: bytes) -> Iterator[Found]:
+        yield from self._doubtful(_loads(text), raw)
+
+    def _doubtful(self, value: Any, raw: bytes) -> Iterator[Found]:
         if value is not None:
-            yield Found(self._line, value, text, sound=False)
+            yield Found(self._line, value, raw, self._file.tell() - len(raw), sound=False)
 
     def _bad(self, code: str, reason: str) -> None:
         self.bad += 1
@@ -235,7 +242,7 @@ class Scan:
     def _tell(
         self, code: str, reason: str, line: int, *, level: Literal["error", "warning"] = "error"
     ) -> None:
-        self._findings.append(Finding(level, code, "", reason, line))
+        self.told.append(Finding(level, code, "", reason, line))
 
 
 def _loads(data: bytes) -> Any:

@@ -15,13 +15,13 @@ Effects outside the log are not fenced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.clock import Clock, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
-from holdfast.store.primitives import Cell, Cursor, Line, Log, Owner
+from holdfast.store.primitives import START, Cell, Cursor, Line, Log, Owner
 from holdfast.store.vfs import is_alive
 from holdfast.store.view import Shape, View
 
@@ -107,6 +107,8 @@ class DetachedLease:
         self._view = View(log, cell, _LEASES, clock)
         self._seen: Cursor | None = None
         self._fences = no_fences()
+        self.acked: Cursor = START
+        """The newest line that was written through it."""
 
     def take(
         self,
@@ -114,13 +116,13 @@ class DetachedLease:
         *,
         seconds: float,
         owner: Owner | None = None,
-        first: Sequence[Record] = (),
+        first: Callable[[], Sequence[Record]] = tuple,
     ) -> int:
         """Own it until the deadline or the death of `owner`; the fencing number, or Busy.
 
-        `first` are lines of the new owner that are written with it, at once.
+        `first` gives lines of the new owner that are written with it, at once; it is asked
+        under the lock of the log, when nobody else can have the lease any more.
         """
-        _unfenced(first)
         fence = 0
 
         def decide(head: Cursor) -> Sequence[Record]:
@@ -139,30 +141,29 @@ class DetachedLease:
                 "boot": self._clock.boot(),
                 "deadline": self._until(seconds),
             }
-            return [granted, *({**record, "fence": fence} for record in first)]
+            return [granted, *_fenced(fence, first())]
 
-        acked = self._log.transact(decide)[-1]
-        self._view.refresh(acked)
+        self._acknowledge(self._log.transact(decide)[-1])
         return fence
 
     def append(self, fence: int, record: Record, *more: Record) -> Cursor:
         """Write lines as its owner, or raise LeaseLost if somebody else has it by now."""
-        _unfenced((record, *more))
         # Nobody can have come between the check and our lines, so what we know still holds.
-        self._seen = self._write(fence, *({**each, "fence": fence} for each in (record, *more)))
+        self._seen = self.acked = self._write(fence, *_fenced(fence, (record, *more)))
         return self._seen
 
     def renew(self, fence: int, seconds: float) -> None:
         until = self._until(seconds)
         self._write(fence, {"lease": self._name, "fence": fence, "deadline": until})
 
-    def release(self, fence: int, *last: Record) -> Cursor:
-        """Give it back, after the last lines of its owner; where the log is then."""
-        _unfenced(last)
+    def release(self, fence: int, *last: Record) -> None:
+        """Give it back, after the last lines of its owner."""
         over = {"lease": self._name, "fence": fence, "released": True}
-        acked = self._write(fence, *({**record, "fence": fence} for record in last), over)
+        self._acknowledge(self._write(fence, *_fenced(fence, last), over))
+
+    def _acknowledge(self, acked: Cursor) -> None:
+        self.acked = acked
         self._view.refresh(acked)
-        return acked
 
     def holder(self) -> Grant | None:
         """Who has it: the newest owner, whether it is still alive or not; see `is_live`."""
@@ -235,6 +236,7 @@ class DetachedLease:
         )
 
 
-def _unfenced(records: Sequence[Record]) -> None:
+def _fenced(fence: int, records: Sequence[Record]) -> list[Record]:
     if any("fence" in record or "lease" in record for record in records):
         raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
+    return [{**record, "fence": fence} for record in records]

@@ -47,10 +47,13 @@ class Projection:
         if self._source.contains(stamp.cursor) and self._target.contains(searched):
             self._read, self._searched, self._told = stamp.cursor, searched, told
 
-    def catch_up(self) -> int:
-        """Tell the target what is new in the source; how many lines that took."""
+    def catch_up(self, acked: Cursor | None = None) -> int:
+        """Tell the target what is new in the source; how many lines that took.
+
+        With `acked`, a line of the source that the caller knows is durable, only up to there.
+        """
         # Visible is not durable: a line that a power cut takes away must not have been told.
-        durable = self._source.settle()
+        durable = acked or self._source.settle()
         lines, count, before = self._after(self._read, durable.seq), 0, self._read
         while batch := list(islice(lines, _AT_ONCE)):
             count += self._project(batch)
@@ -60,6 +63,16 @@ class Projection:
         if self._read != before:
             self._remember()
         return count
+
+    def untold(self, head: Cursor, acked: Cursor) -> list[Record]:
+        """What the target lacks up to `acked`, for one who appends it in a `decide(head)` of his.
+
+        So a line of the source and its projection are made under one lock of the target.
+        """
+        self._search(head)
+        lines = self._after(self._read, acked.seq)
+        said = [self._said(line) for line in lines if (line.seq or 0) > self._told]
+        return [record for record in said if record is not None]
 
     def _after(self, cursor: Cursor, upto: int) -> Iterator[Line]:
         for line in self._source.read(cursor):

@@ -168,19 +168,22 @@ class DetachedLeaseConformance(Conformance):
             with refused(BadValue):
                 one.release(fence, record)
             with refused(BadValue):
-                self.detached("other").take("b", seconds=60, first=[record])
+                self.detached("other").take("b", seconds=60, first=lambda bad=record: [bad])
         assert one.is_live()
 
     def test_first_and_last_lines_are_written_with_the_lease(self) -> None:
         one, two = self.detached(), self.detached()
-        fence = one.take("a", seconds=60, first=[{"n": 1}, {"n": 2}])
+        fence = one.take("a", seconds=60, first=lambda: [{"n": 1}, {"n": 2}])
+        assert self.log().contains(one.acked)
         one.append(fence, {"n": 3}, {"n": 4})
+        assert one.acked == self.log().head()
         with refused(Busy):
-            two.take("b", seconds=60, first=[{"n": 5}])
+            two.take("b", seconds=60, first=lambda: [{"n": 5}])
         one.release(fence, {"n": 6})
+        assert one.acked == self.log().head()
         with refused(LeaseLost):
             one.append(fence, {"n": 7})
-        two.take("c", seconds=60, first=[{"n": 8}])
+        two.take("c", seconds=60, first=lambda: [{"n": 8}])
         numbers = [
             (line.record["n"], line.record["fence"])
             for line in lines_of(self.log())
@@ -220,6 +223,34 @@ class ProjectionConformance(Conformance):
         assert self.projection().catch_up() == 1
         assert one.catch_up() == 0
         assert self.told() == [(n, f"{LOG}#{n}") for n in (1, 2, 3)]
+
+    def test_only_what_is_known_to_be_durable_is_told_without_a_sync(self) -> None:
+        log, one = self.log(), self.projection()
+        first, _ = log.append_all([{"n": 1}, {"n": 2}])
+        assert one.catch_up(first) == 1
+        assert one.catch_up(first) == 0
+        assert one.catch_up() == 1
+        assert [n for n, _ in self.told()] == [1, 2]
+
+    def test_a_line_and_its_projection_can_be_made_under_one_lock(self) -> None:
+        log, target, one = self.log(), self.log(DAYS), self.projection()
+        log.append_all([{"n": 1}, {"n": 2}])
+        one.catch_up(log.head()._replace(seq=1))
+
+        def decide(head: Cursor) -> list[Record]:
+            return one.untold(head, log.append({"n": 3}))
+
+        assert len(target.transact(decide)) == 2
+        assert one.catch_up() == 0
+        assert self.projection().catch_up() == 0
+        log.append({"n": 4})
+        assert target.transact(lambda head: one.untold(head, log.settle()))
+        assert self.projection().catch_up() == 0
+        assert target.transact(lambda head: one.untold(head, log.settle())) == []
+        log.append({"n": 5})
+        self.projection().catch_up()
+        assert target.transact(lambda head: one.untold(head, log.settle())) == []
+        assert self.told() == [(n, f"{LOG}#{n}") for n in (1, 2, 3, 4, 5)]
 
     def test_what_a_dead_process_left_undone_is_caught_up_at_the_next_opening(self) -> None:
         log = self.log()

@@ -1,0 +1,190 @@
+"""`fmm.json`: topics in topics, and what was noted under each.
+
+Every key is a topic but `__data__`, which holds the notes of its topic.  Under
+`retrieval/ivf` stands what is known about the index of vectors, in one of two forms: a topic
+for each size of index (`dim768`, in it `K64`), or the fields of the one index there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
+
+from pydantic import Field, model_validator
+
+from holdfast.contracts.kind import Form, Kind
+from holdfast.contracts.record import Count, EpochTime, Free, Number, Record, broken_rule
+
+_DIM = re.compile(r"dim([1-9][0-9]{0,8})")
+_K = re.compile(r"K([1-9][0-9]{0,8})")
+
+Positive = Annotated[int, Field(ge=1)]
+Centroids = str | list[list[Number]] | list[Number]
+
+
+class Datum(Record):
+    """A note.  Tools add fields of their own."""
+
+    ts: EpochTime
+    text: str | None = None
+    topic: str | None = None
+    meta: Annotated[dict[str, Any], Free("an object, and no more is said about it")] | None = None
+    often_missing = frozenset({"ts"})
+    open_ended = True
+
+
+class _Topics(Record):
+    """A record whose other fields are records too."""
+
+    data: list[Datum] = Field(default_factory=list[Datum], alias="__data__")
+    open_ended = True
+
+    def unknown_fields(self) -> Iterator[str]:
+        return self._below(lambda record: record.unknown_fields())
+
+    def missing_fields(self) -> Iterator[str]:
+        return self._below(lambda record: record.missing_fields())
+
+    def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
+        yield from super()._below(told)
+        for name, inner in (self.model_extra or {}).items():
+            for path in told(inner):
+                yield f"{name}.{path}"
+
+
+class Topic(_Topics):
+    """A topic with its notes, and the topics in it."""
+
+    if not TYPE_CHECKING:  # a checker takes it for an argument
+        __pydantic_extra__: dict[str, Topic]
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        return self.model_extra or {}
+
+
+class IvfIndex(Record):
+    """What is known about an index of vectors.  Tools add fields of their own."""
+
+    dim: Positive | None = None
+    K: Positive | None = None
+    nprobe: Positive | None = None
+    count: Count | None = None
+    centroids: Centroids
+    buckets: dict[str, list[int]] | None = None
+    ts: EpochTime | None = None
+    open_ended = True
+
+
+class IvfSizes(_Topics):
+    """The indexes of one dimension, each under `K` and its number of centroids."""
+
+    if not TYPE_CHECKING:
+        __pydantic_extra__: dict[str, IvfIndex]
+
+    @property
+    def indexes(self) -> dict[str, IvfIndex]:
+        return self.model_extra or {}
+
+    def unknown_fields(self) -> Iterator[str]:
+        yield from (name for name in self.indexes if not _K.fullmatch(name))
+        yield from super().unknown_fields()
+
+    @model_validator(mode="after")
+    def _as_their_names_say(self) -> Self:
+        for name, index in self.indexes.items():
+            if _differs(_K, name, index.K):
+                raise broken_rule(f"{name} is not the name of an index with K {index.K}")
+        return self
+
+
+class Found(NamedTuple):
+    """An index with its size, wherever that was told."""
+
+    dim: int
+    K: int
+    ivf: IvfIndex
+
+
+class Ivf(_Topics):
+    """The indexes of all dimensions, or the fields of the only one."""
+
+    if not TYPE_CHECKING:
+        __pydantic_extra__: dict[str, IvfSizes]
+    dim: Positive | None = None
+    K: Positive | None = None
+    nprobe: Positive | None = None
+    count: Count | None = None
+    centroids: Centroids | None = None
+
+    @property
+    def dimensions(self) -> dict[str, IvfSizes]:
+        return self.model_extra or {}
+
+    def unknown_fields(self) -> Iterator[str]:
+        yield from (name for name in self.dimensions if not _DIM.fullmatch(name))
+        yield from super().unknown_fields()
+
+    def indexes(self) -> list[Found]:
+        """Every index that is told of, in either form."""
+        found: list[Found] = []
+        if self.dim is not None and self.K is not None and self.centroids is not None:
+            only = IvfIndex(nprobe=self.nprobe, count=self.count, centroids=self.centroids)
+            found.append(Found(self.dim, self.K, only))
+        for name, sizes in self.dimensions.items():
+            for inner, index in sizes.indexes.items():
+                if (dim := _DIM.fullmatch(name)) and (size := _K.fullmatch(inner)):
+                    found.append(Found(int(dim[1]), int(size[1]), index))
+        return found
+
+    @model_validator(mode="after")
+    def _whole_or_named(self) -> Self:
+        given = {"dim", "K", "nprobe", "count", "centroids"} & self.model_fields_set
+        if given and len(given) < 5:
+            raise broken_rule("an index has dim, K, nprobe, count and centroids, or none of them")
+        for name, sizes in self.dimensions.items():
+            for index in sizes.indexes.values():
+                if _differs(_DIM, name, index.dim):
+                    raise broken_rule(f"{name} is not the name of indexes with dim {index.dim}")
+        return self
+
+
+def _differs(named: re.Pattern[str], name: str, given: int | None) -> bool:
+    found = named.fullmatch(name)
+    return found is not None and given is not None and int(found[1]) != given
+
+
+class Retrieval(Topic):
+    ivf: Ivf = Field(default_factory=Ivf)
+
+
+class FractalMemory(Topic):
+    """The topmost topics."""
+
+    retrieval: Retrieval = Field(default_factory=Retrieval)
+
+
+def _looks(value: Any) -> bool:
+    """Whether there are notes somewhere, and nothing but objects on the way to them."""
+    waiting, noted = [value], False
+    while waiting:
+        topic = waiting.pop()
+        if not isinstance(topic, dict):
+            return False
+        for name, inner in cast("dict[str, Any]", topic).items():
+            if name == "__data__":
+                noted = True
+            elif name != "retrieval":
+                waiting.append(inner)
+    return noted
+
+
+FMM = Kind(
+    "fmm",
+    "What an agent knows, in topics",
+    "document",
+    (Form("1.0", FractalMemory),),
+    paths=(r"(^|/)fmm\.json$",),
+    looks=_looks,
+)

@@ -1,0 +1,213 @@
+"""What no single call of a job's history can show: order, states, ids, and what was really said.
+
+Works on the value as it was read, in whatever form and however broken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+from holdfast import codec
+from holdfast.contracts.job_exchange import escapes
+from holdfast.contracts.job_states import (
+    ACTIONS,
+    CAUSES,
+    STATES,
+    Action,
+    Cause,
+    Outcome,
+    State,
+    after_call,
+    claimable_from,
+)
+from holdfast.contracts.kind import Finding, Located, Origin
+
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_SAID = ("action", "evidence_files", "summary_for_supervisor")
+
+
+class Call(NamedTuple):
+    """One interaction, with its place in the file."""
+
+    where: str
+    entry: dict[str, Any]
+
+    @property
+    def response(self) -> dict[str, Any]:
+        return _object(self.entry.get("response"))
+
+
+def check_history(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    for located in found:
+        for finding in _check(located.reading.value, origin):
+            yield finding._replace(line=located.line)
+
+
+def _check(value: Any, origin: Origin) -> Iterator[Finding]:
+    whole = _object(value)
+    calls = list(_calls(value))
+    archived = bool(whole.get("archives"))
+    yield from _whose(whole, origin)
+    yield from _in_sequence(calls, whole, archived=archived)
+    yield from _by_the_table(calls, archived=archived)
+    for call in calls:
+        yield from _as_it_was_said(call)
+        yield from _evidence_inside(call)
+    yield from _points(whole, calls, archived=archived)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _calls(value: Any) -> Iterator[Call]:
+    name = "" if isinstance(value, list) else "interactions"
+    entries = _list(_object(value).get(name) if name else value)
+    for number, entry in enumerate(entries):
+        if isinstance(entry, dict):
+            yield Call(f"{name}[{number}]", cast("dict[str, Any]", entry))
+
+
+def _whose(whole: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    name = whole.get("job_id")
+    if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
+        reason = f"{name!r} in the directory of {origin.parent()!r}"
+        yield Finding("warning", "path", "job_id", reason)
+
+
+def _in_sequence(calls: list[Call], whole: dict[str, Any], *, archived: bool) -> Iterator[Finding]:
+    numbered = [(call, call.entry["sequence"]) for call in calls if _is_number(call)]
+    if not numbered:
+        return
+    first = numbered[0][1]
+    bases = (0,) if "schema_version" in whole else (0, 1)
+    if first not in bases and not archived:
+        yield _odd(numbered[0][0], "sequence", f"begins with {first}, not with 0")
+    for expected, (call, number) in enumerate(numbered, first):
+        if number != expected:
+            yield _odd(call, "sequence", f"{number} where {expected} follows")
+            return
+
+
+def _is_number(call: Call) -> bool:
+    number = call.entry.get("sequence")
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _odd(call: Call, field: str, reason: str, code: str = "") -> Finding:
+    return Finding("error", code or field, f"{call.where}.{field}", reason)
+
+
+# --- states ---------------------------------------------------------------------------------
+
+
+def _by_the_table(calls: list[Call], *, archived: bool) -> Iterator[Finding]:
+    """Each state must follow from the call before, and each outcome from its call."""
+    reached: set[State] = set(STATES) if archived else {"DRAFT", "PENDING", "REVIEWING"}
+    for call in calls:
+        claimable = claimable_from(reached, _told(call))
+        before = _state(call.entry.get("state_before"))
+        if before is not None and before not in claimable:
+            yield _odd(call, "state_before", _not(before, claimable), "state")
+        outcome, action = _ended(call)
+        if action is None:
+            reached = set(STATES)
+            continue
+        then: set[State] = set()
+        for start in claimable if before is None else (before,):
+            then.update(after_call(start, outcome, action))
+        status = _state(call.response.get("new_status"))
+        if status is not None and then and status not in then:
+            reason = f"{_not(status, then)} after {action}"
+            yield _odd(call, "response.new_status", reason, "state")
+        reached = then if status is None else {status}
+
+
+def _told(call: Call) -> list[Cause] | None:
+    told = call.entry.get("preceded_by")
+    return None if told is None else [cause for cause in _list(told) if cause in CAUSES]
+
+
+def _ended(call: Call) -> tuple[Outcome, Action | None]:
+    status, action = call.response.get("status"), call.response.get("action")
+    outcome: Outcome = "ERROR" if status == "ERROR" else "SUCCESS"
+    return outcome, action if action in ACTIONS else None
+
+
+def _state(value: Any) -> State | None:
+    return value if value in STATES else None
+
+
+def _not(state: State, allowed: set[State]) -> str:
+    return f"{state} where the states allow {', '.join(sorted(allowed)) or 'no further call'}"
+
+
+# --- what was said --------------------------------------------------------------------------
+
+
+def _as_it_was_said(call: Call) -> Iterator[Finding]:
+    """The parsed fields against the text they were parsed from."""
+    response = call.response
+    raw = response.get("raw_response")
+    if not isinstance(raw, str) or response.get("status") != "SUCCESS":
+        return
+    said = _parsed(raw)
+    if response.get("action") == "STUCK" and (said is None or said.get("action") != "STUCK"):
+        return  # what breaks the rules is recorded as STUCK
+    if said is None:
+        reason = "no JSON object, so that nothing can be compared with it"
+        yield Finding("warning", "raw_response", f"{call.where}.response.raw_response", reason)
+        return
+    for name in _SAID:
+        if name in response and response[name] != said.get(name):
+            yield _odd(call, f"response.{name}", "differs from raw_response", "raw_response")
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """The object that a text is, or holds between fences or braces."""
+    fence = _FENCE.search(text)
+    braces = text[text.find("{") : text.rfind("}") + 1]
+    for part in (text, fence[1] if fence else "", braces):
+        try:
+            value = _object(codec.decode(part.strip().encode("utf-8", "replace")))
+        except ValueError:
+            continue
+        if value:
+            return _object(value.get("response")) or value
+    return None
+
+
+def _evidence_inside(call: Call) -> Iterator[Finding]:
+    for number, path in enumerate(_list(call.response.get("evidence_files"))):
+        if isinstance(path, str) and escapes(path):
+            where = f"{call.where}.response.evidence_files[{number}]"
+            yield Finding(
+                "warning", "escaping_path", where, f"{path!r} is outside of the workspace"
+            )
+
+
+# --- recovery points ------------------------------------------------------------------------
+
+
+def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iterator[Finding]:
+    numbers = [call.entry["sequence"] for call in calls if _is_number(call)]
+    seen: dict[str, int] = {}
+    for place, point in enumerate(_list(whole.get("recovery_points"))):
+        where = f"recovery_points[{place}]"
+        name = _object(point).get("id") or _object(point).get("checkpoint_id")
+        if isinstance(name, str) and seen.setdefault(name, place) != place:
+            reason = f"{name!r} is recovery_points[{seen[name]}] already"
+            yield Finding("error", "duplicate", f"{where}.id", reason)
+        number = _object(point).get("sequence")
+        if not isinstance(number, int) or number in numbers:
+            continue
+        if not archived or number > max(numbers, default=-1):
+            yield Finding(
+                "error", "recovery_point", f"{where}.sequence", f"there is no call {number}"
+            )

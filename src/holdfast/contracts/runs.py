@@ -1,0 +1,266 @@
+"""What a swarm leaves behind: the run of one agent under test, and the run of a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import Field
+
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
+from holdfast.contracts.record import Count, Document, EpochTime, NonEmpty, Number, Record, Seconds
+
+Tick = Annotated[int, Field(ge=1)]
+AgentMention = NonEmpty
+"""An agent of the run; not the name of a file, so that other systems' names are right too."""
+_SLACK = 1.0
+"""Seconds that two clocks of a run may differ by."""
+
+
+# --- one agent ------------------------------------------------------------------------------
+
+
+class Chatted(Record):
+    t: EpochTime
+    type: Literal["chat"]
+    prompt: str
+    reply: str
+
+
+class Stated(Record):
+    t: EpochTime
+    type: Literal["status"]
+    tail_mem: Count
+    tail_ev: Count
+
+
+class Forked(Record):
+    t: EpochTime
+    type: Literal["fork"]
+    child_id: AgentMention
+
+
+class TestFailed(Record):
+    t: EpochTime
+    type: Literal["error"]
+    error: str
+
+
+class TestCounts(Record):
+    chat: Count
+    fork: Count
+    status: Count
+    errors: Count
+
+
+class TestLogs(Record):
+    txt: NonEmpty
+    json_: NonEmpty = Field(alias="json")
+    log: NonEmpty
+
+
+class TestRun(Document):
+    agent_id: AgentMention
+    start_ts: EpochTime
+    end_ts: EpochTime
+    elapsed_sec: Seconds
+    counts: TestCounts
+    events: list[Annotated[Chatted | Stated | Forked | TestFailed, Field(discriminator="type")]]
+    logs: TestLogs
+    often_missing: ClassVar[frozenset[str]] = frozenset({"logs"})
+
+
+# --- a cluster ------------------------------------------------------------------------------
+
+
+class _Passed(Record):
+    t: EpochTime
+    from_: AgentMention = Field(alias="from")
+    to: AgentMention
+    prompt: str
+    reply: str
+    tick: Tick
+
+
+class Handoff(_Passed):
+    type: Literal["handoff"]
+
+
+class Broadcast(_Passed):
+    type: Literal["broadcast"]
+
+
+class Moe(Record):
+    t: EpochTime
+    type: Literal["moe"]
+    expert: AgentMention
+    prompt: str
+    reply: str
+    tick: Tick
+    router_scores: dict[str, Number]
+    """Of every agent; far below zero for one that is cooling."""
+    often_missing: ClassVar[frozenset[str]] = frozenset({"prompt", "router_scores"})
+
+
+class Aggregate(Record):
+    t: EpochTime
+    type: Literal["aggregate"]
+    summarizer: AgentMention
+    prompt: str
+    reply: str
+    tick: Tick
+    often_missing: ClassVar[frozenset[str]] = frozenset({"prompt"})
+
+
+class InputGoal(Record):
+    t: EpochTime
+    type: Literal["input_goal"]
+    text: str
+
+
+class Failed(Record):
+    t: EpochTime
+    type: Literal["error"]
+    agent: AgentMention
+    error: str
+    tick: Tick | None = None
+    """Additive: when it happened."""
+    often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
+
+
+ClusterEvent = Annotated[
+    Handoff | Broadcast | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")
+]
+
+
+class AgentCounts(Record):
+    chat: Count
+    errors: Count
+    often_missing: ClassVar[frozenset[str]] = frozenset({"errors"})
+
+
+class ClusterRun(Document):
+    agents: list[AgentMention]
+    model: str
+    use_ollama: bool
+    ticks: Count
+    elapsed_sec: Seconds
+    counts: dict[str, AgentCounts]
+    events: list[ClusterEvent]
+    often_missing: ClassVar[frozenset[str]] = frozenset({"use_ollama", "elapsed_sec"})
+
+
+# --- what one field alone cannot show -------------------------------------------------------
+
+
+def _check_test(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    del origin
+    for line, reading in found:
+        value = _object(reading.value)
+        seen = Counter(str(event.get("type")) for event in objects_in(value.get("events")))
+        real = {"chat": seen["chat"], "fork": seen["fork"], "status": seen["status"]}
+        yield from _recounted("counts", value.get("counts"), real | {"errors": seen["error"]}, line)
+        start, end, told = (_number(value, name) for name in ("start_ts", "end_ts", "elapsed_sec"))
+        if abs(end - start - told) > _SLACK:
+            reason = f"{told:g} where {end - start:g} passed between start_ts and end_ts"
+            yield Finding("warning", "elapsed", "elapsed_sec", reason, line)
+
+
+def _check_cluster(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    del origin
+    for line, reading in found:
+        value = _object(reading.value)
+        events = list(objects_in(value.get("events")))
+        for finding in (
+            *_counted(value, events),
+            *_in_their_ticks(value, events),
+            *_of_the_run(value, events),
+        ):
+            yield finding._replace(line=line)
+
+
+_ADDRESSED = {"handoff": "to", "broadcast": "to", "moe": "expert"}
+"""The events that are counted as an agent's chat, and the field that names it."""
+_NAMES = ("from", "to", "expert", "summarizer", "agent")
+
+
+def _counted(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    chats = Counter(
+        str(event.get(_ADDRESSED[event["type"]])) for event in events if _is_chat(event)
+    )
+    errors = Counter(str(event.get("agent")) for event in events if event.get("type") == "error")
+    counts = _object(value.get("counts"))
+    for name, told in counts.items():
+        real = {"chat": chats[name], "errors": errors[name]}
+        yield from _recounted(f"counts.{name}", told, real, 0)
+    for name in sorted((chats.keys() | errors.keys()) - counts.keys() - {"None"}):
+        yield Finding("warning", "counts", f"counts.{name}", "has events, but no counts")
+
+
+def _is_chat(event: dict[str, Any]) -> bool:
+    kind = event.get("type")
+    return isinstance(kind, str) and kind in _ADDRESSED
+
+
+def _recounted(where: str, told: Any, real: Mapping[str, int], line: int) -> Iterator[Finding]:
+    counts = _object(told)
+    for name, number in real.items():
+        if abs(_number(counts, name) - number) > 0:
+            reason = f"{counts[name]} where the events have {number}"
+            yield Finding("warning", "counts", f"{where}.{name}", reason, line)
+
+
+def _in_their_ticks(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    ticks = _number(value, "ticks")
+    for number, event in enumerate(events):
+        if _number(event, "tick") > ticks:
+            where = f"events[{number}].tick"
+            yield Finding("warning", "tick", where, f"{event['tick']} of {ticks:g} ticks")
+            return
+
+
+def _of_the_run(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    agents = value.get("agents")
+    if not isinstance(agents, list):
+        return
+    told: set[str] = set()
+    for number, event in enumerate(events):
+        for name in _NAMES:
+            mentioned = event.get(name)
+            if isinstance(mentioned, str) and mentioned not in {*agents, *told}:
+                told.add(mentioned)
+                reason = f"{mentioned!r} is no agent of this run"
+                yield Finding("warning", "agent", f"events[{number}].{name}", reason)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _number(value: dict[str, Any], name: str) -> float:
+    """Not a number if it is none, so that it differs from nothing."""
+    found = value.get(name)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else math.nan
+
+
+TEST_RUN = Kind(
+    "test-run",
+    "The run of one agent under test",
+    "document",
+    (Form("1.0", TestRun),),
+    paths=(r"(^|/)test_run_[^/]*\.json$",),
+    looks=lambda value: has_fields(value, "agent_id", "start_ts", "events"),
+    cross_check=_check_test,
+)
+
+CLUSTER_RUN = Kind(
+    "cluster-run",
+    "The run of several agents, event by event",
+    "document",
+    (Form("1.0", ClusterRun),),
+    paths=(r"(^|/)cluster_run_[^/]*\.json$",),
+    looks=lambda value: has_fields(value, "agents", "ticks", "events"),
+    cross_check=_check_cluster,
+)
