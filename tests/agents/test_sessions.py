@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import layout
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.clock import FakeClock
 from holdfast.codec import decode
@@ -58,7 +57,7 @@ def shown(home: Home, key: str) -> dict[str, Any]:
 def test_a_session_from_start_to_end(home: Home, rio: Agent, clock: FakeClock) -> None:
     opened = rio.start(Start("research", timeout=5400, fields={"domain": "finance"}))
     assert opened.id == f"{home.today()}_rio_001"
-    session, report = shown(home, layout.session("rio")), shown(home, layout.report("rio"))
+    session, report = shown(home, "state/rio/session.json"), shown(home, "state/rio/report.json")
     assert (session["status"], session["domain"], session["timeout_seconds"]) == (
         "running",
         "finance",
@@ -68,12 +67,12 @@ def test_a_session_from_start_to_end(home: Home, rio: Agent, clock: FakeClock) -
     clock.advance(60)
     rio.end("", opened.fence, End("completed", fields={"sources_archived": 8, "summary": "Done"}))
     assert events(rio) == ["session_start", "session_end"]
-    session, report = shown(home, layout.session("rio")), shown(home, layout.report("rio"))
+    session, report = shown(home, "state/rio/session.json"), shown(home, "state/rio/report.json")
     assert (session["status"], session["sources_archived"]) == ("completed", 8)
     assert session["ended_at"] > session["started_at"]
     assert (report["status"], report["summary"]) == ("idle", "Done")
     assert report["last_session"]["outcome"] == "completed"
-    lifetime = shown(home, layout.metrics("rio"))["lifetime"]
+    lifetime = shown(home, "state/rio/metrics.json")["lifetime"]
     assert (lifetime["sessions_total"], lifetime["sources_archived"]) == (1, 8)
     assert ledger(rio) == [("task_start", opened.id), ("task_result", opened.id)]
 
@@ -91,7 +90,7 @@ def test_two_roles_run_at_once_and_neither_overwrites_the_other(home: Home, rio:
     two = rio.start(Start("extract", role="extract"))
     assert one.id != two.id
     assert rio.report()["roles"]["extract"]["status"] == "running"
-    assert shown(home, layout.session("rio", "extract"))["session_id"] == two.id
+    assert shown(home, "state/rio/session.extract.json")["session_id"] == two.id
     rio.end("", one.fence, End("completed"))
     assert rio.open_session("extract") is not None
     rio.end("extract", two.fence, End("completed"))

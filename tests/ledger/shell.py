@@ -143,14 +143,14 @@ def next_line(process: subprocess.Popen[bytes]) -> str:
 class Verbs:
     """The verbs in this process, by a clock that the test turns."""
 
-    def __init__(self, path: str, clock: Clock) -> None:
-        self.path, self.clock = path, clock
+    def __init__(self, path: str, clock: Clock, layout: str | None = None) -> None:
+        self.path, self.clock, self.layout = path, clock, layout
         self.warnings: list[str] = []
 
     def __call__(self, name: str, **arguments: Any) -> Any:
         """What the verb `name` gives back; a stream comes as the list of its rows."""
         operation = next(each for each in TABLE.operations if each.name == name)
-        with Context(self.path, self.clock) as context:
+        with Context(self.path, self.clock, self.layout) as context:
             try:
                 result = operation.call(context, arguments)
                 return list(result.rows) if isinstance(result, Stream) else result

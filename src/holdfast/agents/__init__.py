@@ -1,1 +1,1 @@
-"""Agents: their sessions and what is known of them, one directory each."""
+"""Agents: who they are, what they do, and what they know."""

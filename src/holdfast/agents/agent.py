@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast import layout
 from holdfast.agents import history
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.codec import Record
 from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id
-from holdfast.ledger.book import Ledger
+from holdfast.layout import HOLDFAST, Layout, Part, leases, told
+from holdfast.ledger.book import Ledger, key_of
 from holdfast.ledger.entry import entry
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
@@ -90,19 +90,17 @@ def check_fields(fields: Record) -> None:
 
 
 class Agent:
-    def __init__(self, home: Home, name: str) -> None:
-        self.name, self._home = agent_id(name).lower(), home
-        self.journal = home.log(layout.journal(self.name))
-        self.ledger = Ledger(home, self.name)
-        self._report = home.view(
-            layout.report(self.name), self.journal, history.report_shape(self.name)
-        )
+    def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
+        self.name, self._home, self.layout = agent_id(name).lower(), home, layout
+        self.journal = home.log(self.key("journal"))
+        self.ledger = Ledger(home, self.name, layout)
+        self._report = home.view(self.key("report"), self.journal, history.report_shape(self.name))
         self._metrics = home.view(
-            layout.metrics(self.name),
+            self.key("metrics"),
             self.journal,
             history.metrics_shape(self.name, home.clock.now),
         )
-        self._told = self.ledger.told_by(self.journal, home.cell(layout.told(self.name)), _tell)
+        self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -286,6 +284,18 @@ class Agent:
 
     # -- the files ---------------------------------------------------------------------
 
+    def key(self, part: Part) -> str:
+        return key_of(self._home, self.layout, part, self.name)
+
+    def session_key(self, role: str = "") -> str:
+        """The view of the newest session of all, or of a role."""
+        key = self.key("session")
+        return f"{key.removesuffix('.json')}.{role}.json" if role else key
+
+    def output_key(self, session: str) -> str:
+        """What the command of a session printed, as much as was kept."""
+        return f"{self.key('agent')}/output/{session}.txt"
+
     def bootstrap(self) -> None:
         """Write every view, also of an agent that has done nothing yet."""
         self._show(self.journal.settle())
@@ -295,13 +305,13 @@ class Agent:
         self._metrics.refresh(acked)
         for each in {"", role}:
             shape = history.session_shape(self.name, each)
-            view = self._home.view(layout.session(self.name, each), self.journal, shape)
+            view = self._home.view(self.session_key(each), self.journal, shape)
             view.refresh(acked)
             view.close()
 
     def _lease(self, role: str) -> DetachedLease:
         name = f"session.{role}" if role else "session"
-        cell = self._home.cell(layout.leases(self.name))
+        cell = self._home.cell(leases(self.name))
         return DetachedLease(self.journal, cell, self._home.clock, name)
 
     def close(self) -> None:
@@ -383,11 +393,11 @@ def _tell(line: Line) -> Record | None:
             return None
 
 
-def opened(home: Home, name: str) -> Agent:
+def opened(home: Home, name: str, layout: Layout = HOLDFAST) -> Agent:
     """The agent called `name`, or NotFound."""
-    agent = Agent(home, name)
+    agent = Agent(home, name, layout)
     there = agent.journal.segments() or agent.ledger.exists()
-    if there or home.document(layout.manifest(name)).read() is not None:
+    if there or home.document(agent.key("manifest")).read() is not None:
         return agent
     agent.close()
     raise NotFound(f"no agent called {name}", hint=f"`holdfast init {name}` makes one")

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast import layout
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import BadName
 from holdfast.store.primitives import Claim, Message
@@ -44,34 +43,34 @@ class Given(NamedTuple):
 def gather(home: Home, agent: Agent, urgent: Sequence[Claim] = ()) -> Given:
     """Everything an agent should know; `urgent` are the messages it was handed."""
     claimed = {each.id for each in urgent}
-    waiting = [each for each in _waiting(home, agent.name) if each.id not in claimed]
+    waiting = [each for each in _waiting(home, agent) if each.id not in claimed]
     high = [each for each in waiting if each.priority == "high"]
     rest = [each for each in waiting if each.priority != "high"]
     return Given(
         agent.name,
         agent.report(),
         agent.session(),
-        _text(home, layout.memory(agent.name)),
-        pending(_text(home, layout.tasks(agent.name))),
-        [each.record for each in urgent] + _records(home, agent.name, high),
-        _records(home, agent.name, rest[:MOST_SUBJECTS]),
+        _text(home, agent.key("notes")),
+        pending(_text(home, agent.key("tasks"))),
+        [each.record for each in urgent] + _records(home, agent, high),
+        _records(home, agent, rest[:MOST_SUBJECTS]),
     )
 
 
-def _waiting(home: Home, agent: str) -> list[Message]:
-    box = home.mailbox(layout.inbox(agent))
+def _waiting(home: Home, agent: Agent) -> list[Message]:
+    box = home.mailbox(agent.key("inbox"))
     try:
         return box.waiting()
     finally:
         box.close()
 
 
-def _records(home: Home, agent: str, messages: Sequence[Message]) -> list[Record]:
+def _records(home: Home, agent: Agent, messages: Sequence[Message]) -> list[Record]:
     """The messages without claiming them; one that cannot be read is named by its id."""
     found: list[Record] = []
     for message in messages:
         try:
-            value = decode(_text(home, f"{layout.inbox(agent)}/{message.id}.json").encode())
+            value = decode(_text(home, f"{agent.key('inbox')}/{message.id}.json").encode())
         except (BadName, DecodeError):
             value = None
         found.append(value if isinstance(value, dict) else {"id": message.id})

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from holdfast import layout
 from holdfast.agents import context, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
+from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
 from holdfast.proc.tree import Tree
@@ -97,7 +97,7 @@ def _run(
     warnings: list[str],
 ) -> Ran:
     folder = os.path.join(home.path, "cache", "sessions", opened.id)
-    home.document(layout.scratch(opened.id, "context.md")).replace(text.encode())
+    home.document(scratch(opened.id, "context.md")).replace(text.encode())
     report = os.path.join(folder, "report.json")
     environment = _environment(home, agent, opened, plan, text, folder)
     began, spent = home.clock.now(), _Spent(plan.max_cost)
@@ -127,8 +127,7 @@ def _run(
         if spent.look(claimed) and ended.outcome == "exited":
             warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
         touched = files_touched(os.getcwd(), began)
-        key = layout.output(agent.name, opened.id)
-        home.document(key).replace(_kept(ended).encode("utf-8", "replace"))
+        home.document(agent.output_key(opened.id)).replace(_kept(ended).encode("utf-8", "replace"))
         end = _end(ended, claimed, touched, spent)
         agent.end(opened.role, opened.fence, end)
     return Ran(opened.id, ended, end, warnings)
@@ -161,7 +160,8 @@ def _input(plan: Plan, text: str) -> str | None:
 
 def _undertaker(home: Home, agent: Agent) -> list[str]:
     """What the keeper runs when we are gone: it puts the crash on record."""
-    words = ["--home", home.path, "session", "sweep", "--agent", agent.name]
+    words = ["--home", home.path, "--layout", agent.layout.name]
+    words += ["session", "sweep", "--agent", agent.name]
     return [sys.executable, "-m", "holdfast", *words]
 
 

@@ -23,6 +23,7 @@ from holdfast.ops.parameter import Parameter, parameters
 PROGRAM = "holdfast"
 TAGLINE = "Durable state for fleets of LLM agents, in files you can read."
 HOME_HELP = "The home; else $HOLDFAST_HOME, the nearest .holdfast/ above, the user's own"
+LAYOUT_HELP = "Whose tree it is: holdfast, teleo, luka, qjson, logist, omc"
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 
 # What only this face can have, since it is about this face.
@@ -50,6 +51,7 @@ class Request(NamedTuple):
     operation: Operation
     arguments: Mapping[str, Any]
     home: str | None
+    layout: str | None
     json: bool
 
 
@@ -64,10 +66,10 @@ def parse(words: list[str], table: Table) -> Request | str:
     except _HelpWanted as wanted:
         return wanted.text
     except _VersionWanted:
-        return Request(VERSION, {}, None, wants_json(words))
+        return Request(VERSION, {}, None, None, wants_json(words))
     except click.UsageError as error:
         raise translated(error, table.seen_by("cli")) from None
-    return Request(operation, arguments, said.home, said.json)
+    return Request(operation, arguments, said.home, said.layout, said.json)
 
 
 def complete(table: Table, question: str) -> int:
@@ -88,9 +90,10 @@ def tree(table: Table) -> click.Group:
 
 
 class _Globals:
-    """What `--home` and `--json` said, before or after the verb."""
+    """What `--home`, `--layout` and `--json` said, before or after the verb."""
 
     home: str | None = None
+    layout: str | None = None
     json: bool = False
 
 
@@ -324,6 +327,7 @@ def _global_options(*, version_hidden: bool = True) -> list[click.Parameter]:
 
     return [
         option("--home", metavar="DIR", callback=keep("home"), help=HOME_HELP),
+        option("--layout", metavar="PRESET", callback=keep("layout"), help=LAYOUT_HELP),
         option("--json", is_flag=True, callback=keep("json"), help="Answer in JSON"),
         option(
             "--version",

@@ -69,7 +69,7 @@ def _perform(request: Request, output: Output) -> int:
         gc.freeze()
         gc.enable()
     try:
-        with Context(request.home) as context:
+        with Context(request.home, layout=request.layout) as context:
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast import layout
-from holdfast.clock import instant_of, local_stamp, zone
+from holdfast.clock import local_stamp, zone
 from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
+from holdfast.layout import HOLDFAST, Layout, Part
 from holdfast.ledger.entry import check_event, entry, task_for
+from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
     current_session,
@@ -36,6 +37,7 @@ from holdfast.store.projection import Projection, Tell
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
+_DAY = 86400.0
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -78,11 +80,14 @@ class Found(NamedTuple):
     line: Line
 
     @property
+    def entry(self) -> Record:
+        """In the columns of ours, whoever wrote it."""
+        return self.record if self.line.seq is not None else as_entry(self.record)
+
+    @property
     def instant(self) -> float:
-        try:
-            return instant_of(str(self.record.get("ts")))
-        except ValueError:
-            return 0.0
+        """When it happened; 0 if that cannot be told."""
+        return instant_in(self.record) or 0.0
 
     @property
     def cursor(self) -> Cursor:
@@ -92,10 +97,12 @@ class Found(NamedTuple):
 
 
 class Ledger:
-    def __init__(self, home: Home, agent: str) -> None:
-        self._home, self.agent = home, agent_id(agent).lower()
-        self._log = home.log(layout.ledger(self.agent))
-        self._status = home.view(layout.status(self.agent), self._log, status_of(self.agent))
+    def __init__(self, home: Home, agent: str, layout: Layout = HOLDFAST) -> None:
+        self._home, self.agent, self._layout = home, agent_id(agent).lower(), layout
+        self.key = key_of(home, layout, "ledger", self.agent)
+        self.status_key = key_of(home, layout, "status", self.agent)
+        self._log = home.log(self.key)
+        self._status = home.view(self.status_key, self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
 
     # -- writing -----------------------------------------------------------------------
@@ -205,6 +212,10 @@ class Ledger:
     def exists(self) -> bool:
         return bool(self._log.segments())
 
+    def has_imports(self) -> bool:
+        """Whether lines tell of files of other systems."""
+        return self.exists() and bool(self._status.read()["imports"])
+
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
         for line in self._log.read(after):
@@ -216,6 +227,8 @@ class Ledger:
     ) -> list[Found]:
         """The last `limit` entries that are wanted, oldest first; reads day by day, backwards."""
         found: list[Found] = []
+        # Others have called a day by another zone than that of the times in it.
+        since = since if since is None or self._layout is HOLDFAST else since - _DAY
         for segment in reversed(self._log.segments()):
             if since is not None and segment[:10] < local_stamp(since, self._zone)[:10]:
                 break
@@ -247,7 +260,7 @@ class Ledger:
     def verify(self) -> Verified:
         """The proof of the log, and of what its status once saw."""
         found = self._log.verify()
-        stamp = self._home.cell(layout.status(self.agent)).peek()
+        stamp = self._home.cell(self.status_key).peek()
         if stamp is not None and not self._log.contains(stamp.cursor):
             lost, left = stamp.cursor, found.head.seq
             detail = f"line {lost.seq} was once there, the last one is now {left}"
@@ -255,8 +268,27 @@ class Ledger:
         return found
 
 
-def agents(home: Home) -> list[str]:
-    """Every agent that has a ledger or a state directory."""
-    keys = (*home.keys(layout.LEDGER), *home.keys(layout.STATE))
-    names = {key.split("/")[1].lower() for key in keys if key.count("/") >= 2}
-    return sorted(filter(is_agent_id, names))
+def agents(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+    """Every agent that has a ledger or a state, in lower case."""
+    return sorted({name.lower() for name in _names(home, layout) if is_agent_id(name)})
+
+
+def unfit_agents(home: Home, layout: Layout) -> list[str]:
+    """What other systems call agents and cannot be an agent's name here."""
+    return sorted(name for name in _names(home, layout) if not is_agent_id(name))
+
+
+def _names(home: Home, layout: Layout) -> set[str]:
+    folders = {layout.above(part) for part in layout.known_by}
+    return layout.agents_in([key for folder in folders for key in home.keys(folder)])
+
+
+def key_of(home: Home, layout: Layout, part: Part, agent: str) -> str:
+    """The key of something that belongs to an agent; in a foreign tree as it is spelled there."""
+    if layout is not HOLDFAST:
+        with home.opened_dir(layout.above(part)) as directory:
+            names = directory.names() if directory else []
+        if agent not in names:
+            same = [name for name in names if is_agent_id(name) and name.lower() == agent]
+            agent = min(same, default=agent)
+    return layout.path(part, agent)

@@ -13,6 +13,8 @@ from holdfast.errors import BadValue, UsageError
 EVENTS = ("heartbeat", "task_start", "task_result", "error", "info")
 RESULTS = ("success", "failure")
 NO_TASK = "system"
+IMPORT = "imported"
+"""The field of `data` in an `info` that tells of files of others."""
 
 
 def entry(

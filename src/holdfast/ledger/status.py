@@ -8,19 +8,21 @@ folded: it is a matter of the clock, computed when somebody looks.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from holdfast.clock import instant_of
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadName
 from holdfast.ids import SessionId, session_id
-from holdfast.ledger.entry import NO_TASK
+from holdfast.ledger.entry import IMPORT, NO_TASK
+from holdfast.ledger.foreign import as_entry
 from holdfast.store.primitives import Line
 from holdfast.store.view import Shape
 
 State = dict[str, Any]
 _REF = re.compile(r"spool:([0-9a-f]{16})#([0-9]{1,18})")
 _DAYS_KEPT = 32
+STATES = ("idle", "busy", "error", "offline")
 SHOWN = ("agent", "state", "last_heartbeat", "last_task_id", "session_id", "last_error")
 
 
@@ -30,7 +32,7 @@ def status_of(agent: str) -> Shape[State]:
     def begin() -> State:
         return initial(agent)
 
-    return Shape(version=1, initial=begin, fold=fold, render=render)
+    return Shape(version=2, initial=begin, fold=fold, render=render)
 
 
 def initial(agent: str) -> State:
@@ -41,22 +43,29 @@ def initial(agent: str) -> State:
         "last_task_id": None,
         "session_id": None,
         "last_error": None,
-        # Not shown: the highest session number of each of the latest days, and how far each
-        # spool has been taken in.
+        # Not shown: the highest session number of each of the latest days, how far each spool
+        # has been taken in, and where lines tell of imported files.
         "sessions": {},
         "spools": {},
+        "imports": [],
     }
 
 
 def fold(state: State, line: Line) -> State:
     """One entry more; a line that is no entry of this agent changes nothing."""
     record = line.record
+    if line.seq is None and not ("ts" in record and isinstance(record.get("event"), str)):
+        record = as_entry(record)
     agent, event, stamp = record.get("agent"), record.get("event"), record.get("ts")
     if not (isinstance(agent, str) and isinstance(event, str) and isinstance(stamp, str)):
         return state
     if agent.lower() != state["agent"]:
         return state
-    state["last_heartbeat"] = _later(state["last_heartbeat"], stamp)
+    if line.seq is not None and (imported := _imported(record)) is not None:
+        state["imports"].append([line.segment, line.offset])
+        _count_session(state, record.get("session_id"))
+        return _adopt(state, imported)
+    state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
     _note_session(state, record.get("session_id"))
     spool, number = spooled_from(record)
     if number:
@@ -76,6 +85,38 @@ def fold(state: State, line: Line) -> State:
         case _:
             pass
     return state
+
+
+def _imported(record: Record) -> dict[str, Any] | None:
+    """What an entry says of files of others; anybody may write one that only looks like it."""
+    match _data(record).get(IMPORT):
+        case {"files": list(), "sessions": dict(), "status": dict()} as found:
+            return cast("dict[str, Any]", found)
+        case _:
+            return None
+
+
+def _adopt(state: State, imported: dict[str, Any]) -> State:
+    """Take in what imported entries come to; importing them is no sign of life."""
+    for day, number in imported["sessions"].items():
+        if type(number) is int and number > 0:
+            _count_session(state, str(SessionId(day, state["agent"], number)))
+    told = {name: imported["status"].get(name) for name in SHOWN if name != "agent"}
+    heard = told["last_heartbeat"]
+    newest = isinstance(heard, str) and later(state["last_heartbeat"], heard) == heard
+    if newest and _is_status(told):
+        state.update(told)
+    return state
+
+
+def _is_status(told: dict[str, Any]) -> bool:
+    try:
+        if told["session_id"] is not None:
+            session_id(told["session_id"])
+    except (BadName, TypeError):
+        return False
+    texts = (told["last_task_id"], told["last_error"])
+    return told["state"] in STATES and all(each is None or type(each) is str for each in texts)
 
 
 def render(state: State) -> bytes:
@@ -129,20 +170,26 @@ def spooled_from(record: Record) -> tuple[str, int]:
 
 
 def _note_session(state: State, text: object) -> None:
+    if _count_session(state, text):
+        state["session_id"] = str(text)
+
+
+def _count_session(state: State, text: object) -> bool:
+    """Whether it is a session of this agent; its number is not given again."""
     try:
         found = session_id(str(text))
     except BadName:
-        return
+        return False
     if found.agent != state["agent"]:
-        return
-    state["session_id"] = str(text)
+        return False
     sessions: dict[str, int] = state["sessions"]
     sessions[found.day] = max(found.number, sessions.get(found.day, 0))
     if len(sessions) > _DAYS_KEPT:
         del sessions[min(sessions)]
+    return True
 
 
-def _later(known: str | None, stamp: str) -> str | None:
+def later(known: str | None, stamp: str) -> str | None:
     """The later of two stamps, so that a clock that went back cannot age an agent."""
     try:
         seen = instant_of(stamp)

@@ -1,38 +1,92 @@
-"""What a verb works with: the home, the clock, and a way to warn.
+"""What a verb works with: the home, its layout, the clock, and a way to warn.
 
 Every face makes one `Context` per call and closes it afterwards.  A verb that never asks for
 the home never opens it.  The context knows neither arguments nor output.
+
+A tree that another system made is a home too, once `--layout` says what it looks like.  It can
+be read without a byte being written to it; the first verb that changes something makes
+`holdfast.toml` at its top, which names the layout from then on.
 """
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
+    from holdfast.layout import Layout
+    from holdfast.ops.opening import Opened
     from holdfast.store.home import Home
 
 
 class Context:
-    def __init__(self, home_path: str | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        home_path: str | None = None,
+        clock: Clock | None = None,
+        layout: str | None = None,
+    ) -> None:
         self.home_path = home_path
         """What `--home` said; the store looks for a home when it said nothing."""
+        self.layout_said = layout
+        """What `--layout` said."""
         self.clock: Clock = clock or SystemClock()
-        self._home: Home | None = None
+        self._opened: Opened | None = None
         self._warnings: list[str] = []
 
     def home(self, *, create: bool = False, timezone: str | None = None) -> Home:
         """The home, opened at the first call; `create` makes it if it is not there."""
-        if self._home is None:
-            # A verb that needs no home must not pay for the store.
-            from holdfast.store.home import Home
+        if create and self._opened is not None and not self._opened.adopted:
+            self.close()
+        return self._open(create=create, timezone=timezone).home
 
-            self._home = Home.open(
-                self.home_path, create=create, timezone=timezone, clock=self.clock
+    def _open(self, *, create: bool = False, timezone: str | None = None) -> Opened:
+        if self._opened is None:
+            # A verb that needs no home must not pay for the store.
+            from holdfast.ops.opening import open_home
+
+            self._opened = open_home(
+                self.place, self.layout_said, self.clock, create=create, timezone=timezone
             )
-        return self._home
+        return self._opened
+
+    @property
+    def place(self) -> str | None:
+        """Where the home is; None if the store has to look for it."""
+        if self.home_path or self.layout_said in (None, "holdfast"):
+            return self.home_path
+        # Our own homes are no place to look for the tree of another system.
+        return os.environ.get("HOLDFAST_HOME") or os.getcwd()
+
+    @property
+    def layout(self) -> Layout:
+        """What the tree of the home looks like."""
+        return self._open().layout
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the home has settings of ours; a foreign tree has none until it is changed."""
+        return self._open().adopted
+
+    def take_layout(self) -> str | None:
+        """What `--layout` said, for a verb that means another tree by it than the home."""
+        said, self.layout_said = self.layout_said, None
+        return said
+
+    def home_to_change(self) -> Home:
+        """The home, for a verb that changes what is there already."""
+        opened = self._open()
+        if not opened.adopted:
+            raise ConfigError(
+                f"{opened.home.path} is a tree of {opened.layout.name} that is only looked at",
+                hint=f"`holdfast init --layout {opened.layout.name}` lets Holdfast write to it",
+                path=opened.home.path,
+            )
+        return opened.home
 
     def warn(self, text: str) -> None:
         """Tell the caller about something that did not stop the verb."""
@@ -44,9 +98,9 @@ class Context:
         return taken
 
     def close(self) -> None:
-        home, self._home = self._home, None
-        if home is not None:
-            home.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.home.close()
 
     def __enter__(self) -> Self:
         return self

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-from holdfast.errors import BadName, HoldfastError, Indeterminate, NotFound, UsageError
+from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
-from holdfast.ledger.book import Event, Found, Ledger, agents
+from holdfast.layout import HOLDFAST
+from holdfast.ledger.book import Event, Found, Ledger, agents, unfit_agents
 from holdfast.ledger.entry import EVENTS, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
@@ -51,10 +52,10 @@ def write(
         session=session or _session_of_caller(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
-    spool = Spool(context.home_path or find(), agent, context.clock)
+    spool = Spool(context.place or find(), agent, context.clock)
     try:
         home = _checked_home(context, what, agent)
-        with Ledger(home, agent) as ledger:
+        with Ledger(home, agent, context.layout) as ledger:
             _greet(context, home, ledger)
             waiting = _waiting(context, spool, ledger)
             written = ledger.write(what, waiting.events)
@@ -89,7 +90,7 @@ def _greet(context: Context, home: Home, ledger: Ledger) -> None:
     """Say so when an agent is new: it may be a slip of the keyboard."""
     if ledger.exists():
         return
-    others = agents(home)
+    others = agents(home, context.layout)
     if others and ledger.agent not in others:
         context.warn(f"first event of {ledger.agent}; known so far: {', '.join(others)}")
 
@@ -142,22 +143,46 @@ def list_events(
     since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
     until: Annotated[str | None, Arg("Up to then", metavar="T")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
+    distinct: Annotated[bool, Arg("Each entry once, however often it is there")] = False,
 ) -> Rows:
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
-    most = _limit(limit) + 1 if limit else None
-    found = [Ledger(home, name).newest(most, wanted, begin) for name in chosen_agents(home, agent)]
-    rows = _merged(found)
+    most = _limit(limit) + 1 if limit and not distinct else None
+    streams: list[list[Found]] = []
+    for name in chosen_agents(context, agent):
+        ledger = Ledger(home, name, context.layout)
+        streams.append(ledger.newest(most, wanted, begin))
+        if ledger.has_imports():
+            from holdfast.ledger import adopt
+
+            streams += adopt.newest(ledger, home, most, wanted, begin)
+    rows = _merged(streams)
+    counts: dict[str, int] = {}
+    if distinct:
+        met, rows = len(rows), _distinct(rows)
+        counts["duplicates"] = met - len(rows)
     shown = rows[-limit:] if limit else rows
     known = (*EVENTS, *home.settings.extra_events)
     if event and not rows and event not in known:
         context.warn(f"no event is called {event}; there are {', '.join(known)}")
     return Rows(
-        [_row(each) for each in shown], {"shown": len(shown)}, truncated=len(shown) < len(rows)
+        [_row(each) for each in shown],
+        {"shown": len(shown), **counts},
+        truncated=len(shown) < len(rows),
     )
+
+
+def _distinct(found: list[Found]) -> list[Found]:
+    """Each content once, where it stands first."""
+    from holdfast.contracts.ledger_watch import content
+
+    kept: dict[bytes, Found] = {}
+    for each in found:
+        kept.setdefault(content(each.record), each)
+    return list(kept.values())
 
 
 def _limit(limit: int) -> int:
@@ -195,8 +220,8 @@ def _follow(
     home = context.home()
     begun: list[list[Found]] = []
     ends: dict[str, Cursor] = {}
-    for name in chosen_agents(home, agent):
-        found = Ledger(home, name).newest(max(limit, 1), lambda _: True)
+    for name in chosen_agents(context, agent):
+        found = Ledger(home, name, context.layout).newest(max(limit, 1), lambda _: True)
         ends[name] = found[-1].cursor if found else START
         begun.append(found)
     merged = _merged(begun)
@@ -204,8 +229,8 @@ def _follow(
         context.warn("no events yet" + ("; waiting for the first" if follow else ""))
     yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
-        for name in [agent_id(agent).lower()] if agent else agents(home):
-            for found in Ledger(home, name).read(ends.get(name, START)):
+        for name in [agent_id(agent).lower()] if agent else agents(home, context.layout):
+            for found in Ledger(home, name, context.layout).read(ends.get(name, START)):
                 ends[name] = found.cursor
                 yield _row(found)
         context.clock.sleep(_PAUSE)
@@ -224,10 +249,15 @@ def verify(
     counts = {"agents": 0, "lines": 0, "unchained": 0, "bad_lines": 0, "problems": 0}
     loose = 0
     if against is not None:
-        rows += _broken_promises(home, against, agent)
+        rows += _broken_promises(context, against, agent)
         counts["problems"] += len(rows)
-    for name in chosen_agents(home, agent):
-        found = Ledger(home, name).verify()
+    for name in chosen_agents(context, agent):
+        ledger = Ledger(home, name, context.layout)
+        found = ledger.verify()
+        if ledger.has_imports():
+            from holdfast.ledger import adopt
+
+            found.problems.extend(adopt.problems(ledger, home))
         loose += found.loose
         counts["agents"] += 1
         counts["lines"] += found.sealed
@@ -239,7 +269,7 @@ def verify(
     return Rows(rows, counts, exit_code=code)
 
 
-def _broken_promises(home: Home, file: str, agent: str | None) -> Iterator[dict[str, Any]]:
+def _broken_promises(context: Context, file: str, agent: str | None) -> Iterator[dict[str, Any]]:
     """What a checkpoint says was there and is not."""
     from holdfast.ledger.checkpoint import parse
 
@@ -253,14 +283,10 @@ def _broken_promises(home: Home, file: str, agent: str | None) -> Iterator[dict[
     for head in promised.heads:
         if agent is not None and head.agent != agent_id(agent).lower():
             continue
-        if not Ledger(home, head.agent).contains(head.cursor):
+        if not Ledger(context.home(), head.agent, context.layout).contains(head.cursor):
             detail = f"line {head.seq} was signed at {promised.signed_at} and is not there any more"
-            yield {
-                "agent": head.agent,
-                "state": "rolled back",
-                "where": head.segment,
-                "detail": detail,
-            }
+            where = {"agent": head.agent, "state": "rolled back", "where": head.segment}
+            yield {**where, "detail": detail}
 
 
 def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
@@ -279,8 +305,9 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
         }
     lines = f"{found.sealed} lines" + (f", {found.unchained} unchained" if found.unchained else "")
     state = "broken" if found.problems else "sound" if found.sealed else "no events yet"
-    if found.loose and not found.sealed:
-        state = "not a ledger"
+    if not found.sealed and not found.problems:
+        # Nothing proves lines that others wrote, until a line of ours follows them.
+        state = "unchained" if found.unchained else "not a ledger" if found.loose else state
     head = f"#{found.head.seq} {found.head.hash[:16]}" if found.sealed else None
     yield {"agent": agent, "state": state, "where": head, "detail": lines}
 
@@ -294,10 +321,10 @@ def archive(
     ] = None,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Rows:
-    home = context.home()
+    home = _own_home(context)
     before = home.day(moment(older_than, home)) if older_than is not None else None
     rows: list[dict[str, Any]] = []
-    for name in chosen_agents(home, agent):
+    for name in chosen_agents(context, agent):
         for done in Ledger(home, name).archive(before, dry_run=dry_run):
             if done.left:
                 context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
@@ -309,9 +336,23 @@ def archive(
     return Rows(rows, counts | {"packed_bytes": sum(row["packed_bytes"] or 0 for row in packed)})
 
 
-def chosen_agents(home: Home, agent: str | None) -> list[str]:
+def _own_home(context: Context) -> Home:
+    home = context.home()
+    if context.layout is not HOLDFAST:
+        raise ConfigError(
+            f"{home.path} is a tree of {context.layout.name}, whose readers know no packed files",
+            hint="`holdfast import` brings it into a home of Holdfast's own",
+            path=home.path,
+        )
+    return home
+
+
+def chosen_agents(context: Context, agent: str | None) -> list[str]:
     """The agent that was named, if there is such a one; else all."""
-    known = agents(home)
+    home, layout = context.home(), context.layout
+    known = agents(home, layout)
+    if layout is not HOLDFAST and (unfit := unfit_agents(home, layout)):
+        context.warn(f"left out, since no agent of ours can be called that: {', '.join(unfit)}")
     if agent is None:
         return known
     name = agent_id(agent).lower()
@@ -331,7 +372,8 @@ def _filter(
     asked = {name: value for name, value in fields.items() if value is not None}
 
     def wanted(found: Found) -> bool:
-        if any(found.record.get(name) != value for name, value in asked.items()):
+        entry = found.entry if asked else {}
+        if any(entry.get(name) != value for name, value in asked.items()):
             return False
         if begin is None and end is None:
             return True
@@ -342,4 +384,4 @@ def _filter(
 
 def _row(found: Found) -> dict[str, Any]:
     line = found.line
-    return {**found.record, "seq": line.seq, "hash": line.hash, "file": line.segment}
+    return {**found.entry, "seq": line.seq, "hash": line.hash, "file": line.segment}

@@ -14,7 +14,6 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.moment import duration, moment
 from holdfast.ops.parameter import Arg
-from holdfast.store.home import Home
 
 
 def checkpoint(
@@ -29,8 +28,8 @@ def checkpoint(
 
     home = context.home()
     heads: list[Head] = []
-    for name in chosen_agents(home, agent):
-        with Ledger(home, name) as ledger:
+    for name in chosen_agents(context, agent):
+        with Ledger(home, name, context.layout) as ledger:
             settled = ledger.settle()
         if settled.seq:
             heads.append(Head(name, settled.seq, settled.hash, settled.segment, settled.offset))
@@ -65,15 +64,16 @@ def orphans(
     home = context.home()
     begin, patience = moment(since, home), duration(older_than)
     rows: list[Record] = []
-    for name in chosen_agents(home, agent):
-        rows += _unfinished(home, name, begin, patience)
+    for name in chosen_agents(context, agent):
+        rows += _unfinished(context, name, begin, patience)
     return Rows(rows, {"orphans": len(rows)}, exit_code=ATTENTION if rows else 0)
 
 
-def _unfinished(home: Home, name: str, begin: float, patience: float) -> list[Record]:
+def _unfinished(context: Context, name: str, begin: float, patience: float) -> list[Record]:
     """Tasks that were begun and have no result, and why they will have none."""
+    home = context.home()
     now = home.clock.now()
-    with Ledger(home, name) as ledger:
+    with Ledger(home, name, context.layout) as ledger:
         status = ledger.status()
         began: dict[str, Any] = {}
         for found in ledger.newest(None, lambda _: True, begin):

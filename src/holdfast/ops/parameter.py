@@ -34,7 +34,7 @@ from typing import (
 Kind = Literal["argument", "option", "flag"]
 Scalar = type[str] | type[int] | type[float] | type[bool]
 
-FACES_OWN = frozenset({"home", "json", "help", "version"})
+FACES_OWN = frozenset({"home", "layout", "json", "help", "version"})
 """Names that the faces use themselves."""
 
 

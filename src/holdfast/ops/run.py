@@ -72,7 +72,7 @@ def run(
     name = agent_id(agent).lower()
     plan = Plan(command, Start(type, role, seconds, fields), limits, context, stdin, max_cost)
     home = call.home(create=True)
-    with Agent(home, name) as one:
+    with Agent(home, name, call.layout) as one:
         ran = run_plan(home, one, plan, _silent if quiet else _echo)
     for warning in ran.warnings:
         call.warn(warning)

@@ -58,7 +58,7 @@ def start(
     )
     limit = duration(timeout) if timeout is not None else None
     name = agent_id(agent).lower()
-    with Agent(context.home(create=True), name) as one:
+    with Agent(context.home(create=True), name, context.layout) as one:
         begun = one.start(Start(type, role, limit, fields))
     tell_buried(context, begun)
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
@@ -84,7 +84,7 @@ def note(
     more = parse_data(event, data.encode()) if data is not None else {}
     if reserved := {"event", "session_id", "text", "ts", "seq", "hash", "fence"} & more.keys():
         raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
-    with opened(context.home(), agent) as one:
+    with opened(context.home_to_change(), agent, context.layout) as one:
         cursor = one.note(event, text, more, _known(session) or _caller(one.name))
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
@@ -129,7 +129,7 @@ def set_fields(
     )
     if not fields:
         raise UsageError("nothing to set", hint="such as --pr 247; see --help")
-    with opened(context.home(), agent) as one:
+    with opened(context.home_to_change(), agent, context.layout) as one:
         target = _known(session) or one.session()["session_id"]
         if target is None:
             raise NotFound(f"{one.name} has had no session", hint="`holdfast session start`")
@@ -143,7 +143,7 @@ def beat(
     agent: Annotated[str, Arg("Whose session")],
     role: Annotated[str, Arg("As what it runs")] = "",
 ) -> Change:
-    with opened(context.home(), agent) as one:
+    with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
         written = one.ledger.write(
             Event("heartbeat", "Heartbeat", "holdfast", session=session["session_id"])
@@ -180,7 +180,7 @@ def end(
         cost_usd=cost,
         handoff_notes=handoff,
     )
-    with opened(context.home(), agent) as one:
+    with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
         failed = None
         if outcome != "completed":
@@ -198,10 +198,10 @@ def sweep(
 ) -> Rows:
     from holdfast.ledger.book import agents
 
-    home = context.home()
+    home = context.home_to_change()
     rows: list[Record] = []
-    for name in [agent_id(agent).lower()] if agent else agents(home):
-        with opened(home, name) as one:
+    for name in [agent_id(agent).lower()] if agent else agents(home, context.layout):
+        with opened(home, name, context.layout) as one:
             rows += [{"agent": name, "session_id": each, "state": "crashed"} for each in one.bury()]
     return Rows(rows, {"crashed": len(rows)})
 
@@ -214,7 +214,7 @@ def given_context(
     from holdfast.agents.context import compose, gather
 
     home = context.home()
-    with opened(home, agent) as one:
+    with opened(home, agent, context.layout) as one:
         text = compose(gather(home, one))
     return Show({"agent": one.name, "context": text}, text=text)
 
@@ -228,10 +228,10 @@ def list_sessions(
     from holdfast.ledger.book import agents
 
     home = context.home()
-    names = [agent_id(agent).lower()] if agent else agents(home)
+    names = [agent_id(agent).lower()] if agent else agents(home, context.layout)
     rows: list[Record] = []
     for name in names:
-        with opened(home, name) as one:
+        with opened(home, name, context.layout) as one:
             rows += [_row(one, each) for each in sessions(one)]
     rows.sort(key=lambda row: str(row["started_at"]))
     shown = rows[-limit:] if limit else rows
@@ -275,7 +275,7 @@ def show(
     session: Annotated[str, Arg("Which session", positional=True, metavar="ID")],
 ) -> Show:
     found = session_id(session)
-    with opened(context.home(), found.agent) as one:
+    with opened(context.home(), found.agent, context.layout) as one:
         lines = [line.record for line in one.lines(session)]
         known = [each for each in sessions(one) if each["session_id"] == session]
         if not known:
@@ -336,7 +336,7 @@ def count(
             counters[name] = int(number)
         except ValueError:
             raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3") from None
-    with opened(context.home(), agent) as one:
+    with opened(context.home_to_change(), agent, context.layout) as one:
         cursor = one.count(counters, source, _known(session))
     detail = ", ".join(f"{name} {value:+d}" for name, value in counters.items())
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=detail, data=counters)

@@ -1,0 +1,272 @@
+"""Ledger files of other systems in a ledger of ours.
+
+Each file is kept byte for byte; one chained `info` line of ours, with `import` in its data,
+names them with their sha256 and says what they come to: the status they leave the agent in and
+the session numbers they used up.  Their entries are read from the copies, never rewritten.
+
+Loads pydantic: whoever meets only lines of ours asks `Ledger.has_imports` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from holdfast.clock import instant_of, utc_stamp
+from holdfast.codec import DecodeError, Record, decode
+from holdfast.contracts.kinds import kind
+from holdfast.ledger import sealed
+from holdfast.ledger.book import Event, Found, Ledger
+from holdfast.ledger.entry import IMPORT
+from holdfast.ledger.foreign import as_entry, instant_in
+from holdfast.ledger.pieces import Piece, pieces
+from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.ledger.status import SHOWN, State, fold, initial, later
+from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+SOURCE = "holdfast import"
+_FILES_PER_LINE = 2000
+_STATUS = "/status.json"
+
+Outcome = Literal["taken", "repaired", "quarantined", "known", "skipped"]
+
+
+class Foreign(NamedTuple):
+    """A file of another system."""
+
+    path: str
+    """Below what is imported."""
+    data: bytes
+
+
+class Taken(NamedTuple):
+    """What became of a file."""
+
+    path: str
+    outcome: Outcome
+    """`repaired`: taken, but something had to be mended to read it.  `quarantined`: kept, and not
+    used.  `known`: taken before."""
+    detail: str
+    entries: int = 0
+
+
+class Imported(NamedTuple):
+    """A file as a line of the ledger tells of it."""
+
+    copy: Sealed
+    entries: int
+    last: float | None
+    """When its latest entry happened."""
+    supersedes: str | None
+    """The hash of an earlier copy that this one begins with: the file had grown."""
+
+
+# --- bringing in ----------------------------------------------------------------------------
+
+
+def adopt(
+    ledger: Ledger, home: Home, files: Iterable[Foreign], *, layout: str, dry_run: bool = False
+) -> Iterator[Taken]:
+    """Take in the files that are not there yet; a status.json among them counts if it is newest.
+
+    The line that names them comes last: whoever dies before has only left copies that the next
+    run finds in place.
+    """
+    before = {each.copy.sha256: each for each in imported(ledger, home)}
+    news: list[dict[str, Any]] = []
+    records: list[Record] = []
+    status: Record | None = None
+    for file in files:
+        digest = sealed.digest_of(file.data)
+        if digest in before or any(each["sha256"] == digest for each in news):
+            yield Taken(file.path, "known", "the same bytes were imported before")
+            continue
+        if file.path.endswith(_STATUS):
+            taken, found = _look_at_status(file)
+            status = found[0] if found else status
+            found = []
+        else:
+            taken, found = _look_at(file)
+        yield taken
+        if taken.outcome == "skipped":
+            continue
+        if not dry_run:
+            sealed.keep(home, ledger.key, file.path, file.data)
+        records += found
+        news.append(_told(file, found, [*before.values()], home))
+    if news and not dry_run:
+        come_to = _come_to(ledger.agent, records, status)
+        for start in range(0, len(news), _FILES_PER_LINE):
+            part = news[start : start + _FILES_PER_LINE]
+            many = f"{len(part)} file{'s' * (len(part) != 1)}"
+            summary = f"Imported {many} with {sum(each['entries'] for each in part)} entries"
+            data = {IMPORT: {"layout": layout, "files": part, **come_to}}
+            ledger.write(Event("info", summary, SOURCE, data=data))
+
+
+def _look_at_status(file: Foreign) -> tuple[Taken, list[Record]]:
+    try:
+        reading = kind("status").read(decode(file.data.strip()))
+    except DecodeError as error:
+        return Taken(file.path, "quarantined", str(error)), []
+    if reading.record is None:
+        wrong = next(each for each in reading.findings if each.level == "error")
+        return Taken(file.path, "quarantined", f"{wrong.field}: {wrong.reason}"), []
+    mended = "; ".join(f"{each.field}: {each.reason}" for each in reading.findings)
+    outcome = "repaired" if mended else "taken"
+    return Taken(file.path, outcome, mended or "counts if nothing newer is there"), [reading.value]
+
+
+def _look_at(file: Foreign) -> tuple[Taken, list[Record]]:
+    if not file.data.strip():
+        return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes"), []
+    if len(file.data) > sealed.LARGEST:
+        return Taken(file.path, "skipped", f"larger than {sealed.LARGEST} bytes"), []
+    parts = list(pieces(file.data))
+    records = [as_entry(record) for record in _entries(parts)]
+    rejects = [part for part in parts if part.record is None]
+    mended = sum(part.record is not None and not part.alone for part in parts)
+    if not records:
+        return Taken(file.path, "quarantined", _first(rejects) or "no entry in it"), []
+    if not rejects and not mended:
+        return Taken(file.path, "taken", f"{len(records)} entries", len(records)), records
+    detail = f"{len(records)} entries, {mended} without a sound line of their own"
+    if rejects:
+        detail += f", {len(rejects)} lines that are none: {_first(rejects)}"
+    return Taken(file.path, "repaired", detail, len(records)), records
+
+
+def _first(rejects: list[Piece]) -> str:
+    return f"line {rejects[0].line}: {rejects[0].why}" if rejects else ""
+
+
+def _entries(parts: Iterable[Piece]) -> Iterator[Record]:
+    for part in parts:
+        if part.record is not None and CONTROL not in part.record:
+            yield part.record
+
+
+def _told(
+    file: Foreign, records: list[Record], before: list[Imported], home: Home
+) -> dict[str, Any]:
+    """What the line says of a file."""
+    digest = sealed.digest_of(file.data)
+    instants = [when for when in map(instant_in, records) if when is not None]
+    told: dict[str, Any] = {
+        "path": file.path,
+        "name": sealed.key_for("", file.path, digest).rpartition("/")[2],
+        "sha256": digest,
+        "bytes": len(file.data),
+        "entries": len(records),
+        "last": utc_stamp(max(instants)) if instants else None,
+    }
+    for each in reversed(before):
+        if each.copy.path == file.path and _begins_with(file.data, each.copy, home):
+            return {**told, "supersedes": each.copy.sha256}
+    return told
+
+
+def _begins_with(data: bytes, copy: Sealed, home: Home) -> bool:
+    earlier = home.document(copy.key).read()
+    return earlier is not None and data.startswith(earlier.data)
+
+
+def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[str, Any]:
+    """What the files come to: the status of the agent, and the sessions that it had."""
+    state = _folded(agent, records)
+    if status is not None:
+        heard = str(status["last_heartbeat"])
+        if later(state["last_heartbeat"], heard) == heard:
+            state |= {name: status.get(name) for name in SHOWN if name != "agent"}
+    shown = {name: state[name] for name in SHOWN if name != "agent"}
+    return {"status": shown, "sessions": state["sessions"]}
+
+
+def _folded(agent: str, records: list[Record]) -> State:
+    """The state that the entries leave the agent in."""
+    state = initial(agent)
+    for record in sorted(records, key=lambda each: instant_in(each) or 0.0):
+        fold(state, Line(None, None, record, "", 0, 0))
+    return state
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def imported(ledger: Ledger, home: Home) -> list[Imported]:
+    """Every file that the ledger tells of, in the order in which they came."""
+    if not ledger.has_imports():
+        return []
+    found: list[Imported] = []
+    for segment, offset in ledger.status()["imports"]:
+        line = next(ledger.read(Cursor(0, START.hash, segment, offset)))
+        for told in line.record["data"][IMPORT]["files"]:
+            if (each := _parsed(told, ledger.key)) is not None:
+                found.append(each)
+    return found
+
+
+def _parsed(told: object, folder: str) -> Imported | None:
+    """A file as a line tells of it; None if the line only looks like one of ours."""
+    match told:
+        case {"path": str(path), "name": str(name), "sha256": str(digest)} if "/" not in name:
+            more = cast("dict[str, Any]", told)
+            copy = Sealed(path, f"{folder}/{FOLDER}/{name}", digest)
+        case _:
+            return None
+    entries, last, supersedes = (more.get(each) for each in ("entries", "last", "supersedes"))
+    try:
+        when = instant_of(last) if isinstance(last, str) else None
+    except ValueError:
+        when = None
+    return Imported(copy, entries if type(entries) is int else 0, when, supersedes)
+
+
+def current(files: list[Imported]) -> list[Imported]:
+    """Those with entries, without copies of which a longer one came later."""
+    old = {each.supersedes for each in files}
+    return [each for each in files if each.entries and each.copy.sha256 not in old]
+
+
+def entries_of(home: Home, file: Imported) -> Iterator[Found]:
+    """The entries of an imported file, in its order."""
+    segment = f"{FOLDER}/{file.copy.key.rpartition('/')[2]}"
+    for part in pieces(sealed.load(home, file.copy)):
+        record = part.record
+        if record is not None and CONTROL not in record:
+            line = Line(None, None, record, segment, part.offset, part.offset + len(part.raw))
+            yield Found(record, line)
+
+
+def newest(
+    ledger: Ledger,
+    home: Home,
+    limit: int | None,
+    wanted: Callable[[Found], bool],
+    since: float | None = None,
+) -> list[list[Found]]:
+    """For each imported file its wanted entries; files that are too old to matter are not read."""
+    streams: list[list[Found]] = []
+    times: list[float] = []
+    files = current(imported(ledger, home))
+    for file in sorted(files, key=lambda each: each.last or 0.0, reverse=True):
+        last = (file.last or 0.0) + 1
+        if since is not None and file.last is not None and last < since:
+            continue
+        if limit is not None and len(times) >= limit and last < sorted(times)[-limit]:
+            continue
+        stream = [found for found in entries_of(home, file) if wanted(found)]
+        times += [found.instant for found in stream]
+        streams.append(stream)
+    return streams
+
+
+def problems(ledger: Ledger, home: Home) -> Iterator[Problem]:
+    """Copies that are not what was imported."""
+    for each in imported(ledger, home):
+        problem = sealed.problem_with(home, each.copy)
+        if problem is not None:
+            yield problem

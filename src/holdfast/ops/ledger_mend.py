@@ -1,0 +1,121 @@
+"""The verbs of the ledger that work on files anywhere: merge and repair."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from holdfast.errors import UsageError
+from holdfast.ledger.merge import merge as union
+from holdfast.ledger.newfile import put_new, read_any
+from holdfast.ledger.pieces import Piece
+from holdfast.ledger.repair import Repaired
+from holdfast.ledger.repair import repair as saved
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows
+from holdfast.ops.parameter import Arg
+
+_SHOWN = 5
+
+
+def merge(
+    context: Context,
+    file: Annotated[Sequence[str], Arg("Files of one ledger, in any order", positional=True)],
+    *,
+    out: Annotated[str, Arg("The new file", metavar="FILE")],
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Change:
+    """Make one ledger of several files
+
+    Every distinct entry comes once, in the order of time; two entries are the same if they differ
+    in nothing but their number and hash. Lines are numbered and chained anew. The files are only
+    read, and nothing is overwritten: merging the same entries into the same file changes nothing.
+    """
+    contents = {path: read_any(path) for path in file}
+    merged = union(contents)
+    for path, source in merged.sources.items():
+        _warn_of(context, path, source.rejects)
+    made = put_new(out, merged.data, dry_run=dry_run)
+    read = sum(source.entries for source in merged.sources.values())
+    rejects = sum(len(source.rejects) for source in merged.sources.values())
+    verb = "would be written" if dry_run else "written" if made else "there already"
+    detail = f"{merged.entries} entries of {read} {verb}: {out}"
+    return Change(
+        os.path.abspath(out),
+        applied=made and not dry_run,
+        detail=detail,
+        data={
+            "entries": merged.entries,
+            "duplicates": read - merged.entries,
+            "rejects": rejects,
+            "files": [
+                {
+                    "file": path,
+                    "entries": source.entries,
+                    "new": source.news,
+                    "rejects": len(source.rejects),
+                }
+                for path, source in merged.sources.items()
+            ],
+        },
+        dry_run=dry_run,
+        exit_code=ATTENTION if rejects else 0,
+    )
+
+
+def _warn_of(context: Context, path: str, rejects: list[Piece]) -> None:
+    for piece in rejects[:_SHOWN]:
+        context.warn(f"not merged: {path}:{piece.line}: {piece.why or 'it cannot be written'}")
+    if len(rejects) > _SHOWN:
+        context.warn(f"not merged: {len(rejects) - _SHOWN} more of {path}")
+
+
+def repair(
+    context: Context,
+    file: Annotated[Sequence[str], Arg("Damaged files", positional=True)],
+    *,
+    out: Annotated[
+        str | None, Arg("The new file; else NAME.repaired beside it", metavar="FILE")
+    ] = None,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Rows:
+    """Save what can be read of damaged files into new ones
+
+    For each FILE a new one is made beside it, FILE.repaired, with every record that can be read,
+    one a line: sound lines as they are, objects that stood over several lines or several to a
+    line, and those with closing brackets too many. All other bytes go to FILE.rejects, with
+    their place and the reason. FILE itself is only read, and nothing is overwritten.
+    """
+    if out is not None and len(file) != 1:
+        raise UsageError("--out is for one file", hint="leave it out, or name one FILE")
+    rows = [row for path in file for row in _repaired(path, out or f"{path}.repaired", dry_run)]
+    states = [row["state"] for row in rows]
+    counts: dict[str, Any] = {state: states.count(state) for state in sorted(set(states))}
+    counts |= {name: sum(row[name] for row in rows) for name in ("entries", "mended", "rejects")}
+    whole = set(states) <= {"sound", "repaired"} and not counts["rejects"]
+    return Rows(rows, counts, exit_code=0 if whole else ATTENTION)
+
+
+def _repaired(path: str, out: str, dry_run: bool) -> Iterator[dict[str, Any]]:
+    data = read_any(path)
+    found = saved(data)
+    state = _state(data, found)
+    row = {"file": path, "state": state, "entries": found.entries, "mended": found.mended}
+    row |= {"rejects": len(found.rejects), "out": None, "rejects_file": None}
+    if state == "repaired":
+        # The rejects first: a new file without them would look as if there had been none.
+        if found.rejects:
+            row["rejects_file"] = f"{out.removesuffix('.repaired')}.rejects"
+            put_new(row["rejects_file"], found.reject_lines, dry_run=dry_run)
+        row["out"] = out
+        put_new(out, found.data, dry_run=dry_run)
+    yield row
+
+
+def _state(data: bytes, found: Repaired) -> str:
+    if not data.strip():
+        return "empty"
+    if not found.entries:
+        return "nothing to save"
+    return "sound" if found.data == data else "repaired"

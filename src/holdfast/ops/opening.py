@@ -1,0 +1,116 @@
+"""A home opened with its layout: one of our own, or the tree of another system where it lies."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.clock import zone
+from holdfast.errors import ConfigError, NotFound, from_os
+from holdfast.layout import HOLDFAST, Layout, preset
+from holdfast.store.home import FORMAT, SETTINGS, Home, Settings, local_zone
+from holdfast.store.vfs import RealVfs
+
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+
+_SETTINGS = """\
+# A tree of {layout} that Holdfast works on where it lies.
+format = {format}
+timezone = "{timezone}"
+layout = "{layout}"
+"""
+
+
+class Opened(NamedTuple):
+    home: Home
+    layout: Layout
+    adopted: bool
+    """Whether the tree has settings of ours: then it is ours to change."""
+
+
+def open_home(
+    path: str | None,
+    said: str | None,
+    clock: Clock,
+    *,
+    create: bool = False,
+    timezone: str | None = None,
+) -> Opened:
+    """The home and its layout; `said` is the layout that the caller expects, if any."""
+    asked = preset(said) if said is not None else None
+    if asked is not None and asked is not HOLDFAST:
+        assert path is not None
+        return _foreign(os.path.abspath(path), asked, clock, create=create, timezone=timezone)
+    home = Home.open(path, create=create, timezone=timezone, clock=clock)
+    return _agreed(home, asked)
+
+
+def _agreed(home: Home, asked: Layout | None) -> Opened:
+    """The home by the layout that its settings name, which stays, like its format."""
+    try:
+        found = _recorded(home) or HOLDFAST
+        if asked is not None and asked is not found:
+            raise ConfigError(
+                f"{home.path} has the layout {found.name}, not {asked.name}",
+                hint="leave --layout out, or name another place with --home",
+                path=home.path,
+            )
+    except BaseException:
+        home.close()
+        raise
+    return Opened(home, found, adopted=True)
+
+
+def _recorded(home: Home) -> Layout | None:
+    """The layout that the settings name."""
+    text = home.document(SETTINGS).read()
+    if text is None or b"layout" not in text.data:
+        return None  # as in almost every home, so the text need not be parsed again
+    named = tomllib.loads(text.data.decode()).get("layout")
+    return None if named is None else preset(str(named))
+
+
+def _foreign(
+    path: str, layout: Layout, clock: Clock, *, create: bool, timezone: str | None
+) -> Opened:
+    if create and not layout.writable:
+        raise ConfigError(
+            f"a tree of {layout.name} is only read where it lies",
+            hint="leave --layout out to write to a home of Holdfast's own",
+            path=path,
+        )
+    home = _looked_at(path, layout, clock, create=create)
+    try:
+        adopted = home.document(SETTINGS).read() is not None
+        if create and not adopted:
+            _adopt(home, layout, timezone or local_zone())
+            adopted = True
+    except BaseException:
+        home.close()
+        raise
+    if not adopted:
+        return Opened(home, layout, adopted=False)
+    home.close()
+    return _agreed(Home.open(path, clock=clock), layout)
+
+
+def _looked_at(path: str, layout: Layout, clock: Clock, *, create: bool) -> Home:
+    """The tree as it is, by settings that nobody made."""
+    vfs = RealVfs()
+    try:
+        root = vfs.root(path, create=create)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"no tree of {layout.name} at {path}", hint="name its top with --home", path=path
+        ) from None
+    except OSError as error:
+        raise from_os(error, f"opening {path}", path) from error
+    return Home(path, root, Settings(timezone=local_zone()), vfs, clock)
+
+
+def _adopt(home: Home, layout: Layout, timezone: str) -> None:
+    zone(timezone)
+    text = _SETTINGS.format(layout=layout.name, format=FORMAT, timezone=timezone)
+    home.document(SETTINGS).update(lambda old: old or text.encode())
