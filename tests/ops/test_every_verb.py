@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.agent import Agent, Start
 from holdfast.ops.table import TABLE
+from holdfast.store.home import Home
+from holdfast.store.vfs import this_process
 from tests.ledger.shell import PROGRAM
 
 EVENT: dict[str, Any] = {
@@ -35,14 +38,20 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.path, self.home = path, path / "home"
-        self.environment = {**os.environ, "HOLDFAST_HOME": str(self.home)}
+        self.environment = {
+            **os.environ,
+            "HOLDFAST_HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(path / "settings"),
+        }
         self.run("init", "rio", "--timezone", "UTC")
         self.run("ledger", "write", "--agent", "rio", "--event", "info", "Hello")
 
-    def run(self, *words: str) -> Any:
+    def run(self, *words: str, code: int = 0) -> Any:
         """What the verb answers in JSON."""
+        at = words.index("--") if "--" in words else len(words)
+        words = (*words[:at], "--json", *words[at:])
         done = subprocess.run(
-            [PROGRAM, *words, "--json"],
+            [PROGRAM, *words],
             env=self.environment,
             cwd=self.path,
             capture_output=True,
@@ -50,7 +59,7 @@ class Place:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[0])
 
     def bytes(self) -> str:
@@ -103,6 +112,103 @@ changes("ledger write", "--agent", "rio", "--event", "info", "Again")
 shows("ledger list")
 shows("ledger tail")
 shows("ledger verify")
+
+
+def begin(place: Place) -> str:
+    """A session under way."""
+    return str(place.run("session", "start", "--agent", "rio")["target"])
+
+
+def in_a_session(verb: str, *words: str) -> None:
+    """A deed that adds to the journal of a session under way."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        begin(place)
+        before = place.bytes()
+        assert place.run(*verb.split(), "--agent", "rio", *words)["applied"]
+        assert place.bytes() != before
+
+
+changes("session start", "--agent", "rio")
+in_a_session("session note", "--event", "finding", "Something")
+in_a_session("session set", "--pr", "7")
+in_a_session("session beat")
+in_a_session("session end", "--outcome", "completed")
+in_a_session("agent count", "--source", "ci", "claims_accepted=1")
+shows("session context", "--agent", "rio")
+shows("ledger checkpoint")
+
+
+@deed("run")
+def run(place: Place) -> None:
+    answer = place.run("run", "--agent", "rio", "--quiet", "--", "true")
+    assert answer["data"]["outcome"] == "completed"
+    assert (place.home / "state/rio/journal.jsonl").stat().st_size
+
+
+@deed("session list")
+def session_list(place: Place) -> None:
+    begun = begin(place)
+    assert [row["session_id"] for row in place.run("session", "list")["rows"]] == [begun]
+
+
+@deed("session show")
+def session_show(place: Place) -> None:
+    begun = begin(place)
+    assert place.run("session", "show", begun)["data"]["status"] == "running"
+
+
+@deed("session sweep")
+def session_sweep(place: Place) -> None:
+    gone = this_process()._replace(started=1)
+    with Home.open(str(place.home)) as home, Agent(home, "rio") as rio:
+        dead = rio.start(Start("research"), owner=gone).id
+    assert [row["session_id"] for row in place.run("session", "sweep")["rows"]] == [dead]
+
+
+@deed("ledger orphans")
+def orphans(place: Place) -> None:
+    write = ("ledger", "write", "--agent", "rio", "--event", "task_start", "--session", "new")
+    for task in ("wo-1", "wo-2"):
+        place.run(*write, "--task", task, "Begin")
+    assert [row["task_id"] for row in place.run("ledger", "orphans", code=1)["rows"]] == ["wo-1"]
+
+
+@deed("validate")
+def validate(place: Place) -> None:
+    file = place.path / "2026-11-15.jsonl"
+    file.write_text(json.dumps(EVENT | {"event": "nonsense"}) + "\n", encoding="utf-8")
+    rows = place.run("validate", "--kind", "ledger", "--strict", str(file), code=1)["rows"]
+    assert [row["field"] for row in rows] == ["event"]
+
+
+@deed("import")
+def import_(place: Place) -> None:
+    folder = place.path / "tree/g/ledger/rio"
+    folder.mkdir(parents=True)
+    (folder / "2026-11-15.jsonl").write_text(json.dumps(EVENT) + "\n", encoding="utf-8")
+    before = place.bytes()
+    assert place.run("import", str(place.path / "tree"))["rows"]
+    assert place.bytes() != before
+
+
+@deed("ledger merge")
+def merge(place: Place) -> None:
+    file, out = place.path / "one.jsonl", place.path / "all.jsonl"
+    file.write_text(2 * (json.dumps(EVENT) + "\n"), encoding="utf-8")
+    place.run("ledger", "merge", str(file), "--out", str(out))
+    assert len(out.read_bytes().splitlines()) == 1
+
+
+@deed("ledger repair")
+def repair(place: Place) -> None:
+    file = place.path / "torn.jsonl"
+    file.write_text(json.dumps(EVENT) + "}\n", encoding="utf-8")
+    before = set(place.path.iterdir())
+    place.run("ledger", "repair", str(file))
+    made = set(place.path.iterdir()) - before
+    assert any(EVENT["summary"] in each.read_text("utf-8") for each in made)
 
 
 @deed("check")
