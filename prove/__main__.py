@@ -48,10 +48,11 @@ def run_all(names: list[str], chosen: argparse.Namespace) -> int:
 
 def run_one(module: frame.ModuleType, chosen: argparse.Namespace) -> str:
     """Run a harness, print its line, keep its record; `passed`, `failed` or `skipped`."""
-    before, source = os.getloadavg()[0], frame.trees()
+    name: str = module.HARNESS.name
+    before, source = os.getloadavg()[0], frame.trees(name)
     seed = frame.seed_of(chosen.seed)
     result = frame.run_harness(module, chosen.tier, seed, chosen.case)
-    if not result.skipped and frame.trees() != source:
+    if not result.skipped and frame.trees(name) != source:
         result.details["faults"].append("the source was changed while the harness ran")
     record = frame.record_of(result, seed, (before, os.getloadavg()[0]))
     print(json.dumps({key: record[key] for key in _SHOWN}), flush=True)
@@ -88,12 +89,11 @@ _SHOWN = (
 
 def report() -> str:
     """A table of the results that belong to the tree as it is."""
-    now = frame.trees()
     rows = ["| harness | tier | tried | fired | lost | failed | s | seed | verdict | proves |"]
     rows.append("|---|---|--:|--:|--:|--:|--:|---|---|---|")
     for name, module in frame.discover().items():
         for tier in frame.TIERS:
-            record = frame.stored(name, tier, now)
+            record = frame.stored(name, tier)
             if record is None:
                 rows.append(f"| {name} | {tier} |  |  |  |  |  |  | absent |  |")
                 continue
@@ -103,7 +103,7 @@ def report() -> str:
             )
             rows.append(f"| {name} | {tier} | {numbers} | {verdict} | {module.HARNESS.proves} |")
     rows.append("")
-    rows.append(f"store tree `{now['store_tree'][:16]}`, prove tree `{now['prove_tree'][:16]}`")
+    rows.append(f"store tree `{frame.tree_hash(frame.REPO / 'src/holdfast/store')[:16]}`")
     return "\n".join(rows)
 
 

@@ -90,10 +90,12 @@ class BadDisk:
         self._image, self._pristine = place / "ext4.img", place / "ext4.new"
         for each in (self.path, self._fuse):
             each.mkdir(parents=True)
-        _run("truncate", "-s", "8M", str(self._pristine))
-        # Without a lazy initialisation, which would write whenever it likes.
+        _run("truncate", "-s", "16M", str(self._pristine))
+        # Without a lazy initialisation, which would write whenever it likes.  Blocks of a page:
+        # of smaller ones a request can reach us in pieces, and when only a later piece fails,
+        # the loop device takes the short write for a whole one and tells nobody.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        _run("mkfs.ext4", "-q", "-F", "-E", lazy, str(self._pristine))
+        _run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", lazy, str(self._pristine))
         _run("cp", "--sparse=always", str(self._pristine), str(self._image))
         self.orders = Orders(place / "orders")
         self._mounted = False

@@ -22,6 +22,7 @@ from random import Random
 from typing import Any
 
 from holdfast.codec import decode, pretty
+from holdfast.errors import Busy
 from holdfast.store.edited import EditedDocument, Merge
 from holdfast.store.home import Home
 from holdfast.store.merge import merge_json, merge_lines
@@ -97,10 +98,13 @@ def _write(path: str, me: str, broken: bool, acks: int) -> None:
         number = 0
         while True:
             for key, one in both.items():
-                word = f"{me}.{number}"
-                one.update(added(key, word), {"event": "note", "word": word})
-                os.write(acks, f"{key} {word}\n".encode())
                 number += 1
+                word = f"{me}.{number}"
+                try:
+                    one.update(added(key, word), {"event": "note", "word": word})
+                except Busy:
+                    continue  # the machine is slow, and nothing was promised
+                os.write(acks, f"{key} {word}\n".encode())
 
 
 class Desk:

@@ -11,8 +11,8 @@ A harness is a module `prove/NAME.py` with
 with `case` repeats that one alone.  `control` runs the same checks against something known to
 be broken: a harness whose control is not caught proves nothing and fails.
 
-A stored result belongs to the exact bytes of `src/holdfast/store` and of `prove`; on any
-other tree it counts as absent.
+A stored result belongs to the exact bytes of `src/holdfast/store` and of everything in `prove`
+that the harness is made of; on any other tree it counts as absent.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import json
 import os
 import pkgutil
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -215,11 +216,40 @@ def tree_hash(top: Path) -> str:
     return sha256("".join(rows).encode()).hexdigest()
 
 
-def trees() -> dict[str, str]:
+def trees(harness: str) -> dict[str, str]:
+    """What a result belongs to: the store, and all that the harness is made of."""
+    rows = [
+        f"{file.relative_to(PROVE).as_posix()} {sha256(file.read_bytes()).hexdigest()}\n"
+        for file in made_of(harness)
+    ]
     return {
         "store_tree": tree_hash(REPO / "src/holdfast/store"),
-        "prove_tree": tree_hash(PROVE),
+        "harness_tree": sha256("".join(rows).encode()).hexdigest(),
     }
+
+
+def made_of(harness: str) -> list[Path]:
+    """The files of `prove` that a harness imports, runs or reads, by their names in its text."""
+    modules = {file.stem: file for file in PROVE.glob("*.py")}
+    data = [each for each in PROVE.iterdir() if each.suffix != ".py"]
+    found: set[Path] = set()
+    waiting = [Path(str(discover()[harness].__file__))]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found.add(file)
+        text = file.read_text(encoding="utf-8")
+        named = set(re.findall(r"\bprove\.(\w+)", text))
+        for names in re.findall(r"^\s*from prove import (.+)$", text, re.MULTILINE):
+            named |= set(re.findall(r"\w+", names))
+        waiting += [modules[name] for name in named & modules.keys()]
+        if file.stem == "hunt":
+            waiting += modules.values()  # it hunts with whatever harness a mutant names
+        for each in data:
+            if f'"{each.name}"' in text and each.name not in _NOT_HASHED:
+                found |= {inner for inner in (each, *each.rglob("*")) if inner.is_file()}
+    return sorted(found)
 
 
 def commit() -> str | None:
@@ -267,7 +297,7 @@ def record_of(result: Result, seed: int | str, load: tuple[float, float]) -> dic
         "failures": [asdict_of(failure) for failure in result.failures],
         "seed": seed,
         "commit": commit(),
-        **trees(),
+        **trees(result.name),
         **surroundings(),
         "load_before": load[0],
         "load_after": load[1],
@@ -281,13 +311,13 @@ def store(record: Mapping[str, Any]) -> Path:
     return path
 
 
-def stored(name: str, tier: str, now: Mapping[str, str]) -> dict[str, Any] | None:
-    """The stored result of a harness if it belongs to the tree as it is `now`."""
+def stored(name: str, tier: str) -> dict[str, Any] | None:
+    """The stored result of a harness if it belongs to the tree as it is now."""
     try:
         record = json.loads((RESULTS / f"{name}.{tier}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return record if all(record.get(key) == value for key, value in now.items()) else None
+    return record if trees(name).items() <= record.items() else None
 
 
 def asdict_of(value: Any) -> dict[str, Any]:
