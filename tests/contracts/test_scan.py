@@ -230,9 +230,9 @@ def test_no_bytes_break_the_scan(data: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b'{"a":\n', b"[\n", b'{"a":1,\n', b'{"a":"\n', b"{\n", b"x\n"])
 def test_many_bad_lines_take_no_more_than_their_time(line: bytes) -> None:
-    scan = Scan(line * 20_000)
+    scan = Scan(line * 5_000)
     assert list(scan.values()) == []
-    assert scan.bad == 1 or scan.bad > 19_000
+    assert scan.bad == 1 or scan.bad > 4_000
 
 
 # --- inside a value -----------------------------------------------------------------------------
