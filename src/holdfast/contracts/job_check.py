@@ -13,7 +13,9 @@ from holdfast import codec
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_states import (
     ACTIONS,
+    ACTIONS_AFTER,
     CAUSES,
+    INTERRUPTED,
     STATES,
     Action,
     Cause,
@@ -119,11 +121,13 @@ def _by_the_table(calls: list[Call], *, archived: bool) -> Iterator[Finding]:
         if action is None:
             reached = set(STATES)
             continue
+        if action not in ACTIONS_AFTER[outcome]:
+            yield _odd(call, "response.action", f"{action} after {outcome}", "state")
         then: set[State] = set()
         for start in claimable if before is None else (before,):
             then.update(after_call(start, outcome, action))
         status = _state(call.response.get("new_status"))
-        if status is not None and then and status not in then:
+        if status is not None and then and status not in then.union(INTERRUPTED):
             reason = f"{_not(status, then)} after {action}"
             yield _odd(call, "response.new_status", reason, "state")
         reached = then if status is None else {status}
@@ -136,7 +140,7 @@ def _told(call: Call) -> list[Cause] | None:
 
 def _ended(call: Call) -> tuple[Outcome, Action | None]:
     status, action = call.response.get("status"), call.response.get("action")
-    outcome: Outcome = "ERROR" if status == "ERROR" else "SUCCESS"
+    outcome = status if status in ACTIONS_AFTER else "SUCCESS"
     return outcome, action if action in ACTIONS else None
 
 

@@ -75,21 +75,16 @@ class TestRun(Document):
 # --- a cluster ------------------------------------------------------------------------------
 
 
-class _Passed(Record):
+class Passed(Record):
+    """From one agent to the next, or from one to each."""
+
     t: EpochTime
+    type: Literal["handoff", "broadcast"]
     from_: AgentMention = Field(alias="from")
     to: AgentMention
     prompt: str
     reply: str
     tick: Tick
-
-
-class Handoff(_Passed):
-    type: Literal["handoff"]
-
-
-class Broadcast(_Passed):
-    type: Literal["broadcast"]
 
 
 class Moe(Record):
@@ -130,9 +125,7 @@ class Failed(Record):
     often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
 
 
-ClusterEvent = Annotated[
-    Handoff | Broadcast | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")
-]
+ClusterEvent = Annotated[Passed | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")]
 
 
 class AgentCounts(Record):
