@@ -209,7 +209,7 @@ def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iter
             reason = f"{name!r} is recovery_points[{seen[name]}] already"
             yield Finding("error", "duplicate", f"{where}.id", reason)
         number = _object(point).get("sequence")
-        if not isinstance(number, int) or number in numbers:
+        if not isinstance(number, int) or number in numbers or "interactions" not in whole:
             continue
         if not archived or number > max(numbers, default=-1):
             yield Finding(
