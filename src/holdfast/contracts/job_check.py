@@ -16,6 +16,7 @@ from holdfast.contracts.job_states import (
     ACTIONS_AFTER,
     CAUSES,
     INTERRUPTED,
+    OUTCOMES,
     STATES,
     Action,
     Cause,
@@ -140,7 +141,7 @@ def _told(call: Call) -> list[Cause] | None:
 
 def _ended(call: Call) -> tuple[Outcome, Action | None]:
     status, action = call.response.get("status"), call.response.get("action")
-    outcome = status if status in ACTIONS_AFTER else "SUCCESS"
+    outcome = status if status in OUTCOMES else "SUCCESS"
     return outcome, action if action in ACTIONS else None
 
 
