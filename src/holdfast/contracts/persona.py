@@ -187,7 +187,7 @@ MANIFEST = Kind(
         Form(
             "0.9",
             ForeignPersona,
-            matches=_is_own_parent,
+            matches=lambda value: _is_own_parent(value) and not _has_foreign_name(value),
             upgrade=_without_itself_as_parent,
             warning="an agent that is its own parent; read as one without a parent",
         ),

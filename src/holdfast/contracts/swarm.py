@@ -98,11 +98,7 @@ def _check_index(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     del origin
     for line, reading in found:
         agents = _object(_object(reading.value).get("agents"))
-        parents = {name: _object(entry).get("parent_id") for name, entry in agents.items()}
-        for finding in (
-            *_odd_names(agents),
-            *_odd_parents(parents),
-        ):
+        for finding in (*_odd_names(agents), *_odd_parents(agents)):
             yield finding._replace(line=line)
 
 
@@ -118,13 +114,13 @@ def _odd_names(agents: Json) -> Iterator[Finding]:
             yield Finding("warning", "path", f"{where}.manifest_path", reason)
 
 
-def _odd_parents(parents: dict[str, Any]) -> Iterator[Finding]:
+def _odd_parents(agents: Json) -> Iterator[Finding]:
+    given = {name: _object(entry).get("parent_id") for name, entry in agents.items()}
+    parents = {name: parent for name, parent in given.items() if isinstance(parent, str)}
     for name, parent in parents.items():
-        if parent is None:
-            continue
         if parent == name:
             reason = "an agent that is its own parent"
-        elif parent not in parents:
+        elif parent not in agents:
             reason = f"{parent!r} is not among the agents"
         elif _comes_back(name, parents):
             reason = "its line of parents leads back to itself"
@@ -133,9 +129,9 @@ def _odd_parents(parents: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "parent", f"agents.{name}.parent_id", reason)
 
 
-def _comes_back(name: str, parents: dict[str, Any]) -> bool:
-    seen, at = {name}, parents[name]
-    while isinstance(at, str) and at not in seen:
+def _comes_back(name: str, parents: dict[str, str]) -> bool:
+    seen, at = {name}, parents.get(name)
+    while at is not None and at not in seen:
         seen.add(at)
         at = parents.get(at)
     return at == name
