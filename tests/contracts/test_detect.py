@@ -103,15 +103,20 @@ def test_paths_are_told_by_their_end() -> None:
 
 
 @pytest.mark.parametrize("fixture", [*fixtures()], ids=lambda fixture: fixture.name)
-def test_every_fixture_is_known_without_a_name(fixture: Fixture) -> None:
-    if fixture.form.version == "log":
-        return
-    if fixture.kind.shape == "markdown":
-        sample: Any = fixture.path.read_text(encoding="utf-8")
-        if not fixture.kind.looks(sample):
-            return  # known by its place only
-    else:
-        sample = fixture.values()[0]
+def test_a_fixture_that_can_be_known_by_its_content_is(fixture: Fixture) -> None:
+    is_text = fixture.kind.shape == "markdown"
+    sample = fixture.path.read_text("utf-8") if is_text else fixture.values()[0]
+    if not fixture.kind.looks(sample):
+        return  # by its place only
     kind, finding = detect(Origin(""), sample, KINDS)
     assert kind is not None
     assert (kind.name, finding) == (fixture.kind.name, None)
+
+
+@pytest.mark.parametrize("name", ["ledger", "status", "summary"])
+def test_no_fixture_of_the_ledger_format_needs_its_place(name: str) -> None:
+    for fixture in fixtures():
+        if fixture.kind.name == name and fixture.form.version != "log":
+            is_text = fixture.kind.shape == "markdown"
+            sample = fixture.path.read_text("utf-8") if is_text else fixture.values()[0]
+            assert fixture.kind.looks(sample), fixture.name
