@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from holdfast.contracts import job_history
 from holdfast.contracts.job_history import HISTORY, JobHistory
 from holdfast.contracts.kind import read
+from tests.contracts.rounds import alike
 from tests.contracts.saying import changed, crossed, errors, example, told, without
 from tests.contracts.strategies import Json, Keeping, values_of
 
@@ -149,6 +150,8 @@ def test_an_excerpt_of_a_history_is_read_with_warnings() -> None:
         ("warning", "missing", "created_at"),
         ("warning", "missing", "interactions"),
     ]
+    assert crossed("job-history", {"recovery_points": [RESUME]}) == []
+    assert alike({"recovery_points": [RESUME]}) == ["job-history"]
 
 
 # --- a bare array ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from holdfast.contracts.job_states import (
     ACTIONS_AFTER,
     CAUSES,
     INTERRUPTED,
+    OUTCOMES,
     STATES,
     Action,
     Cause,
@@ -140,7 +141,7 @@ def _told(call: Call) -> list[Cause] | None:
 
 def _ended(call: Call) -> tuple[Outcome, Action | None]:
     status, action = call.response.get("status"), call.response.get("action")
-    outcome = status if status in ACTIONS_AFTER else "SUCCESS"
+    outcome = status if status in OUTCOMES else "SUCCESS"
     return outcome, action if action in ACTIONS else None
 
 
@@ -209,7 +210,7 @@ def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iter
             reason = f"{name!r} is recovery_points[{seen[name]}] already"
             yield Finding("error", "duplicate", f"{where}.id", reason)
         number = _object(point).get("sequence")
-        if not isinstance(number, int) or number in numbers:
+        if not isinstance(number, int) or number in numbers or "interactions" not in whole:
             continue
         if not archived or number > max(numbers, default=-1):
             yield Finding(

@@ -350,7 +350,9 @@ def _looks(value: Any) -> bool:
     if isinstance(value, list):
         entries = cast("list[Any]", value)
         return bool(entries) and _is_bare(entries[0])
-    return _is_bare(value) or has_fields(value, "job_id", "interactions")
+    return (
+        _is_bare(value) or has_fields(value, "interactions") or has_fields(value, "recovery_points")
+    )
 
 
 def _is_bare(value: Any) -> bool:

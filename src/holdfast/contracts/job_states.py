@@ -41,6 +41,7 @@ Cause = Literal[
 ]
 
 STATES: tuple[State, ...] = get_args(State)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 FINAL: frozenset[State] = frozenset({"SUCCESS", "CANCELED"})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from holdfast.codec import pretty
+from holdfast.contracts.job_exchange import TOLD_TO_AGENTS
 from holdfast.contracts.kind import Form, Kind
 from holdfast.contracts.kinds import KINDS, kind
 from holdfast.contracts.schema import LLM_CHAT, filename, schema_of
@@ -63,7 +64,9 @@ def schema_files(draft: Literal["2020-12", "7"] = "2020-12") -> Iterator[tuple[s
     for each in KINDS:
         yield filename(each), pretty(schema_of(each, draft=draft))
         if each.name == "agent-response":
-            yield LLM_CHAT, pretty(schema_of(each, draft="7"))
+            told = schema_of(each, draft="7")
+            shown = {name: told["properties"][name] for name in TOLD_TO_AGENTS}
+            yield LLM_CHAT, pretty({**told, "properties": shown})
 
 
 def _write_all(directory: str, draft: Literal["2020-12", "7"]) -> Change:
