@@ -95,6 +95,11 @@ class Output:
     def _rows(self, result: Rows, columns: Sequence[str]) -> None:
         from holdfast.cli.render import table
 
+        if result.plain is not None:
+            for line in result.plain:
+                self.text(safe(line))
+            self._footer(result)
+            return
         header, *lines = table(result.rows, columns) or [""]
         if header:
             self.text("\n".join([self._header(header), *map(self._clip, lines)]))

@@ -33,6 +33,8 @@ class Rows(NamedTuple):
     next: str | None = None
     """Where to go on, when there is more."""
     exit_code: int = 0
+    plain: Sequence[str] | None = None
+    """The rows as lines of text, when a table would not do."""
 
     def as_dict(self, as_of: str) -> dict[str, Any]:
         return {

@@ -62,6 +62,15 @@ OPERATIONS = (
         example="holdfast path rio",
     ),
     Operation(
+        name="validate",
+        summary="Say what files are, and what is wrong with them",
+        function="holdfast.ops.validate:validate",
+        effect="read",
+        faces=CLI_ONLY,
+        example="holdfast validate ledger/ state/rio/status.json",
+        columns=("file", "line", "level", "field", "reason", "times"),
+    ),
+    Operation(
         name="schema",
         summary="Show what a kind of file has to look like",
         function="holdfast.ops.schema:schema",

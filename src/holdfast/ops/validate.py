@@ -1,0 +1,140 @@
+"""The verb that says what files are, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from holdfast.contracts.kind import Kind, Origin
+from holdfast.contracts.kinds import KINDS
+from holdfast.contracts.ledger import LEDGER, with_events
+from holdfast.errors import HoldfastError
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.judge import Ask, Report, Told, judge
+from holdfast.ops.parameter import Arg
+from holdfast.ops.schema import find
+from holdfast.ops.sources import Source, Trouble, content, sources
+from holdfast.store.home import SETTINGS, parse_settings
+
+UNREADABLE = 2
+
+
+def validate(
+    context: Context,
+    path: Annotated[
+        Sequence[str], Arg("Files, directories or globs; - is the standard input", positional=True)
+    ],
+    *,
+    kind: Annotated[
+        str | None, Arg("What they are, such as ledger or ledger@1.0", metavar="NAME")
+    ] = None,
+    strict: Annotated[bool, Arg("Demand what Holdfast itself would write")] = False,
+) -> Rows:
+    """Find out what files are, and what is wrong with them.
+
+    Prints file:line: field: reason, the same reason about the same field once for each file.
+    Nothing is changed. Exits with 0 if there are warnings at most, 1 if there are errors, 2 if
+    something could not be read. With --strict every warning is an error.
+    """
+    run = _Run(kind, strict=strict)
+    for source in sources(path, KINDS):
+        run.take(source)
+    return run.result()
+
+
+class _Run:
+    """One call: the files one after the other, and what they add up to."""
+
+    def __init__(self, kind: str | None, *, strict: bool) -> None:
+        chosen, form = find(kind) if kind is not None else (None, None)
+        self._ask = Ask(KINDS, chosen, form, strict)
+        self._rows: list[dict[str, Any]] = []
+        self._counts = Counter[str](files=0, records=0, errors=0, warnings=0)
+        self._counts.update(bad_lines=0, unchained=0)
+        self._forms = Counter[str]()
+        self._unreadable = False
+        self._extra: dict[str, tuple[str, ...]] = {}
+        self._ledgers: dict[tuple[str, ...], Kind] = {}
+
+    def take(self, source: Source | Trouble) -> None:
+        found = content(source) if isinstance(source, Source) else source
+        if isinstance(found, Trouble):
+            report = Report(strict=self._ask.strict)
+            report.tell(found.finding)
+            self._unreadable |= found.unreadable
+        else:
+            assert isinstance(source, Source)
+            origin = Origin(source.path.removesuffix(".zst"))
+            report = judge(found.data, origin, self._asked_of(source), named=source.named)
+            report.tell_all(found.findings)
+            self._counts["files"] += 1
+        self._rows += [_row(source.name, told) for told in report.told()]
+        self._counts.update(report.counts)
+        self._forms.update(+report.forms)
+
+    def result(self) -> Rows:
+        code = ATTENTION if self._counts["errors"] else 0
+        return Rows(
+            self._rows,
+            {**self._counts, **dict(sorted(self._forms.items()))},
+            plain=[_shown(row) for row in self._rows],
+            exit_code=UNREADABLE if self._unreadable else code,
+        )
+
+    def _asked_of(self, source: Source) -> Ask:
+        """What is asked of this file: a home may know more events than we do."""
+        directory = os.path.dirname(source.path)
+        if directory not in self._extra:
+            self._extra[directory] = _extra_events(directory) if directory else ()
+        if not (extra := self._extra[directory]):
+            return self._ask
+        if extra not in self._ledgers:
+            self._ledgers[extra] = with_events(extra)
+        ledger, asked = self._ledgers[extra], self._ask
+        kinds = [ledger if each is LEDGER else each for each in asked.kinds]
+        if asked.kind is not LEDGER:
+            return asked._replace(kinds=kinds)
+        form = ledger.form(asked.form.version) if asked.form else None
+        return asked._replace(kinds=kinds, kind=ledger, form=form)
+
+
+def _extra_events(directory: str) -> tuple[str, ...]:
+    """The events that the settings of the home around a directory add."""
+    while True:
+        try:
+            with open(os.path.join(directory, SETTINGS), "rb") as file:
+                return parse_settings(file.read()).extra_events
+        except FileNotFoundError:
+            above = os.path.dirname(directory)
+            if above == directory:
+                return ()
+            directory = above
+        except (OSError, HoldfastError):
+            return ()
+
+
+def _row(name: str, told: Told) -> dict[str, Any]:
+    found = told.finding
+    return {
+        "file": name,
+        "line": found.line,
+        "level": found.level,
+        "code": found.code,
+        "field": found.field,
+        "reason": found.reason,
+        "times": told.times,
+        "further": told.further,
+    }
+
+
+def _shown(row: dict[str, Any]) -> str:
+    """`file:line: field: reason`."""
+    parts = [f"{row['file']}:{row['line']}" if row["line"] else row["file"]]
+    parts += [row["field"]] if row["field"] else []
+    parts += ["warning"] if row["level"] == "warning" else []
+    more = row["times"] - 1
+    further = f" (and {more} more: {row['further']})" if more else ""
+    return ": ".join([*parts, row["reason"]]) + further
