@@ -249,7 +249,7 @@ class BareHistory(Record):
 def _from_array(value: list[Any]) -> Json:
     calls: list[Json] = [entry for entry in value if _is_call(entry)]
     others = [entry for entry in value if not _is_call(entry)]
-    named = [call["request"]["job_id"] for call in calls if "job_id" in call["request"]]
+    named = [name for call in calls if (name := call["request"].get("job_id"))]
     return {
         **({"job_id": named[0]} if named else {}),
         "created_at": None,
