@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from holdfast.contracts import notes
+from holdfast.contracts.imported import Imported
 from holdfast.contracts.kind import (
     Finding,
     Form,
@@ -257,6 +258,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "session_end": ("outcome",),
     "error": ("message",),
     "edited_by_hand": ("file", "new", "patch"),
+    "text_imported": ("file", "new", "patch"),
+    "import": ("imported",),
 }
 """The events we know, and what a line of each has to say."""
 
@@ -288,6 +291,7 @@ class JournalLine(Record):
     base: str | None = None
     patch: list[list[int | list[str]]] | None = None
     saved: list[list[int | list[str]]] | None = None
+    imported: Imported | None = None
     ref: NonEmpty | None = None
     fence: Fence | None = None
     seq: Count | None = None
