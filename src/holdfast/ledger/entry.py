@@ -13,7 +13,7 @@ from holdfast.errors import BadValue, UsageError
 EVENTS = ("heartbeat", "task_start", "task_result", "error", "info")
 RESULTS = ("success", "failure")
 NO_TASK = "system"
-IMPORT = "import"
+IMPORT = "imported"
 """The field of `data` in an `info` that tells of files of others."""
 
 

@@ -6,13 +6,13 @@ Nothing is dropped: records and rejects together are all that the file holds bes
 from __future__ import annotations
 
 from bisect import bisect_right
-from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 from holdfast.codec import Record, encode
 from holdfast.contracts.kind import Finding
 from holdfast.contracts.scan import Found, Scan
+from holdfast.errors import BadValue
 
 NOT_EXACT = "not_strict"
 """A value that reads differently with the next reader: a key twice, a number too long."""
@@ -41,17 +41,14 @@ class Piece(NamedTuple):
 def pieces(data: bytes) -> Iterator[Piece]:
     """The pieces in the order of the file."""
     scan, starts = Scan(data), _line_starts(data)
-    position = len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0
+    position = mark = len(data) - len(scan.data)
     for found in scan.values():
-        at = data.find(found.raw, max(position, starts[found.line - 1]))
-        # A file that is one value is read whole, blank lines before it included.
-        at = position if at < 0 else at
-        told = scan.findings()
+        told, scan.told = scan.told, []
+        at = found.start + mark
         yield from _rejects(data, position, at, starts, told)
         position = at + len(found.raw)
-        mine = [each for each in told if each.line >= found.line]
-        yield from _records(found, at, mine)
-    yield from _rejects(data, position, len(data), starts, scan.findings())
+        yield from _records(found, at, [each for each in told if each.line >= found.line])
+    yield from _rejects(data, position, len(data), starts, scan.told)
 
 
 def _records(found: Found, at: int, told: list[Finding]) -> Iterator[Piece]:
@@ -65,6 +62,17 @@ def _records(found: Found, at: int, told: list[Finding]) -> Iterator[Piece]:
     alone = found.sound and len(values) == 1 and b"\n" not in found.raw.strip()
     for record in values:
         yield Piece(found.line, at, found.raw, record, why, exact, alone)
+    if not found.sound and not _same_but_brackets(found.raw, found.value):
+        yield Piece(found.line, at, found.raw, None, why)
+
+
+def _same_but_brackets(raw: bytes, value: object) -> bool:
+    """Whether nothing was left out of a line but closing brackets."""
+    ignored = b"{}[] \t\r\n"
+    try:
+        return raw.translate(None, ignored) == encode(value).translate(None, ignored)
+    except BadValue:
+        return False
 
 
 def _rejects(

@@ -72,6 +72,11 @@ class Context:
         """Whether the home has settings of ours; a foreign tree has none until it is changed."""
         return self._open().adopted
 
+    def take_layout(self) -> str | None:
+        """What `--layout` said, for a verb that means another tree by it than the home."""
+        said, self.layout_said = self.layout_said, None
+        return said
+
     def home_to_change(self) -> Home:
         """The home, for a verb that changes what is there already."""
         opened = self._open()

@@ -80,6 +80,15 @@ OPERATIONS = (
         columns=("kind", "versions", "shape", "what"),
     ),
     Operation(
+        name="import",
+        summary="Bring a tree of another system into the home",
+        function="holdfast.ops.importing:import_",
+        effect="append",
+        faces=CLI_ONLY,
+        example="holdfast import /opt/agents/agent-state --dry-run",
+        columns=("agent", "part", "file", "state", "entries", "detail"),
+    ),
+    Operation(
         name="ledger write",
         summary="Append one event of an agent",
         function="holdfast.ops.ledger:write",

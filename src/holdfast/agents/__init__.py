@@ -1,0 +1,1 @@
+"""Agents: who they are, what they do, and what they know."""

@@ -1,0 +1,413 @@
+"""The state of an agent of another system, brought into a home.
+
+    copies · messages · tasks and notes · the journal's line · the views that it makes
+
+The line that names the files with their sha256 comes behind all that it speaks of, and every
+step before it can be done twice: whoever dies in between, the next run completes it.  What the
+files say of report, session and metrics stands in that line, from which the views are folded.
+Nothing is made up: what a file does not say is absent or null here too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
+from holdfast.contracts.kinds import kind
+from holdfast.contracts.moment import read_moment, written
+from holdfast.ids import is_message_id, mapped_agent_id
+from holdfast.layout import HOLDFAST, Part
+from holdfast.ledger import sealed
+from holdfast.ledger.adopt import Foreign, Taken
+from holdfast.ledger.pieces import pieces
+from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.store.document import read_file
+from holdfast.store.edited import EditedDocument
+from holdfast.store.primitives import START, Line, Problem
+from holdfast.store.shelves import DONE
+from holdfast.store.view import Shape
+
+if TYPE_CHECKING:
+    from holdfast.contracts.kind import Finding
+    from holdfast.store.home import Home
+
+EVENT, TEXT_EVENT, FIELD = "import", "text_imported", "imported"
+VIEWS: tuple[Part, ...] = ("report", "session", "metrics")
+_KINDS: dict[Part, str] = {
+    "report": "report",
+    "session": "session",
+    "metrics": "metrics",
+    "tasks": "tasks",
+    "inbox": "message",
+}
+_NAMES_AGENT = ("agent", "to")
+
+
+class Found(NamedTuple):
+    """A file and the part of the agent's state that it is."""
+
+    part: Part
+    file: Foreign
+
+
+class Stop(NamedTuple):
+    """What a hook wrote each time an agent stopped: not when it began, nor a session."""
+
+    file: Foreign
+    id: str
+    ended: str
+    status: str
+
+
+class _Plan:
+    """What is to be done, once all files were looked at."""
+
+    def __init__(self) -> None:
+        self.files: list[dict[str, Any]] = []
+        self.copies: list[Foreign] = []
+        self.messages: list[tuple[str, Record]] = []
+        self.texts: dict[Part, tuple[Foreign, str]] = {}
+        self.documents: dict[str, Record] = {}
+        self.sessions: list[Record] = []
+
+    def note(self, file: Foreign, *, copied: bool = True) -> None:
+        digest = sealed.digest_of(file.data)
+        told: dict[str, Any] = {"path": file.path, "sha256": digest, "bytes": len(file.data)}
+        if copied:
+            self.copies.append(file)
+            told["name"] = sealed.key_for("", file.path, digest).rpartition("/")[2]
+        self.files.append(told)
+
+
+class Adoption:
+    """One agent of another system; `name` is what it is called there."""
+
+    def __init__(self, home: Home, name: str, *, layout: str, dry_run: bool = False) -> None:
+        self._home, self._name, self._layout, self._dry_run = home, name, layout, dry_run
+        self.agent = mapped_agent_id(name)
+        self._folder = HOLDFAST.agent(self.agent)
+        self._before = files_in_journal(home, self.agent)
+        self._known = {_identity(each["path"], each["sha256"]) for each in self._before}
+        self._plan = _Plan()
+
+    def take(self, files: Sequence[Found]) -> list[Taken]:
+        """Look at the files, take in what is new, and say what became of each."""
+        taken = [self._look_at(part, file) for part, file in sorted(files, key=_order)]
+        self._act()
+        return taken
+
+    def take_stops(self, stops: Sequence[Stop]) -> Taken:
+        """Take in what a hook left of one agent: how often it stopped, and when last."""
+        fresh = [stop for stop in stops if self._is_news(stop.file)]
+        if not fresh:
+            return Taken(
+                stops[0].file.path, "known", f"all {len(stops)} files were imported before"
+            )
+        for stop in fresh:
+            self._plan.note(stop.file, copied=False)
+        ended = max(stop.ended for stop in fresh)
+        words = sorted({stop.status for stop in fresh})
+        self._plan.sessions.append(
+            {
+                "session_id": None,
+                "started_at": None,
+                "ended_at": ended,
+                "status": words[0] if len(words) == 1 else None,
+                "stops": len(fresh),
+            }
+        )
+        self._act()
+        known = f", {len(stops) - len(fresh)} known before" if len(fresh) < len(stops) else ""
+        detail = f"{len(fresh)} files of {self._name!r}, the last one ended {ended}{known}"
+        return Taken(fresh[0].file.path, "taken", detail, len(fresh))
+
+    def _is_news(self, file: Foreign) -> bool:
+        """Whether it was not met before, in this run or an earlier one."""
+        identity = _identity(file.path, sealed.digest_of(file.data))
+        news = identity not in self._known
+        self._known.add(identity)
+        return news
+
+    # -- looking -----------------------------------------------------------------------
+
+    def _look_at(self, part: Part, file: Foreign) -> Taken:
+        if not self._is_news(file):
+            return Taken(file.path, "known", "the same bytes were imported before")
+        if not file.data.strip() and part != "notes":
+            return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes")
+        if len(file.data) > sealed.LARGEST:
+            return Taken(file.path, "skipped", f"larger than {sealed.LARGEST} bytes")
+        if part == "journal":
+            return self._journal(file)
+        if part == "notes":
+            return self._notes(file)
+        return self._document(part, file)
+
+    def _document(self, part: Part, file: Foreign) -> Taken:
+        try:
+            value = decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
+        except DecodeError as error:
+            return self._quarantine(file, str(error))
+        renamed = self._with_our_name(value)
+        reading = kind(_KINDS[part]).read(kind(_KINDS[part]).upgraded(renamed))
+        wrong, read = [each for each in reading.findings if each.level == "error"], reading.value
+        if wrong or not isinstance(read, dict):
+            return self._quarantine(file, _told(wrong[:1]) or "not an object")
+        found = cast("Record", read)
+        if (whose := self._belongs_to_another(found)) is not None:
+            return self._quarantine(file, f"it is of {whose!r}, not of {self._name!r}")
+        mended = _told([each for each in reading.findings if each.code not in _HARMLESS])
+        if renamed != value:
+            mended = "; ".join(filter(None, [f"{self._name!r} became {self.agent!r}", mended]))
+        return self._use(part, file, found, mended)
+
+    def _use(self, part: Part, file: Foreign, found: Record, mended: str) -> Taken:
+        if part == "inbox":
+            return self._message(file, found, mended)
+        if part == "tasks":
+            text = pretty(found).decode() if mended else file.data.decode()
+            return self._text(part, file, text, mended)
+        self._plan.note(file)
+        self._plan.documents[part] = found
+        return _taken(file, mended)
+
+    def _with_our_name(self, value: Json) -> Json:
+        """The name of the agent, where it cannot be an agent's name here, as it is called now."""
+        if not isinstance(value, dict):
+            return value
+        ours = {name: self.agent for name in _NAMES_AGENT if value.get(name) == self._name}
+        return {**value, **ours} if self._name.lower() != self.agent else value
+
+    def _belongs_to_another(self, value: Record) -> str | None:
+        for name in _NAMES_AGENT:
+            whose = value.get(name)
+            if isinstance(whose, str) and whose.lower() != self.agent:
+                return whose
+        return None
+
+    def _message(self, file: Foreign, record: Record, mended: str) -> Taken:
+        stem = file.path.rpartition("/")[2].removesuffix(".json")
+        if not is_message_id(stem):
+            return self._quarantine(file, "its name can be no message's")
+        if (there := self._message_there(stem)) is not None and there != record:
+            self._plan.note(file)
+            return Taken(file.path, "skipped", "another message has this id; a copy is kept")
+        self._plan.note(file, copied=bool(mended))
+        self._plan.messages.append((stem, record))
+        return _taken(file, mended)
+
+    def _message_there(self, stem: str) -> Json:
+        """The message that has this id already, as one has after an import that was cut off."""
+        name, vfs = f"{stem}.json", self._home.vfs
+        with self._home.opened_dir(HOLDFAST.path("inbox", self.agent)) as inbox:
+            if inbox is None:
+                return None
+            data = read_file(vfs, inbox, name)
+            if data is None and DONE in inbox.names():
+                done = inbox.subdir(DONE)
+                try:
+                    data = read_file(vfs, done, name)
+                finally:
+                    done.close()
+        try:
+            return None if data is None else decode(data.strip())
+        except DecodeError:
+            return "no message"
+
+    def _notes(self, file: Foreign) -> Taken:
+        try:
+            text = file.data.decode()
+        except UnicodeDecodeError as error:
+            return self._quarantine(file, f"not UTF-8 at byte {error.start}")
+        return self._text("notes", file, text, "")
+
+    def _text(self, part: Part, file: Foreign, text: str, mended: str) -> Taken:
+        """A text that people edit: it is not laid over one that somebody has changed here."""
+        there = self._home.document(HOLDFAST.path(part, self.agent)).read()
+        self._plan.note(file)
+        if there is not None and there.data != text.encode():
+            earlier = {each.get("text_sha256") for each in self._before}
+            if there.revision not in earlier:
+                return Taken(file.path, "skipped", "the home has its own by now; a copy is kept")
+        self._plan.texts[part] = (file, text)
+        self._plan.files[-1]["text_sha256"] = sealed.digest_of(text.encode())
+        return _taken(file, mended)
+
+    def _journal(self, file: Foreign) -> Taken:
+        parts = list(pieces(file.data))
+        records = [part.record for part in parts if part.record is not None]
+        rejects = [part for part in parts if part.record is None]
+        if not records:
+            return self._quarantine(file, f"line {rejects[0].line}: {rejects[0].why}")
+        self._plan.note(file)
+        self._plan.sessions += sessions_in(records)
+        detail = f"{len(records)} lines"
+        if rejects:
+            detail += f", {len(rejects)} that are none: line {rejects[0].line}: {rejects[0].why}"
+        outcome = "repaired" if rejects or not all(part.alone for part in parts) else "taken"
+        return Taken(file.path, outcome, detail, len(records))
+
+    def _quarantine(self, file: Foreign, reason: str) -> Taken:
+        self._plan.note(file)
+        return Taken(file.path, "quarantined", reason)
+
+    # -- acting ------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        plan, self._plan = self._plan, _Plan()
+        if self._dry_run:
+            return
+        if plan.files:
+            self._bring_in(plan)
+        # Also when nothing is new: whoever brought it in may have died before this.
+        refresh(self._home, self.agent)
+
+    def _bring_in(self, plan: _Plan) -> None:
+        for file in plan.copies:
+            sealed.keep(self._home, self._folder, file.path, file.data)
+        self._deliver(plan.messages)
+        log = self._home.log(HOLDFAST.path("journal", self.agent))
+        for part, (file, text) in plan.texts.items():
+            self._put(part, file, text)
+        told: Record = {"layout": self._layout, "name": self._name, "files": plan.files}
+        if plan.documents:
+            told["documents"] = plan.documents
+        if plan.sessions:
+            told["sessions"] = plan.sessions
+        log.append({"event": EVENT, FIELD: told})
+        log.close()
+
+    def _deliver(self, messages: list[tuple[str, Record]]) -> None:
+        box = self._home.mailbox(HOLDFAST.path("inbox", self.agent))
+        # In the order in which they were sent, for of what waits the oldest comes first.
+        for id, record in sorted(messages, key=lambda each: str(each[1].get("created_at"))):
+            box.deliver(record, id=id)
+        box.close()
+
+    def _put(self, part: Part, file: Foreign, text: str) -> None:
+        key = HOLDFAST.path(part, self.agent)
+        home, log = self._home, self._home.log(HOLDFAST.path("journal", self.agent))
+        document = EditedDocument(home.sheet(key), log, home.cell(f"{key}.history"), home.clock)
+        document.update(lambda _: text, {"event": TEXT_EVENT, "message": f"from {file.path}"})
+        document.close()
+        log.close()
+
+
+_HARMLESS = frozenset({"unknown_field", "old_id", "missing", "identity"})
+"""Codes of what is odd and was left as it is."""
+
+
+def _identity(path: str, digest: str) -> tuple[str, str]:
+    """Two messages may say the same; a file of another name is another one."""
+    return path.rpartition("/")[2], digest
+
+
+def _order(found: Found) -> tuple[str, str]:
+    return found.part, found.file.path
+
+
+def _told(findings: Iterable[Finding]) -> str:
+    return "; ".join(f"{each.field}: {each.reason}".removeprefix(": ") for each in findings)
+
+
+def _taken(file: Foreign, mended: str) -> Taken:
+    return Taken(file.path, "repaired" if mended else "taken", mended)
+
+
+def sessions_in(records: Sequence[Record]) -> list[Record]:
+    """The sessions that the lines of a journal tell of; where they name none, by their order."""
+    found, running = list[Record](), list[Record]()
+    for record in records:
+        session, when = _text(record.get("session_id")), _time(record.get("ts"))
+        if record.get("event") == "session_start":
+            started: Record = {"session_id": session, "started_at": when, "ended_at": None}
+            started["type"] = _text(record.get("type"))
+            found.append(started)
+            running.append(started)
+        elif record.get("event") == "session_end":
+            meant = [each for each in running if session in (None, each["session_id"])]
+            if meant:
+                running.remove(meant[-1])
+            else:
+                meant.append({"session_id": session, "started_at": None})
+                found += meant
+            meant[-1] |= {"ended_at": when, "outcome": _text(record.get("outcome"))}
+            if type(sources := record.get("sources_archived")) is int and sources >= 0:
+                meant[-1]["sources_archived"] = sources
+    return found
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _time(value: object) -> str | None:
+    try:
+        return str(written(read_moment(value), "utc"))
+    except ValueError:
+        return None
+
+
+# --- what the journal says ------------------------------------------------------------------
+
+
+def _imports(home: Home, agent: str) -> Iterator[dict[str, Any]]:
+    for line in home.log(HOLDFAST.path("journal", agent)).read(START):
+        if isinstance(line, Line) and (told := _told_in(line)) is not None:
+            yield told
+
+
+def _told_in(line: Line) -> dict[str, Any] | None:
+    """What a line says of imported files; None if it is not about them."""
+    if line.seq is None or line.record.get("event") != EVENT:
+        return None
+    match line.record.get(FIELD):
+        case {"files": list()} as told:
+            return cast("dict[str, Any]", told)
+        case _:
+            return None
+
+
+def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
+    """Every imported file that the journal of an agent tells of."""
+    return [file for told in _imports(home, agent) for file in told["files"]]
+
+
+def refresh(home: Home, agent: str) -> None:
+    """Bring report, session and metrics up to what the journal says of imported ones."""
+    log = home.log(HOLDFAST.path("journal", agent))
+    for part in VIEWS:
+        view = home.view(HOLDFAST.path(part, agent), log, _shape(part))
+        if view.read():
+            view.refresh()
+        view.close()
+    log.close()
+
+
+def _shape(part: Part) -> Shape[dict[str, Any]]:
+    """A document as the latest import has it."""
+
+    def fold(state: dict[str, Any], line: Line) -> dict[str, Any]:
+        told = _told_in(line)
+        documents = told.get("documents") if told is not None else None
+        if not isinstance(documents, dict):
+            return state
+        found: object = cast("dict[str, object]", documents).get(part)
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else state
+
+    return Shape(version=1, initial=dict, fold=fold, render=pretty)
+
+
+def problems(home: Home, agent: str) -> Iterator[Problem]:
+    """Copies that are not what was imported."""
+    folder = HOLDFAST.agent(agent)
+    by_name: dict[str, dict[str, Any]] = defaultdict(dict)
+    for told in files_in_journal(home, agent):
+        if isinstance(told.get("name"), str):
+            by_name[told["name"]] = told
+    for name, told in by_name.items():
+        copy = Sealed(str(told["path"]), f"{folder}/{FOLDER}/{name}", str(told["sha256"]))
+        if (problem := sealed.problem_with(home, copy)) is not None:
+            yield problem

@@ -1,0 +1,243 @@
+"""The verb that brings the trees of other systems into a home."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NamedTuple
+
+from holdfast.agents.adopt import Adoption, Found, Stop
+from holdfast.codec import DecodeError, decode, pretty
+from holdfast.contracts.kinds import kind
+from holdfast.errors import BadName, ConfigError, HoldfastError, NotFound
+from holdfast.ids import mapped_agent_id, session_id
+from holdfast.layout import HOLDFAST, LUKA
+from holdfast.ledger import adopt as ledgers
+from holdfast.ledger.adopt import Foreign, Taken
+from holdfast.ledger.book import Ledger
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.parameter import Arg
+from holdfast.ops.recognise import Member, Recognised, owner_of, recognise
+from holdfast.ops.tree import Tree
+from holdfast.store.home import Home
+
+_LEASE = "import"
+_PATIENCE = 10.0
+_OUTCOMES = ("taken", "repaired", "quarantined", "known", "skipped")
+
+
+class Row(NamedTuple):
+    agent: str | None
+    part: str
+    taken: Taken
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "agent": self.agent,
+            "part": self.part,
+            "file": self.taken.path,
+            "state": self.taken.outcome,
+            "entries": self.taken.entries,
+            "detail": self.taken.detail,
+        }
+
+
+def import_(
+    context: Context,
+    src: Annotated[str, Arg("A tree of agents' state or of ledgers, or a part", positional=True)],
+    *,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Rows:
+    """Bring a tree of another system into the home
+
+    SRC is only read. --layout says whose tree it is (teleo: agents' state; luka: ledgers); without
+    it, its content tells. Files are kept byte for byte under `imported`, with their sha256 in a
+    chained line; what could not be read is kept too, and not used (`quarantined`). A file that
+    was imported before is left out, so the same import twice adds nothing, and one that was cut
+    off is completed by running it again.
+
+    An agent whose name does not fit gets one that does: accents dropped, other characters become
+    dashes, and 8 digits of the sha256 of its name follow. Its manifest keeps the name as
+    `display_name`.
+    """
+    said = context.take_layout()
+    with Tree(src) as tree:
+        found = recognise(tree, said)
+        with _home(context, dry_run=dry_run) as home:
+            run = _Run(home, tree, found, dry_run=dry_run)
+            rows = [row.as_dict() for row in run.rows()]
+    states = Counter(row["state"] for row in rows)
+    counts: dict[str, Any] = {state: states[state] for state in _OUTCOMES}
+    counts |= {"entries": sum(row["entries"] for row in rows), "ignored": run.ignored}
+    counts |= {"layout": found.layout.name, "dry_run": dry_run}
+    if dry_run:
+        context.warn("a dry run: nothing was written")
+    return Rows(rows, counts, exit_code=ATTENTION if states["quarantined"] else 0)
+
+
+@contextmanager
+def _home(context: Context, *, dry_run: bool) -> Generator[Home]:
+    """The home, for one import at a time; for a dry run perhaps one that is thrown away."""
+    try:
+        home = context.home(create=not dry_run)
+    except NotFound:
+        with tempfile.TemporaryDirectory() as scratch, Home.open(scratch, create=True) as home:
+            yield home
+        return
+    if context.layout is not HOLDFAST:
+        raise ConfigError(
+            f"{home.path} is a tree of {context.layout.name} itself",
+            hint="name a home of Holdfast's own with --home",
+            path=home.path,
+        )
+    if dry_run:
+        yield home
+        return
+    lease = home.lease(_LEASE)
+    lease.acquire("import", patience=_PATIENCE)
+    try:
+        yield home
+    finally:
+        lease.release()
+        lease.close()
+
+
+class _Run:
+    """One import: the files of each agent together, agent after agent."""
+
+    def __init__(self, home: Home, tree: Tree, found: Recognised, *, dry_run: bool) -> None:
+        self._home, self._tree, self._dry_run = home, tree, dry_run
+        self._layout, self._found = found.layout, found
+        self.ignored = 0
+
+    def rows(self) -> Iterator[Row]:
+        yield from self._stops()
+        by_name: dict[str, list[Member]] = defaultdict(list)
+        for member in self._found.members:
+            if member.slot.part != "stops":
+                by_name[self._name_of(member)].append(member)
+        for name in sorted(by_name):
+            yield from self._agent(name, by_name[name])
+        yield from self._others(set(by_name))
+
+    def _name_of(self, member: Member) -> str:
+        """What the agent is called that a file belongs to."""
+        slot = member.slot
+        if slot.part != "ledger" or (slot.name and slot.rest):
+            return slot.name
+        try:
+            return owner_of(self._tree, member, self._tree.read(member.file.path))
+        except HoldfastError:
+            return member.file.path.partition(".")[0]
+
+    def _agent(self, name: str, members: list[Member]) -> Iterator[Row]:
+        agent = mapped_agent_id(name)
+        rows: list[Row] = []
+        files: list[Found] = []
+        for member in members:
+            loaded = self._load(member)
+            if isinstance(loaded, Taken):
+                rows.append(Row(agent, member.slot.part, loaded))
+            else:
+                files.append(Found(member.slot.part, loaded))
+        rows += self._ledger(agent, files) if self._layout is LUKA else self._state(name, files)
+        self._keep_name(agent, name)
+        yield from rows
+
+    def _load(self, member: Member) -> Foreign | Taken:
+        path = member.file.path
+        if member.file.trouble:
+            return Taken(path, "skipped", member.file.trouble)
+        try:
+            return Foreign(path, self._tree.read(path))
+        except HoldfastError as error:
+            return Taken(path, "skipped", error.message)
+
+    def _keep_name(self, agent: str, name: str) -> None:
+        """What the agent is called elsewhere, if it is called otherwise here."""
+        if agent == name or self._dry_run:
+            return
+        document = self._home.document(HOLDFAST.manifest(agent))
+        if document.read() is None:
+            text = pretty({"agent_id": agent, "display_name": name})
+            document.update(lambda old: old or text)
+
+    # -- ledgers -----------------------------------------------------------------------
+
+    def _ledger(self, agent: str, files: list[Found]) -> Iterator[Row]:
+        parts = {found.file.path: found.part for found in files}
+        entries = [found.file for found in files if found.part != "summaries"]
+        with Ledger(self._home, agent) as ledger:
+            for taken in ledgers.adopt(
+                ledger, self._home, entries, layout=self._layout.name, dry_run=self._dry_run
+            ):
+                yield Row(agent, parts[taken.path], taken)
+        for found in files:
+            if found.part == "summaries":
+                yield Row(agent, "summaries", self._summary(agent, found.file))
+
+    def _summary(self, agent: str, file: Foreign) -> Taken:
+        name = file.path.rpartition("/")[2]
+        try:
+            session_id(name.removesuffix(".md"))
+        except BadName:
+            return Taken(file.path, "skipped", "its name is not that of a session")
+        document = self._home.document(f"{HOLDFAST.path('summaries', agent)}/{name}")
+        there = document.read()
+        if there is not None:
+            same = there.data == file.data
+            reason = "the same text is there" if same else "the home has another one by now"
+            return Taken(file.path, "known" if same else "skipped", reason)
+        if not self._dry_run:
+            document.update(lambda old: old or file.data)
+        return Taken(file.path, "taken", "")
+
+    # -- agents' state -----------------------------------------------------------------
+
+    def _state(self, name: str, files: list[Found]) -> Iterator[Row]:
+        adoption = Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
+        parts = {found.file.path: found.part for found in files}
+        for taken in adoption.take(files):
+            yield Row(adoption.agent, parts[taken.path], taken)
+
+    def _stops(self) -> Iterator[Row]:
+        by_id: dict[str, list[Stop]] = defaultdict(list)
+        for member in self._found.members:
+            if member.slot.part == "stops":
+                stop = self._stop(member)
+                if isinstance(stop, Stop):
+                    by_id[stop.id].append(stop)
+                else:
+                    yield Row(None, "stops", stop)
+        for id in sorted(by_id):
+            adoption = Adoption(self._home, id, layout=self._layout.name, dry_run=self._dry_run)
+            yield Row(adoption.agent, "stops", adoption.take_stops(by_id[id]))
+            self._keep_name(adoption.agent, id)
+
+    def _stop(self, member: Member) -> Stop | Taken:
+        file = self._load(member)
+        if isinstance(file, Taken):
+            return file
+        try:
+            reading = kind("legacy-session").read(decode(file.data.strip()))
+        except DecodeError as error:
+            return Taken(file.path, "skipped", str(error))
+        wrong = [each for each in reading.findings if each.level == "error"]
+        if wrong:
+            return Taken(file.path, "skipped", f"{wrong[0].field}: {wrong[0].reason}")
+        return Stop(file, *(str(reading.value[name]) for name in ("id", "ended", "status")))
+
+    # -- the rest ----------------------------------------------------------------------
+
+    def _others(self, names: Iterable[str]) -> Iterator[Row]:
+        """What lies in the folder of an agent and is no part of its state."""
+        for file in self._found.others:
+            folder = next((name for name in names if f"/{name}/" in f"/{file.path}"), None)
+            if folder is None or self._layout is LUKA:
+                self.ignored += 1
+                continue
+            why = file.trouble or "not a file of this format"
+            yield Row(mapped_agent_id(folder), "", Taken(file.path, "skipped", why))

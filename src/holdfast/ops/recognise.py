@@ -1,0 +1,176 @@
+"""What the files of a tree are: whose layout it has, and which part each file is.
+
+By its path first: a tree is known by where its files lie, also when only a part of it is given
+(one agent's folder, one ledger).  The content has to agree.  Where no path tells, the content
+alone does: a folder full of what a stop hook wrote, or of ledgers by day.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from holdfast.contracts.kinds import kind
+from holdfast.contracts.scan import Scan
+from holdfast.errors import ConfigError, HoldfastError, NotFound
+from holdfast.layout import LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
+from holdfast.ledger.foreign import as_entry
+from holdfast.ledger.pieces import pieces
+from holdfast.ops.tree import File, Tree
+
+IMPORTABLE: dict[str, tuple[Part, ...]] = {
+    TELEO.name: (
+        *("report", "tasks", "session", "notes", "journal", "metrics", "inbox"),
+        "stops",
+    ),
+    LUKA.name: ("ledger", "status", "summaries"),
+}
+_KINDS: dict[Part, str] = {
+    "report": "report",
+    "tasks": "tasks",
+    "session": "session",
+    "metrics": "metrics",
+    "journal": "journal",
+    "inbox": "message",
+    "stops": "legacy-session",
+    "ledger": "ledger",
+    "status": "status",
+}
+_FOLDERS: dict[Part, str] = {"inbox": ".json", "stops": ".json", "summaries": ".md"}
+_DAY_FILE = re.compile(r"(?:^|/)\d{4}-\d{2}-\d{2}[^/]*\.jsonl[^/]*$")
+_LEVELS = 4
+"""So many folders above what was given may belong to the tree."""
+_LOOKED_AT = 40
+_SAMPLE = 1 << 16
+
+
+class Member(NamedTuple):
+    """A file, and what it is in the tree."""
+
+    file: File
+    slot: Slot
+
+
+class Recognised(NamedTuple):
+    layout: Layout
+    members: list[Member]
+    others: list[File]
+    """Files that are no part of such a tree."""
+
+
+def recognise(tree: Tree, said: str | None) -> Recognised:
+    """The tree by the layout that was said, or by the one that fits best."""
+    layouts = [preset(said)] if said is not None else [PRESETS[name] for name in IMPORTABLE]
+    if layouts[0].name not in IMPORTABLE:
+        raise ConfigError(
+            f"a tree of {said} cannot be imported",
+            hint=f"trees that can: {', '.join(IMPORTABLE)}",
+        )
+    found = [_by_path(tree, layout, sure=said is not None) for layout in layouts]
+    best = max(found, key=lambda each: each[0])
+    if best[0]:
+        return best[1]
+    for layout in layouts:
+        if members := list(_by_content(tree, layout)):
+            known = {member.file.path for member in members}
+            others = [file for file in tree.files if file.path not in known]
+            return Recognised(layout, members, others)
+    trees = " or ".join(layout.name for layout in layouts)
+    raise NotFound(
+        f"nothing of a tree of {trees} in {tree.path}",
+        hint="name the folder that holds the agents; `holdfast validate` says what files are",
+        path=tree.path,
+    )
+
+
+# --- by path --------------------------------------------------------------------------------
+
+
+def _by_path(tree: Tree, layout: Layout, *, sure: bool) -> tuple[int, Recognised]:
+    """How many files are surely of this layout, and what they are."""
+    above = [part for part in tree.path.split("/") if part]
+    best = (0, Recognised(layout, [], tree.files))
+    for level in range(min(_LEVELS, len(above) + 1)):
+        prefix = "".join(f"{folder}/" for folder in above[len(above) - level :])
+        members, others = list[Member](), list[File]()
+        for file in tree.files:
+            slot = layout.slot(prefix + file.path)
+            if slot is not None and _is_part(layout, slot):
+                members.append(Member(file, slot))
+            else:
+                others.append(file)
+        score = len(members) if sure else _confirmed(tree, members)
+        if score > best[0]:
+            best = (score, Recognised(layout, members, others))
+    return best
+
+
+def _is_part(layout: Layout, slot: Slot) -> bool:
+    if slot.part not in IMPORTABLE[layout.name]:
+        return False
+    if slot.part == "ledger":
+        # A file right in the folder of ledgers is one of several agents.
+        return "/" not in slot.rest and ".jsonl" in (slot.rest or slot.name)
+    if ending := _FOLDERS.get(slot.part):
+        return "/" not in slot.rest and slot.rest.endswith(ending)
+    return slot.rest == ""
+
+
+def _confirmed(tree: Tree, members: list[Member]) -> int:
+    """How many of the first files hold what their names promise."""
+    readable = [member for member in members if not member.file.trouble][:_LOOKED_AT]
+    return sum(_looks_right(tree, member) for member in readable)
+
+
+def _looks_right(tree: Tree, member: Member) -> bool:
+    if member.slot.part == "notes":
+        return False  # any text does
+    if member.slot.part == "summaries":
+        return True
+    return _looks_like(_KINDS[member.slot.part], _first_value(tree, member.file))
+
+
+def _looks_like(name: str, value: Any) -> bool:
+    return value is not None and kind(name).looks(value)
+
+
+def _first_value(tree: Tree, file: File) -> Any:
+    try:
+        data = tree.read(file.path)
+    except HoldfastError:
+        return None
+    if len(data) > _SAMPLE and file.path.endswith("l"):
+        data = data[: data.rfind(b"\n", 0, _SAMPLE) + 1] or data
+    return next((found.value for found in Scan(data).values()), None)
+
+
+# --- by content -----------------------------------------------------------------------------
+
+
+def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
+    for file in tree.files:
+        if file.trouble:
+            continue
+        if layout is TELEO and file.path.endswith(".json"):
+            if _looks_like("legacy-session", _first_value(tree, file)):
+                yield Member(file, Slot("stops", "", file.path))
+        elif layout is LUKA and ".jsonl" in file.path:
+            entry = _looks_like("ledger", _first_value(tree, file))
+            if entry or _DAY_FILE.search(file.path):
+                yield Member(file, Slot("ledger", "", file.path))
+
+
+def owner_of(tree: Tree, member: Member, data: bytes) -> str:
+    """Whose ledger a file is that lies in no agent's folder: of whom most of its entries are."""
+    found = Counter[str]()
+    for piece in pieces(data):
+        agent = as_entry(piece.record).get("agent") if piece.record is not None else None
+        if isinstance(agent, str):
+            found[agent.lower()] += 1
+    if found:
+        return min(found, key=lambda name: (-found[name], name))
+    folders = [*tree.path.split("/"), *member.file.path.split("/")[:-1]]
+    named = [folder for folder in folders if folder and folder != "ledger"]
+    return named[-1] if named else member.file.path.partition(".")[0]
