@@ -291,7 +291,7 @@ def test_a_session_without_one_of_its_lesser_fields_is_read_and_not_written(name
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"status": "running"}, ("warning", "order", "ended_at")),
+        ({"status": "running"}, ("warning", "contradiction", "ended_at")),
         ({"ended_at": None}, ("warning", "missing", "ended_at")),
         ({"session_id": None}, ("warning", "missing", "session_id")),
         ({"started_at": None}, ("warning", "missing", "started_at")),
@@ -318,7 +318,7 @@ def test_a_task_has_an_end_when_it_ended_and_no_other_has() -> None:
     value = changed(TASKS, "tasks.0.completed_at", None)
     assert told("tasks", value) == [("warning", "missing", "tasks[0].completed_at")]
     value = changed(TASKS, "tasks.1.completed_at", "2026-11-14T10:00:00Z")
-    assert told("tasks", value) == [("warning", "order", "tasks[1].completed_at")]
+    assert told("tasks", value) == [("warning", "contradiction", "tasks[1].completed_at")]
 
 
 @pytest.mark.parametrize("total", [46, 48])
@@ -386,6 +386,7 @@ def test_an_agent_agrees_with_its_directory(name: str, value: Json) -> None:
     assert crossed(name, value, f"/home/state/rio/{name}.json") == []
     assert crossed(name, value, f"RIO/{name}.json") == []
     assert crossed(name, value, f"{name}.json") == []
+    assert crossed(name, value, f"examples/rios-{name}.json") == []
     assert crossed(name, value, f"/home/state/leo/{name}.json") == [("error", "place", "agent")]
     assert crossed(name, value, f"leo/{name}.json") == [("warning", "place", "agent")]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.kind import Form, Kind, read
@@ -379,6 +379,7 @@ def test_text_of_a_form_is_told_by_an_example_and_mended_if_only_its_case_is_odd
     assert [(each.level, each.code) for each in found.findings] == [("warning", "spelling")]
     assert found.value["who"] == "rio"
     assert posted({"who": "Rio"}, strict=True) == [("error", "type", "who")]
+    assert posted({"who": ""}) == [("error", "type", "who")]
     assert Post.model_json_schema()["properties"]["who"]["pattern"] == "^[a-z]{2,8}$"
 
 
@@ -386,6 +387,25 @@ def test_fields_that_a_format_leaves_open_are_no_surprise() -> None:
     assert posted({"data": {"anything": 1}}) == []
     assert posted({"anything": 1}) == [("warning", "unknown_field", "anything")]
     assert posted({"data": {"note": 1}}) == [("error", "type", "data.note")]
+
+
+class Noted(Extras):
+    mood: Literal["good", "bad"] | None = None
+
+
+class Mail(Record):
+    body: SerializeAsAny[Extras]
+
+    @field_validator("body", mode="plain")
+    @classmethod
+    def _as_noted(cls, value: Any) -> Extras:
+        return Noted.model_validate(value)
+
+
+def test_a_field_of_a_more_special_record_than_was_declared_is_found() -> None:
+    assert [each[:3] for each in read(Mail, {"body": {"mood": 1}}).findings] == [
+        ("error", "choice", "body.mood")
+    ]
 
 
 def test_what_is_no_object_is_called_that() -> None:

@@ -59,6 +59,9 @@ pieces = st.sampled_from(
         "~~~~ sh\n",
         "\u2028",
         "\x0c",
+        "\x1c\n",
+        "٣. not a number for us\n",
+        "## Corrections\x1f\n",
     ]
 )
 texts = st.lists(pieces | st.text(max_size=6), max_size=25).map("".join)

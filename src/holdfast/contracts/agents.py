@@ -146,7 +146,7 @@ class Tasks(Document):
                 yield Doubt("missing", f"tasks[{number}].completed_at", reason)
             elif task.completed_at is not None and not ended:
                 reason = f"set, though the task is {task.status}"
-                yield Doubt("order", f"tasks[{number}].completed_at", reason)
+                yield Doubt("contradiction", f"tasks[{number}].completed_at", reason)
 
 
 # --- session --------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Session(Document):
             if getattr(self, name) is None:
                 yield Doubt("missing", name, f"null, though the session is {self.status}")
         if self.status == "running" and self.ended_at is not None:
-            yield Doubt("order", "ended_at", "set, though the session is running")
+            yield Doubt("contradiction", "ended_at", "set, though the session is running")
         if self.status != "running" and self.ended_at is None:
             yield Doubt("missing", "ended_at", f"null, though the session is {self.status}")
 
@@ -358,6 +358,8 @@ class Metrics(Document):
 
 
 _OF_AGENTS = {"state", "agent-state", "agents"}
+_OWN_FILE = re.compile(r"(?:report|tasks|metrics|session(?:\.[^.]+)?)\.json|journal.*\.jsonl")
+"""The names that files have in the directory of an agent."""
 _SESSION_FILE = re.compile(r"session(?:\.([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?\.json")
 _AFTER_ID = re.compile(r"\.json~|~\d{1,2}\.json$|\.json$")
 
@@ -378,6 +380,8 @@ def _whose(value: dict[str, Any], field: str, origin: Origin, up: int) -> Iterat
 
 
 def _check_place(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    if not _OWN_FILE.fullmatch(origin.name):
+        return
     for _, value in _located(found):
         yield from _whose(value, "agent", origin, 1)
 
@@ -421,10 +425,11 @@ def _check_message(found: Sequence[Located], origin: Origin) -> Iterator[Finding
 
 
 def _check_journal(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    if not _OWN_FILE.fullmatch(origin.name):
+        return
     for line, value in _located(found):
-        if "agent" in value:
-            for finding in _whose(value, "agent", origin, 1):
-                yield finding._replace(line=line)
+        for finding in _whose(value, "agent", origin, 1):
+            yield finding._replace(line=line)
 
 
 def _check_legacy(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:

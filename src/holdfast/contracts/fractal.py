@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from holdfast.contracts.kind import Form, Kind
 from holdfast.contracts.record import Count, EpochTime, Free, Number, Record, broken_rule
@@ -34,11 +34,23 @@ class Datum(Record):
     open_ended = True
 
 
+class _NoNotes(list[Datum]):
+    """Told from an empty list, which is written."""
+
+
 class _Topics(Record):
     """A record whose other fields are records too."""
 
-    data: list[Datum] = Field(default_factory=list[Datum], alias="__data__")
+    data: list[Datum] = Field(default_factory=_NoNotes, alias="__data__")
     open_ended = True
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A topic that is called `data` makes the field of this name look as if it were set.
+        found: dict[str, Any] = written(self)
+        if isinstance(self.data, _NoNotes):
+            found.pop("__data__", None)
+        return found
 
     def unknown_fields(self) -> Iterator[str]:
         return self._below(lambda record: record.unknown_fields())

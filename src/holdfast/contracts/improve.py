@@ -1,7 +1,443 @@
-"""The improvement loop: plans, results, briefs, histories, state, reports, settings."""
+"""The improvement loop: plans, results, briefs, histories, merge reports, events."""
 
 from __future__ import annotations
 
-from holdfast.contracts.kind import Kind
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
 
-KINDS: tuple[Kind, ...] = ()
+from pydantic import Field, model_validator
+
+from holdfast.contracts import goal, harness, improve_state
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
+from holdfast.contracts.loglines import Digest
+from holdfast.contracts.record import (
+    Count,
+    Document,
+    Doubt,
+    Free,
+    NonEmpty,
+    Number,
+    Record,
+    UtcTime,
+    broken_rule,
+)
+
+APPROACH_FAMILIES = {
+    "architecture": "the structure of a model or its components",
+    "training_config": "optimizer, learning rate, schedule, batch size, epochs",
+    "data": "loading, augmentation and preparation of data",
+    "infrastructure": "mixed precision, distribution, checkpoints",
+    "optimization": "a better algorithm or better numerics",
+    "testing": "how things are evaluated",
+    "documentation": "documentation only",
+    "other": "none of these; the evidence says what",
+}
+"""What a plan can be about; a harness may add families of its own."""
+
+FailureCategory = Literal[
+    "oom",
+    "timeout",
+    "regression",
+    "logic_error",
+    "scope_error",
+    "infrastructure",
+    "benchmark_parse_error",
+    "sealed_file_violation",
+]
+Round = Annotated[int, Field(ge=1)]
+FamilyName = harness.FamilyName
+PlannerId = improve_state.PlannerId
+ExecutorId = improve_state.ExecutorId
+PlanId = improve_state.PlanId
+RoundName = Annotated[str, Field(pattern=r"^round_[0-9]+$")]
+SubScores = dict[str, Number | None]
+PassFail = Literal["pass", "fail"]
+
+_ROUND = re.compile(r"round_(\d{1,9})(?:_.*|\.json)?")
+
+
+def _round_in(name: str) -> int | None:
+    found = _ROUND.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _odd_round(name: str | None, number: int, field: str) -> Iterator[Doubt]:
+    if name is not None and _round_in(name) != number:
+        yield Doubt("contradiction", field, f"{name!r} in round {number}")
+
+
+# --- plan -----------------------------------------------------------------------------------
+
+
+class PlanStep(Record):
+    step: Annotated[int, Field(ge=1)]
+    file: NonEmpty
+    change: NonEmpty
+
+
+class ExpectedOutcome(Record):
+    metric: NonEmpty
+    estimated_impact: str
+    rationale: str
+    sub_score_expectations: dict[str, Number | str | None] | None = None
+
+
+class HistoryReference(Record):
+    """`none` where there is nothing to build on or to avoid."""
+
+    builds_on: NonEmpty
+    avoids: NonEmpty
+
+
+class CriticReview(Record):
+    h001_hypothesis_count: PassFail
+    h002_family_streak: PassFail
+    h003_intra_round_diversity: PassFail
+    schema_valid: PassFail
+    history_aware: PassFail
+    verdict: Literal["approved", "rejected"]
+    rejection_reason: str | None = None
+
+
+class ArchitectReview(Record):
+    """Advice; only the critic's verdict binds."""
+
+    verdict: Literal["approve", "reject"]
+    feedback: str
+    structural_concerns: list[str]
+
+
+class Plan(Document):
+    plan_id: PlanId
+    planner_id: PlannerId
+    round: Round
+    hypothesis: NonEmpty
+    approach_family: FamilyName
+    critic_approved: bool
+    target_files: list[NonEmpty]
+    steps: Annotated[list[PlanStep], Field(min_length=1)]
+    expected_outcome: ExpectedOutcome
+    history_reference: HistoryReference
+    critic_review: CriticReview | None = None
+    architect_review: ArchitectReview | None = None
+
+    def doubts(self) -> Iterator[Doubt]:
+        if self.plan_id != f"round_{self.round}_{self.planner_id}":
+            reason = f"{self.plan_id!r} of {self.planner_id} in round {self.round}"
+            yield Doubt("contradiction", "plan_id", reason)
+        review = self.critic_review
+        if review and review.verdict == "rejected" and not review.rejection_reason:
+            yield Doubt("missing", "critic_review.rejection_reason", "rejected without a reason")
+
+
+# --- result ---------------------------------------------------------------------------------
+
+
+class FailureAnalysis(Record):
+    what: NonEmpty
+    why: NonEmpty
+    category: FailureCategory
+    lesson: NonEmpty
+
+
+class RawRest(Record):
+    """Where the part of an output lies that is too long for a record, compressed with zstd."""
+
+    path: NonEmpty
+    sha256: Digest
+    bytes: Count
+
+    @property
+    def marker(self) -> str:
+        """The last line of an output that was cut."""
+        return f"[{self.bytes} bytes more in {self.path}, sha256 {self.sha256}]"
+
+
+class BenchmarkResult(Document):
+    executor_id: ExecutorId
+    plan_id: PlanId
+    benchmark_score: Number | None
+    benchmark_raw: str
+    status: Literal["success", "regression", "error", "timeout"]
+    sub_scores: SubScores
+    failure_analysis: FailureAnalysis | None = None
+    timestamp: UtcTime
+    benchmark_raw_rest: RawRest | None = None
+
+    @model_validator(mode="after")
+    def _failure_is_explained(self) -> Self:
+        if self.status != "success" and self.failure_analysis is None:
+            raise broken_rule(f"{self.status} needs a failure_analysis")
+        return self
+
+    @model_validator(mode="after")
+    def _cut_is_marked(self) -> Self:
+        rest = self.benchmark_raw_rest
+        if rest is not None and not self.benchmark_raw.endswith(rest.marker):
+            raise broken_rule(f"benchmark_raw was cut and has to end in {rest.marker!r}")
+        return self
+
+    def doubts(self) -> Iterator[Doubt]:
+        if self.status == "success" and self.benchmark_score is None:
+            yield Doubt("missing", "benchmark_score", "null, though the status is success")
+
+
+# --- brief ----------------------------------------------------------------------------------
+
+
+class Idea(Record):
+    title: NonEmpty
+    source: str
+    evidence: str
+    approach_family: FamilyName
+    confidence: Literal["high", "medium", "low"]
+    estimated_impact: str
+
+    @model_validator(mode="after")
+    def _other_is_explained(self) -> Self:
+        if self.approach_family == "other" and not self.evidence.strip():
+            raise broken_rule("of the family other, and the evidence does not say what it is")
+        return self
+
+
+class ResearchBrief(Document):
+    iteration: Round
+    researcher_id: NonEmpty
+    repo_analysis_summary: str
+    ideas: list[Idea]
+
+
+# --- history --------------------------------------------------------------------------------
+
+
+class Candidate(Record):
+    plan_id: PlanId
+    score: Number
+    approach_family: FamilyName
+    hypothesis: NonEmpty
+    sub_scores: SubScores
+
+
+class Loser(Record):
+    plan_id: PlanId
+    score: Number | None
+    approach_family: FamilyName
+    hypothesis: NonEmpty
+    sub_scores: SubScores
+    failure_analysis: FailureAnalysis | None = None
+
+
+class IterationHistory(Document):
+    iteration: Round
+    baseline_score: Number | None
+    winner: Candidate | None
+    losers: list[Loser]
+    research_brief_id: RoundName | None
+    stacked: list[Candidate] | None = None
+    """Runners-up that were merged on top of the winner."""
+
+    def doubts(self) -> Iterator[Doubt]:
+        yield from _odd_round(self.research_brief_id, self.iteration, "research_brief_id")
+        if self.winner:
+            yield from _odd_round(self.winner.plan_id, self.iteration, "winner.plan_id")
+        for number, loser in enumerate(self.losers):
+            yield from _odd_round(loser.plan_id, self.iteration, f"losers[{number}].plan_id")
+        for number, other in enumerate(self.stacked or ()):
+            yield from _odd_round(other.plan_id, self.iteration, f"stacked[{number}].plan_id")
+
+
+class RawRow(Record):
+    """One candidate, for plots."""
+
+    iteration: Count
+    plan_id: PlanId
+    benchmark_score: Number | None
+    is_winner: bool
+    approach_family: FamilyName
+    sub_scores: SubScores
+
+    def doubts(self) -> Iterator[Doubt]:
+        yield from _odd_round(self.plan_id, self.iteration, "plan_id")
+
+
+# --- merge ----------------------------------------------------------------------------------
+
+
+class Merged(Record):
+    executor_id: ExecutorId
+    branch: NonEmpty
+    hypothesis: NonEmpty
+    score_before: Number | None
+    score_after: Number
+    sub_scores: SubScores
+
+
+class MergeReport(Document):
+    iteration: Round
+    goal_slug: NonEmpty
+    winner: Merged | None
+    archived: list[NonEmpty]
+    regressions_detected: bool
+    re_benchmark_score: Number | None
+    status: Literal["merged", "no_improvement", "no_winner", "all_rejected"]
+    reason: str | None
+    stacked: list[Merged] | None = None
+    """Runners-up that were merged on top of the winner."""
+
+    @model_validator(mode="after")
+    def _reason_unless_merged(self) -> Self:
+        if self.status == "merged":
+            if self.reason is not None:
+                raise broken_rule("reason is null where something was merged")
+            if self.winner is None:
+                raise broken_rule("merged without a winner")
+        elif not self.reason:
+            raise broken_rule(f"{self.status} needs a reason")
+        elif self.stacked:
+            raise broken_rule(f"{self.status}, and yet something was stacked on a winner")
+        return self
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+class ChangeDetails(Record):
+    """A phase is the setting `current_phase`."""
+
+    field: NonEmpty
+    old_value: Annotated[Any, Free("event log: a setting may be of any type")]
+    new_value: Annotated[Any, Free("event log: a setting may be of any type")]
+    source: NonEmpty
+
+
+class ImproveEvent(Record):
+    timestamp: UtcTime
+    event_type: Literal["config_change", "phase_transition"]
+    iteration: Count
+    details: ChangeDetails
+
+
+# --- what one record cannot show ------------------------------------------------------------
+
+
+def _check_round(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    """`round_3.json` is of iteration 3."""
+    named = _round_in(origin.name)
+    for value in objects_in([each.reading.value for each in found]):
+        if named is not None and value.get("iteration") != named:
+            reason = f"{value.get('iteration')!r}, but the file is {origin.name}"
+            yield Finding("error", "place", "iteration", reason)
+
+
+def _check_plan(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    """`round_3/plan_planner_a.json` is the plan of planner_a for round 3."""
+    named, folder = re.fullmatch(r"plan_(planner_\w+)\.json", origin.name), origin.parent()
+    number = _round_in(folder)
+    for value in objects_in([each.reading.value for each in found]):
+        if number is not None and value.get("round") != number:
+            reason = f"{value.get('round')!r}, but it lies in {folder}"
+            yield Finding("error", "place", "round", reason)
+        if named and value.get("planner_id") != named[1]:
+            reason = f"{value.get('planner_id')!r}, but the file is {origin.name}"
+            yield Finding("error", "place", "planner_id", reason)
+
+
+def _check_result(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    """`round_3/executor_2.json` is the result of executor_2 for a plan of round 3."""
+    named, folder = re.fullmatch(r"(executor_\w+)\.json", origin.name), origin.parent()
+    number = _round_in(folder)
+    for value in objects_in([each.reading.value for each in found]):
+        if number is not None and _round_in(str(value.get("plan_id"))) != number:
+            reason = f"{value.get('plan_id')!r}, but it lies in {folder}"
+            yield Finding("error", "place", "plan_id", reason)
+        if named and value.get("executor_id") != named[1]:
+            reason = f"{value.get('executor_id')!r}, but the file is {origin.name}"
+            yield Finding("error", "place", "executor_id", reason)
+
+
+def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    """A plan has one row for each iteration."""
+    seen: dict[tuple[str, str], int] = {}
+    for number, (line, reading) in enumerate(found):
+        for value in objects_in([reading.value]):
+            row = (str(value.get("iteration")), str(value.get("plan_id")))
+            if row in seen:
+                reason = f"{row[1]!r} of iteration {row[0]} is row {seen[row]} too"
+                yield Finding("error", "duplicate", "plan_id", reason, line)
+            seen.setdefault(row, number)
+
+
+# --- kinds ----------------------------------------------------------------------------------
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="plan",
+        what="What a planner wants to try, and what its reviewers say",
+        shape="document",
+        forms=(Form("1.0", Plan),),
+        paths=(
+            r"(?:^|/)plans/round_\d+/[^/]+\.json$",
+            r"(?:^|/)plan_archive/round_\d+/[^/]+\.json$",
+        ),
+        looks=lambda value: has_fields(value, "plan_id", "planner_id", "hypothesis"),
+        cross_check=_check_plan,
+    ),
+    Kind(
+        name="benchmark-result",
+        what="What the benchmark says of what an executor made",
+        shape="document",
+        forms=(Form("1.0", BenchmarkResult),),
+        paths=(r"(?:^|/)benchmark_results/round_\d+/[^/]+\.json$",),
+        looks=lambda value: has_fields(value, "executor_id", "plan_id", "benchmark_raw"),
+        cross_check=_check_result,
+    ),
+    Kind(
+        name="research-brief",
+        what="What a researcher suggests to try in a round",
+        shape="document",
+        forms=(Form("1.0", ResearchBrief),),
+        paths=(r"(?:^|/)research_briefs/round_\d+\.json$",),
+        looks=lambda value: has_fields(value, "iteration", "researcher_id", "ideas"),
+        cross_check=_check_round,
+    ),
+    Kind(
+        name="iteration-history",
+        what="Who won and who lost a round",
+        shape="document",
+        forms=(Form("1.0", IterationHistory),),
+        paths=(r"(?:^|/)iteration_history/round_\d+\.json$",),
+        looks=lambda value: has_fields(value, "iteration", "winner", "losers"),
+        cross_check=_check_round,
+    ),
+    Kind(
+        name="raw-data",
+        what="One row for each candidate of all rounds",
+        shape="array",
+        forms=(Form("1.0", RawRow),),
+        paths=(r"(?:^|/)raw_data\.json$",),
+        looks=lambda value: has_fields(value, "iteration", "plan_id", "is_winner"),
+        cross_check=_check_rows,
+    ),
+    Kind(
+        name="merge-report",
+        what="What a round's tournament merged, or why nothing",
+        shape="document",
+        forms=(Form("1.0", MergeReport),),
+        paths=(r"(?:^|/)merge_reports/round_\d+\.json$",),
+        looks=lambda value: has_fields(value, "iteration", "goal_slug", "archived"),
+        cross_check=_check_round,
+    ),
+    Kind(
+        name="improve-events",
+        what="Changes of settings and phases",
+        shape="array",
+        forms=(Form("1.0", ImproveEvent),),
+        paths=(r"(?:^|/)tracking/events\.json$",),
+        looks=lambda value: has_fields(value, "timestamp", "event_type", "iteration", "details"),
+    ),
+    *improve_state.KINDS,
+    *goal.KINDS,
+    *harness.KINDS,
+)

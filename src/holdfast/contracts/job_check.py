@@ -13,7 +13,10 @@ from holdfast import codec
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_states import (
     ACTIONS,
+    ACTIONS_AFTER,
     CAUSES,
+    INTERRUPTED,
+    OUTCOMES,
     STATES,
     Action,
     Cause,
@@ -119,11 +122,13 @@ def _by_the_table(calls: list[Call], *, archived: bool) -> Iterator[Finding]:
         if action is None:
             reached = set(STATES)
             continue
+        if action not in ACTIONS_AFTER[outcome]:
+            yield _odd(call, "response.action", f"{action} after {outcome}", "state")
         then: set[State] = set()
         for start in claimable if before is None else (before,):
             then.update(after_call(start, outcome, action))
         status = _state(call.response.get("new_status"))
-        if status is not None and then and status not in then:
+        if status is not None and then and status not in then.union(INTERRUPTED):
             reason = f"{_not(status, then)} after {action}"
             yield _odd(call, "response.new_status", reason, "state")
         reached = then if status is None else {status}
@@ -136,7 +141,7 @@ def _told(call: Call) -> list[Cause] | None:
 
 def _ended(call: Call) -> tuple[Outcome, Action | None]:
     status, action = call.response.get("status"), call.response.get("action")
-    outcome: Outcome = "ERROR" if status == "ERROR" else "SUCCESS"
+    outcome = status if status in OUTCOMES else "SUCCESS"
     return outcome, action if action in ACTIONS else None
 
 
@@ -205,7 +210,7 @@ def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iter
             reason = f"{name!r} is recovery_points[{seen[name]}] already"
             yield Finding("error", "duplicate", f"{where}.id", reason)
         number = _object(point).get("sequence")
-        if not isinstance(number, int) or number in numbers:
+        if not isinstance(number, int) or number in numbers or "interactions" not in whole:
             continue
         if not archived or number > max(numbers, default=-1):
             yield Finding(

@@ -8,7 +8,7 @@ of both shapes that were met.  What an older form did not record is null in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -88,23 +88,28 @@ class Reply(_Answered):
     """The state of the job afterwards."""
 
 
-class _Called(Record):
+_Reply = TypeVar("_Reply", bound=_Answered)
+
+
+class _Interaction(Record, Generic[_Reply]):
     sequence: Count
     timestamp: UtcTime
     state_before: State | None
     """The state in which the job was claimed for this call."""
     workspace_path: str | None
     request: Sent
+    response: _Reply
     is_simulated: bool | None = None
     """Additive: the answer was given by a person or a script."""
 
 
-class ToldInteraction(_Called):
-    response: ToldReply
+class ToldInteraction(_Interaction[ToldReply]):
+    """A call as the format describes it."""
 
 
-class Interaction(_Called):
-    response: Reply
+class Interaction(_Interaction[Reply]):
+    """A call as it is written."""
+
     preceded_by: list[Cause] | None = None
     """Additive: what happened to the job since the call before."""
 
@@ -276,13 +281,18 @@ def _told(number: int, entry: Json) -> Json:
         "temperature": None,
         "max_tokens": None,
     }
-    asked: Json = {"prompt": None, "files_context": [], **request, "metadata": settings}
+    asked: Json = {
+        **request,
+        "prompt": request.get("prompt"),
+        "files_context": request.get("files_context") or [],
+        "metadata": settings,
+    }
     answered: Json = {
         "status": "SUCCESS",
-        "evidence_files": [],
-        "summary_for_supervisor": "",
         "raw_response": None,
         **response,
+        "evidence_files": response.get("evidence_files") or [],
+        "summary_for_supervisor": response.get("summary_for_supervisor") or "",
         "execution_time_seconds": rest.pop("execution_time_seconds", 0.0),
         "cost_usd": rest.pop("cost", None),
     }
@@ -340,7 +350,9 @@ def _looks(value: Any) -> bool:
     if isinstance(value, list):
         entries = cast("list[Any]", value)
         return bool(entries) and _is_bare(entries[0])
-    return _is_bare(value) or has_fields(value, "job_id", "interactions")
+    return (
+        _is_bare(value) or has_fields(value, "interactions") or has_fields(value, "recovery_points")
+    )
 
 
 def _is_bare(value: Any) -> bool:

@@ -41,6 +41,7 @@ Cause = Literal[
 ]
 
 STATES: tuple[State, ...] = get_args(State)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 FINAL: frozenset[State] = frozenset({"SUCCESS", "CANCELED"})
@@ -78,7 +79,16 @@ CLAIMABLE: frozenset[State] = frozenset(TRANSITIONS["claim"][0])
 _UNTOLD: tuple[Cause, ...] = ("activate", "continue", "resume")
 """What a history of calls alone leaves out.  A rewind is not among it: it has to be told, or
 every state could follow every other."""
-_STOPS: tuple[Cause, ...] = ("over_cost", "over_time", "cancel")
+
+ACTIONS_AFTER: dict[Outcome, tuple[Action, ...]] = {
+    "SUCCESS": ACTIONS,
+    "ERROR": ("RETRY", "STUCK"),
+    "TIMEOUT": ("STUCK",),
+}
+"""What can be done about a call, by how it ended."""
+
+INTERRUPTED: tuple[State, ...] = ("HALTED_COST", "HALTED_TIME", "CANCELED")
+"""Where a job may be after a call, whatever was answered."""
 
 
 def after(state: State, cause: Cause) -> tuple[State, ...]:
@@ -98,14 +108,11 @@ def cause_of(outcome: Outcome, action: Action) -> Cause:
 
 
 def after_call(claimed: State, outcome: Outcome, action: Action) -> tuple[State, ...]:
-    """The states a job may be in once a call ended, if it was claimed in `claimed`."""
-    if claimed not in CLAIMABLE:
+    """The states that a call may lead to, if its job was claimed in `claimed`."""
+    if claimed not in CLAIMABLE or action not in ACTIONS_AFTER[outcome]:
         return ()
     cause = cause_of(outcome, action)
-    then = after("RUNNING", cause)
-    if cause == "api_error":
-        then = (claimed, "INTERVENTION_REQUIRED")
-    return (*then, *(state for stop in _STOPS for state in after("RUNNING", stop)))
+    return (claimed, "INTERVENTION_REQUIRED") if cause == "api_error" else after("RUNNING", cause)
 
 
 def claimable_from(states: Iterable[State], told: Sequence[Cause] | None = None) -> set[State]:

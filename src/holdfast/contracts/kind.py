@@ -293,7 +293,8 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
             found = drift.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
         case "text_form":
-            return "spelling", drift.meant_text(given, error["ctx"]["pattern"]), "another spelling"
+            meant = drift.meant_text(given, error["ctx"]["pattern"])
+            return "spelling" if meant else "", meant, "another spelling"
         case "int_type" | "int_from_float":
             return "type", drift.meant_number(given, whole=True), "not a number"
         case "float_type":

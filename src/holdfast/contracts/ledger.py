@@ -20,9 +20,10 @@ from pydantic_core import core_schema as core
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin
 from holdfast.contracts.lean import decider, fields, lean, objects
 from holdfast.contracts.ledger_watch import LedgerWatch, agent_of
+from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.record import (
-    Count,
     Document,
+    Doubt,
     Formed,
     Free,
     NonEmpty,
@@ -40,7 +41,6 @@ SessionIdText = Annotated[
     str,
     Formed(f"^{_DAY}_{_NAME}_(?:[0-9]{{3}}|[1-9][0-9]{{3,17}})$", "2026-11-15_rio_001"),
 ]
-Digest = Annotated[str, Formed("^[0-9a-f]{64}$", "64 hexadecimal digits")]
 
 
 # --- what may stand in `data` -----------------------------------------------------------------
@@ -106,7 +106,7 @@ class LedgerEntry(Record):
     source: NonEmpty
     summary: str
     data: SerializeAsAny[EventData]
-    fence: Count | None = None
+    fence: Fence | None = None
     ref: NonEmpty | None = None
     seq: Annotated[int, Field(ge=1)] | None = None
     hash: Digest | None = None
@@ -147,6 +147,8 @@ def _is_plain() -> Callable[[Any], bool]:
 
 
 class ApIoEvent(Record):
+    open_choices = frozenset({"type"})
+
     type: Literal[
         "heartbeat",
         "task_start",
@@ -274,12 +276,14 @@ class Status(Document):
     session_id: SessionIdText | None = None
     last_error: str | None = None
 
+    def doubts(self) -> Iterator[Doubt]:
+        if self.state == "error" and self.last_error is None:
+            yield Doubt("rule", "last_error", "missing, though state is error")
+
 
 def _check_status(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
         value = _object(reading.value)
-        if value.get("state") == "error" and not value.get("last_error"):
-            yield Finding("warning", "rule", "last_error", "missing, though state is error", line)
         agent, told = origin.parent(), value.get("agent")
         if origin.parent(2) in ("agents", "state") and told != agent.lower():
             reason = f"{told!r} in the directory of {agent}"
@@ -294,8 +298,8 @@ def _check_status(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
 
 
 def _looks_like_an_entry(value: Any) -> bool:
-    found = _object(value)
-    ours = "event" in found and "agent" in found and ("ts" in found or "task_id" in found)
+    found = _object(value).keys()
+    ours = {"agent", "event", "task_id"} <= found or {"event", "source", "summary"} <= found
     return ours or _is_nested(value) or (_is_flat(value) and "event" in found)
 
 
@@ -308,8 +312,9 @@ LEDGER = Kind(
     what="What an agent did, an entry a line, a file a day",
     shape="lines",
     forms=(
-        Form("3.1-flat", FlatApIoEntry, _is_flat, _nested),
-        Form("3.1", ApIoEntry, _is_nested, _unfolded),
+        LOG_FORM,
+        Form("3.1_flat", FlatApIoEntry, _is_flat, _nested, "an entry of AP/IO 3.1, laid out flat"),
+        Form("3.1", ApIoEntry, _is_nested, _unfolded, "an entry of AP/IO 3.1"),
         Form("1.0", LedgerEntry, plain=_is_plain()),
     ),
     paths=(

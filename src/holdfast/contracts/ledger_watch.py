@@ -14,6 +14,7 @@ from holdfast.errors import BadName
 from holdfast.ids import session_id
 
 _DAY_FILE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:\.[0-9]+)?\.jsonl(?:\.zst)?")
+_IS_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAY, _STAMP = 10, 19
 """How long a time is: only the day, and without fractions and zone."""
 
@@ -60,19 +61,21 @@ class LedgerWatch:
             if ts < self._latest or ts[:_DAY] != self._today or ts[_STAMP:] != self._zone:
                 self._look_at_time(line, ts, found)
             self._latest = ts
-        if agent != self._agent and self._agent is not None and agent is not None:
-            reason = f"{agent!r} in the ledger of {self._agent}"
-            found.append(Finding("warning", "agent_path", "agent", reason, line))
-        if type(session) is str and self._owner(session) != agent:
-            reason = f"{session!r} is no session of {agent!r}"
-            found.append(Finding("warning", "session_agent", "session_id", reason, line))
+        if type(agent) is str:
+            if agent != self._agent and self._agent is not None:
+                reason = f"{agent!r} in the ledger of {self._agent}"
+                found.append(Finding("warning", "agent_path", "agent", reason, line))
+            if type(session) is str and self._owner(session) != agent:
+                reason = f"{session!r} is no session of {agent!r}"
+                found.append(Finding("warning", "session_agent", "session_id", reason, line))
         if "ledger_id" in entry:
             self._see_id(line, entry["ledger_id"], found)
         event = entry.get("event")
-        if event == "task_start":
-            self._open[str(agent), str(entry.get("task_id"))] = line
-        elif event == "task_result":
-            self._open.pop((str(agent), str(entry.get("task_id"))), None)
+        if event == "task_start" or event == "task_result":
+            task = str(agent), str(entry.get("task_id", ""))
+            self._open.pop(task, None)
+            if event == "task_start" and task[1]:
+                self._open[task] = line
         first = self._seen.setdefault(hash(content(written)), line)
         if first != line:
             reason = f"the same entry as in line {first}"
@@ -86,7 +89,7 @@ class LedgerWatch:
 
     def _look_at_time(self, line: int, ts: str, found: list[Finding]) -> None:
         today = ts[:_DAY]
-        if self._day is not None and today != self._day:
+        if self._day is not None and today != self._day and _IS_DAY.fullmatch(today):
             reason = f"ts date {today} != file date {self._day}"
             found.append(Finding("warning", "date", "ts", reason, line))
             today = ""

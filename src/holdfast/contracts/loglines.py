@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from holdfast.contracts.kind import Form
-from holdfast.contracts.record import Count, NonEmpty, Number, Record, UtcTime, broken_rule
+from holdfast.contracts.record import (
+    Count,
+    NonEmpty,
+    Number,
+    OffsetTime,
+    Record,
+    UtcTime,
+    broken_rule,
+)
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Fence = Annotated[int, Field(ge=1)]
@@ -16,7 +24,7 @@ Fence = Annotated[int, Field(ge=1)]
 class LogLine(Record):
     """A lease that was taken, renewed or released; a cut or failed segment; a redacted line."""
 
-    ts: UtcTime | None = None
+    ts: OffsetTime | None = None  # by the zone of the home
     lease: NonEmpty | None = None
     fence: Fence | None = None
     purpose: str | None = None

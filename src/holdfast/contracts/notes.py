@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from holdfast.contracts import drift
+from holdfast.contracts import drift, markdown
 from holdfast.contracts.kind import Finding, Form, Kind, Reading
 from holdfast.contracts.record import Record, broken_rule
 
@@ -29,15 +29,9 @@ SectionName = Literal[
 ]
 SECTIONS: tuple[SectionName, ...] = get_args(SectionName)
 
-_HEADING = re.compile(r"##[ \t]+")
-_TITLE = re.compile(r"^#[ \t]+(.*\S)", re.MULTILINE)
-_MARK = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]+")
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _DAY = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)", re.ASCII)
-_DEEPER = re.compile(r"(?: {2,}|\t)\S")
-_DEEPEST_HEADING = re.compile(r"#{1,6}[ \t]")
 
-Space = Annotated[str, Field(pattern=r"^\s*$")]
+Space = Annotated[str, Field(pattern=r"^[ \t\r\n\x0b\x0c]*$")]
 
 
 class Note(Record):
@@ -82,7 +76,7 @@ class MemoryNotes(Record):
 
     @model_validator(mode="after")
     def _title_is_in_the_head(self) -> Self:
-        if self.title != _title_in(self.head):
+        if self.title != markdown.title_in(self.head):
             raise broken_rule("the title is the first heading above the sections")
         return self
 
@@ -103,108 +97,33 @@ def section_called(title: str) -> SectionName | None:
     return next((name for name in SECTIONS if name == meant), None)
 
 
-def _title_in(head: str) -> str | None:
-    found = _TITLE.search(head)
-    return found[1] if found else None
-
-
 # --- reading --------------------------------------------------------------------------------
-
-
-class _Line(NamedTuple):
-    text: str
-    """With its end."""
-    number: int
-    fenced: bool
-    """Between the first and the last line of a code fence."""
-
-
-def _lines(text: str) -> list[_Line]:
-    # Not splitlines(): a form feed or a U+2028 inside a note is not the end of its line.
-    parts = [part + "\n" for part in text.split("\n")]
-    parts[-1] = parts[-1][:-1]
-    inside = _fenced(parts)
-    return [_Line(part, at + 1, at in inside) for at, part in enumerate(parts) if part]
-
-
-def _fenced(parts: Sequence[str]) -> set[int]:
-    """The lines of closed fences after the first of each; an open one is no fence."""
-    found: set[int] = set()
-    opened, fence = 0, ""
-    for at, part in enumerate(parts):
-        mark = _FENCE.match(part)
-        if not fence and mark:
-            opened, fence = at, mark[1]
-        elif fence and mark and mark[1].startswith(fence) and not part[mark.end() :].strip():
-            found.update(range(opened + 1, at + 1))
-            fence = ""
-    return found
 
 
 def parse(text: str) -> Reading:
     """The notes, and what is odd about them; there is no text that has none."""
-    lines = _lines(text)
-    starts = [at for at, line in enumerate(lines) if not line.fenced and _HEADING.match(line.text)]
-    bounds = [*starts, len(lines)]
-    head = "".join(line.text for line in lines[: bounds[0]])
-    sections = [_section(lines[low:high]) for low, high in zip(starts, bounds[1:], strict=True)]
-    record = MemoryNotes(head=head, title=_title_in(head), sections=sections)
-    numbers = [lines[at].number for at in starts]
+    head, found = markdown.split(text)
+    record = MemoryNotes(
+        head=head, title=markdown.title_in(head), sections=[_section(each) for each in found]
+    )
+    numbers = [each.number for each in found]
     return Reading(record.value(), record, list(_findings(record, numbers)))
 
 
-def _section(lines: Sequence[_Line]) -> Section:
-    heading = _HEADING.match(lines[0].text)
-    assert heading is not None
-    gap = 1
-    while gap < len(lines) and not lines[gap].text.strip():
+def _section(found: markdown.Section) -> Section:
+    gap = 0
+    while gap < len(found.body) and found.body[gap].is_blank:
         gap += 1
-    title, end = _split_end(lines[0].text[heading.end() :])
     return Section(
-        mark=heading[0],
-        title=title,
-        end=end + "".join(line.text for line in lines[1:gap]),
-        name=section_called(title),
-        notes=[_note(chunk) for chunk in _chunks(lines[gap:])],
+        mark=found.mark,
+        title=found.title,
+        end=found.end + "".join(line.text for line in found.body[:gap]),
+        name=section_called(found.title),
+        notes=[
+            Note(mark=mark, text=text, end=end, date=day_in(text))
+            for mark, text, end, _ in markdown.blocks_of(found.body[gap:])
+        ],
     )
-
-
-def _chunks(lines: Sequence[_Line]) -> Iterator[str]:
-    chunk, bullet, apart = "", "", False
-    for line in lines:
-        blank = not line.text.strip()
-        if chunk and not line.fenced and not blank and _begins(line.text, bullet, apart=apart):
-            yield chunk
-            chunk = ""
-        if not chunk:
-            mark = _MARK.match(line.text)
-            bullet = mark[0] if mark else ""
-        chunk += line.text
-        apart = blank and not line.fenced
-    if chunk:
-        yield chunk
-
-
-def _begins(line: str, bullet: str, *, apart: bool) -> bool:
-    """Whether a line is the first of the next note."""
-    if _DEEPEST_HEADING.match(line):
-        return True
-    mark = _MARK.match(line)
-    if mark:
-        return not bullet or len(mark[1]) <= len(bullet) - len(bullet.lstrip())
-    return apart and not (bullet and _DEEPER.match(line))
-
-
-def _note(chunk: str) -> Note:
-    mark = _MARK.match(chunk)
-    before = mark[0] if mark else ""
-    text, end = _split_end(chunk[len(before) :])
-    return Note(mark=before, text=text, end=end, date=day_in(text))
-
-
-def _split_end(text: str) -> tuple[str, str]:
-    kept = text.rstrip()
-    return kept, text[len(kept) :]
 
 
 def _findings(record: MemoryNotes, numbers: Sequence[int]) -> Iterator[Finding]:

@@ -77,5 +77,5 @@ def _inside(annotation: Any, part: int | str) -> Any:
 
 @lru_cache(maxsize=256)
 def _other_fields(model: type[Record]) -> Any:
-    arguments = get_args(get_type_hints(model)["__pydantic_extra__"])
+    arguments = get_args(get_type_hints(model).get("__pydantic_extra__"))
     return arguments[-1] if arguments else None

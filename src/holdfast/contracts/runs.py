@@ -75,21 +75,16 @@ class TestRun(Document):
 # --- a cluster ------------------------------------------------------------------------------
 
 
-class _Passed(Record):
+class Passed(Record):
+    """From one agent to the next, or from one to each."""
+
     t: EpochTime
+    type: Literal["handoff", "broadcast"]
     from_: AgentMention = Field(alias="from")
     to: AgentMention
     prompt: str
     reply: str
     tick: Tick
-
-
-class Handoff(_Passed):
-    type: Literal["handoff"]
-
-
-class Broadcast(_Passed):
-    type: Literal["broadcast"]
 
 
 class Moe(Record):
@@ -130,9 +125,7 @@ class Failed(Record):
     often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
 
 
-ClusterEvent = Annotated[
-    Handoff | Broadcast | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")
-]
+ClusterEvent = Annotated[Passed | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")]
 
 
 class AgentCounts(Record):
@@ -181,27 +174,25 @@ def _check_cluster(found: Sequence[Located], origin: Origin) -> Iterator[Finding
             yield finding._replace(line=line)
 
 
-_ADDRESSED = {"handoff": "to", "broadcast": "to", "moe": "expert"}
-"""The events that are counted as an agent's chat, and the field that names it."""
+_COUNTED = {"handoff": "to", "broadcast": "to", "moe": "expert", "error": "agent"}
+"""The events that are counted, and the field that names the agent they count for."""
 _NAMES = ("from", "to", "expert", "summarizer", "agent")
 
 
 def _counted(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
-    chats = Counter(
-        str(event.get(_ADDRESSED[event["type"]])) for event in events if _is_chat(event)
-    )
-    errors = Counter(str(event.get("agent")) for event in events if event.get("type") == "error")
+    chats, errors = Counter[str](), Counter[str]()
+    for event in events:
+        kind = event.get("type")
+        field = _COUNTED.get(kind) if isinstance(kind, str) else None
+        name = event.get(field) if field else None
+        if isinstance(name, str):
+            (errors if kind == "error" else chats)[name] += 1
     counts = _object(value.get("counts"))
     for name, told in counts.items():
         real = {"chat": chats[name], "errors": errors[name]}
         yield from _recounted(f"counts.{name}", told, real, 0)
-    for name in sorted((chats.keys() | errors.keys()) - counts.keys() - {"None"}):
+    for name in sorted((chats.keys() | errors.keys()) - counts.keys()):
         yield Finding("warning", "counts", f"counts.{name}", "has events, but no counts")
-
-
-def _is_chat(event: dict[str, Any]) -> bool:
-    kind = event.get("type")
-    return isinstance(kind, str) and kind in _ADDRESSED
 
 
 def _recounted(where: str, told: Any, real: Mapping[str, int], line: int) -> Iterator[Finding]:
@@ -225,12 +216,12 @@ def _of_the_run(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator
     agents = value.get("agents")
     if not isinstance(agents, list):
         return
-    told: set[str] = set()
+    known = {agent for agent in cast("list[Any]", agents) if isinstance(agent, str)}
     for number, event in enumerate(events):
         for name in _NAMES:
             mentioned = event.get(name)
-            if isinstance(mentioned, str) and mentioned not in {*agents, *told}:
-                told.add(mentioned)
+            if isinstance(mentioned, str) and mentioned not in known:
+                known.add(mentioned)  # told once
                 reason = f"{mentioned!r} is no agent of this run"
                 yield Finding("warning", "agent", f"events[{number}].{name}", reason)
 

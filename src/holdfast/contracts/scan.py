@@ -29,6 +29,7 @@ OF_LINES = frozenset({"blank", "crlf", "unended"})
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _VISIBLE = re.compile(rb"[^ \t\r\n]")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _MOST_WAYS = 5000
 _DECODER = json.JSONDecoder()
@@ -220,13 +221,13 @@ class Scan:
 
     def _overfull(self, raw: bytes, rest: str) -> Iterator[Found]:
         """A line with more on it than its value."""
-        if rest[0] not in "}]":
+        value = without_extra_closings(raw.decode().strip())
+        if value is not None:
+            self._bad("not_json", "closing brackets too many")
+            yield from self._doubtful(value, raw)
+        else:
             self._bad("not_json", f"text behind the value: {_beginning(rest.encode())}")
             yield from self._rescued(raw[: raw.rindex(rest.encode())], raw)
-            return
-        self._bad("not_json", "closing brackets too many")
-        value = without_extra_closings(raw.decode().strip())
-        yield from self._doubtful(value, raw)
 
     def _rescued(self, text: bytes, raw: bytes) -> Iterator[Found]:
         yield from self._doubtful(_loads(text), raw)
@@ -256,8 +257,8 @@ def _loads(data: bytes) -> Any:
 
 def _depth(text: str) -> int:
     """How many brackets are open at the end."""
-    found = [token[0] for token in _BRACKETS.finditer(text)]
-    return sum((each in "{[") - (each in "}]") for each in found)
+    bare = _STRING.sub("", text)
+    return bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
 
 
 def _is_object(line: bytes) -> bool:
@@ -336,7 +337,6 @@ def _loads_once(text: str) -> Any:
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"[^,\]}\s]+")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def lines_of(raw: bytes, first: int = 1) -> dict[str, int]:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 from holdfast.contracts.detect import by_path, detect
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading
 from holdfast.contracts.ledger_watch import content
+from holdfast.contracts.loglines import LOG_FORM, is_log_line
 from holdfast.contracts.scan import OF_LINES, Found, Scan, lines_of
 from holdfast.store.chain import GENESIS, holds, read_seal
-from holdfast.store.primitives import CONTROL
 
 _INDEX = re.compile(r"\[\d+\]")
 _MOST_RANGES = 12
@@ -114,18 +114,12 @@ class _Judge:
         return kind
 
     def _count(self, kind: Kind, form: Form) -> None:
-        self._report.counts["records"] += 1
+        self._report.counts["records"] += form is not LOG_FORM
         self._report.forms[f"{kind.name}@{form.version}"] += 1
 
     def _read(self, kind: Kind, value: Any) -> Reading:
-        """A value against its form, and in a strict run against no older one."""
-        form = self._ask.form or kind.form_of(value)
-        self._count(kind, form)
-        reading = kind.read(value, strict=self._ask.strict, form=self._ask.form)
-        if self._ask.strict and self._ask.form is None and form is not kind.current:
-            reason = f"version {form.version}, but {kind.current.version} is written"
-            reading.findings.append(Finding("error", "form", "", reason))
-        return reading
+        self._count(kind, self._ask.form or kind.form_of(value))
+        return kind.read(value, strict=self._ask.strict, form=self._ask.form)
 
     def _cross_check(self, kind: Kind, found: Sequence[Located]) -> Iterator[Finding]:
         if kind.cross_check is not None:
@@ -195,7 +189,11 @@ class _Values(_Judge):
                 if first != found.line:
                     reason = f"the same as in line {first}"
                     self._report.tell(Finding("warning", "duplicate", "", reason, found.line))
-        of_lines = ".jsonl" in self._origin.name or self._report.counts["records"] > 1
+        records = self._report.counts["records"]
+        if records > 1 and self._origin.name.endswith(".json"):
+            reason = f"{records} values under the name of one document"
+            self._report.tell(Finding("warning", "several", "", reason))
+        of_lines = ".jsonl" in self._origin.name or records > 1
         self._hear(scan, of_lines=of_lines)
         if of_lines:
             self._tell_spread(scan)
@@ -230,7 +228,7 @@ class _Values(_Judge):
                 if watch is not None and (odd := watch.see(line, value, value)):
                     report.tell_all(odd)
                 continue
-            for at, entry in _entries(line, value, raw):
+            for at, entry in _entries(line, value, raw, kind):
                 reading = self._read(kind, entry)
                 report.tell_all(each._replace(line=at) for each in reading.findings)
                 if watch is not None:
@@ -277,7 +275,7 @@ def _plain(kind: Kind, ask: Ask) -> Callable[[Any], bool]:
 
 
 def _is_entry(found: Found) -> bool:
-    return found.sound and not _is_of_the_log(found.value)
+    return found.sound and not is_log_line(found.value)
 
 
 def _until_entry(values: Iterator[Found]) -> Iterator[Found]:
@@ -287,19 +285,9 @@ def _until_entry(values: Iterator[Found]) -> Iterator[Found]:
             return
 
 
-def _is_of_the_log(value: Any) -> bool:
-    """Whether a line was written by the log about itself, or is what a redaction left."""
-    return isinstance(value, dict) and (
-        CONTROL in value or ("redacted" in value and "hash" in value) or value.keys() >= _LEASE
-    )
-
-
-_LEASE = {"lease", "fence", "seq", "hash"}
-
-
-def _entries(line: int, value: Any, raw: bytes) -> Iterator[tuple[int, Any]]:
+def _entries(line: int, value: Any, raw: bytes, kind: Kind) -> Iterator[tuple[int, Any]]:
     """The records of what stands at one place: one, none, or those of an array."""
-    if _is_of_the_log(value):
+    if is_log_line(value) and LOG_FORM not in kind.forms:
         return
     if not isinstance(value, list):
         yield line, value

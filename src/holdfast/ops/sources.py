@@ -15,7 +15,7 @@ from holdfast.contracts.kind import Finding, Kind
 STDIN = "-"
 MOST = 1 << 30
 """So many bytes of one file are read and no more."""
-_PACKED = ".zst"
+PACKED = ".zst"
 _ENDINGS = (".json", ".jsonl", ".md")
 
 
@@ -94,7 +94,7 @@ def _below(directory: str, kinds: Sequence[Kind]) -> Iterator[Source | Trouble]:
 
 
 def _is_candidate(path: str, kinds: Sequence[Kind]) -> bool:
-    plain = path.removesuffix(_PACKED)
+    plain = path.removesuffix(PACKED)
     if plain.endswith(".md"):
         return bool(by_path(plain, kinds))  # most Markdown is nobody's record
     return plain.endswith(_ENDINGS) or bool(by_path(os.path.abspath(plain), kinds))
@@ -116,7 +116,7 @@ def content(source: Source) -> Content | Trouble:
         return _trouble(source.name, code, f"{code}: {error.strerror}")
     if len(data) > MOST:
         return _trouble(source.name, "unreadable", f"unreadable: more than {MOST >> 20} MiB")
-    if not source.path.endswith(_PACKED):
+    if not source.path.endswith(PACKED):
         return Content(data, [])
     return _unpacked(source, data)
 

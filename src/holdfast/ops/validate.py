@@ -16,7 +16,7 @@ from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.judge import Ask, Report, Told, judge
 from holdfast.ops.parameter import Arg
 from holdfast.ops.schema import find
-from holdfast.ops.sources import Source, Trouble, content, sources
+from holdfast.ops.sources import PACKED, Content, Source, Trouble, content, sources
 from holdfast.store.home import SETTINGS, parse_settings
 
 UNREADABLE = 2
@@ -24,7 +24,9 @@ UNREADABLE = 2
 
 def validate(
     context: Context,
-    path: Annotated[Sequence[str], Arg("Files, directories, globs, or - ", positional=True)],
+    path: Annotated[
+        Sequence[str], Arg("Files, directories or globs; - is the standard input", positional=True)
+    ],
     *,
     kind: Annotated[
         str | None, Arg("What they are, such as ledger or ledger@1.0", metavar="NAME")
@@ -65,13 +67,20 @@ class _Run:
             self._unreadable |= found.unreadable
         else:
             assert isinstance(source, Source)
-            origin = Origin(source.path.removesuffix(".zst"))
-            report = judge(found.data, origin, self._asked_of(source), named=source.named)
-            report.tell_all(found.findings)
+            report = self._judged(source, found)
             self._counts["files"] += 1
         self._rows += [_row(source.name, told) for told in report.told()]
         self._counts.update(report.counts)
         self._forms.update(+report.forms)
+
+    def _judged(self, source: Source, found: Content) -> Report:
+        if found.findings and not found.data:
+            report = Report(strict=self._ask.strict)  # it was not empty before it was packed
+        else:
+            origin = Origin(source.path.removesuffix(PACKED))
+            report = judge(found.data, origin, self._asked_of(source), named=source.named)
+        report.tell_all(found.findings)
+        return report
 
     def result(self) -> Rows:
         code = ATTENTION if self._counts["errors"] else 0

@@ -1,0 +1,206 @@
+"""Where the improvement loop stands: the round under way, its settings, and its own flags."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.record import (
+    Also,
+    Count,
+    Document,
+    NonEmpty,
+    Number,
+    Record,
+    Seconds,
+    UtcTime,
+)
+
+PlannerId = Annotated[str, Field(pattern=r"^planner_[A-Za-z0-9_]+$")]
+ExecutorId = Annotated[str, Field(pattern=r"^executor_[A-Za-z0-9_]+$")]
+PlanId = Annotated[str, Field(pattern=r"^round_[0-9]+_planner_[A-Za-z0-9_]+$")]
+Direction = Annotated[
+    Literal["higher_is_better", "lower_is_better"],
+    Also(
+        {
+            "higher": "higher_is_better",
+            "maximize": "higher_is_better",
+            "max": "higher_is_better",
+            "lower": "lower_is_better",
+            "minimize": "lower_is_better",
+            "min": "lower_is_better",
+        }
+    ),
+]
+AtLeastOne = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
+
+# --- the round under way --------------------------------------------------------------------
+
+StepStatus = Literal["pending", "in_progress", "completed"]
+AttemptStatus = Literal["pending", "in_progress", "completed", "failed"]
+
+
+class ResearchProgress(Record):
+    status: AttemptStatus
+    output_path: str | None
+    completed_at: UtcTime | None
+
+
+class PlanProgress(Record):
+    status: AttemptStatus
+    output_path: str | None
+    critic_approved: bool | None
+
+
+class PlanningProgress(Record):
+    status: StepStatus
+    plans: dict[PlannerId, PlanProgress]
+    approved_count: Count
+    completed_at: UtcTime | None
+
+
+class ExecutorProgress(Record):
+    status: Annotated[
+        Literal["pending", "running", "completed", "failed"], Also({"in_progress": "running"})
+    ]
+    plan_id: PlanId
+    output_path: str | None
+    benchmark_score: Number | None
+
+
+class ExecutionProgress(Record):
+    status: StepStatus
+    executors: dict[ExecutorId, ExecutorProgress]
+    completed_at: UtcTime | None
+
+
+class TournamentProgress(Record):
+    status: StepStatus
+    winner: NonEmpty | None
+    winner_score: Number | None
+    completed_at: UtcTime | None
+
+
+class RecordingProgress(Record):
+    status: StepStatus
+    history_path: str | None
+    visualization_updated: bool
+    cleanup_done: bool
+
+
+class IterationState(Document):
+    iteration: AtLeastOne
+    status: Literal["in_progress", "completed", "failed", "interrupted"]
+    current_step: Literal[
+        "research",
+        "planning",
+        "critic_review",
+        "execution",
+        "tournament",
+        "recording",
+        "stop_check",
+    ]
+    started_at: UtcTime
+    updated_at: UtcTime
+    research: ResearchProgress
+    planning: PlanningProgress
+    execution: ExecutionProgress
+    tournament: TournamentProgress
+    recording: RecordingProgress
+    user_ideas_consumed: list[str]
+
+
+# --- settings -------------------------------------------------------------------------------
+
+
+class Settings(Document):
+    """What the user decides.  A file holds what differs from the defaults, or all of it."""
+
+    si_claude_setting: bool = False
+    number_of_agents: AtLeastOne = 3
+    number_of_max_critics: Count = 3
+    current_repo_url: str = ""
+    fork_url: str = ""
+    upstream_url: str = ""
+    topic_slug: Slug = "default"
+    target_branch: NonEmpty = "main"
+    benchmark_command: str = ""
+    benchmark_format: Literal["json", "number", "pass_fail"] = "json"
+    benchmark_direction: Direction = "higher_is_better"
+    max_iterations: AtLeastOne = 50
+    plateau_threshold: NotNegative = 0.01
+    """An absolute difference of scores."""
+    plateau_window: AtLeastOne = 3
+    target_value: Number | None = None
+    primary_metric: NonEmpty = "primary"
+    sealed_files: list[NonEmpty] = Field(default_factory=list[str])
+    regression_threshold: NotNegative = 0.05
+    circuit_breaker_threshold: AtLeastOne = 3
+    auto_push: bool = False
+    auto_pr: bool = False
+    benchmark_timeout_s: Seconds | None = None
+    benchmark_repeats: AtLeastOne | None = None
+    budget_wall_s: Seconds | None = None
+    budget_evaluations: Count | None = None
+    budget_cost_usd: NotNegative | None = None
+    deadline: UtcTime | None = None
+    seed: int | None = None
+
+
+class AgentSettings(Document):
+    """What the loop keeps about itself."""
+
+    trust_confirmed: bool = False
+    si_setting_goal: bool = False
+    si_setting_benchmark: bool = False
+    si_setting_harness: bool = False
+    iterations: Count = 0
+    best_score: Number | None = None
+    current_milestone: str | None = None
+    current_phase: str | None = None
+    plateau_consecutive_count: Count = 0
+    circuit_breaker_count: Count = 0
+    status: Literal[
+        "idle",
+        "running",
+        "user_stopped",
+        "target_reached",
+        "plateau",
+        "max_iterations",
+        "circuit_breaker",
+        "budget",
+        "error",
+    ] = "idle"
+    goal_slug: NonEmpty | None = None
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="iteration-state",
+        what="How far the round under way has come",
+        shape="document",
+        forms=(Form("1.0", IterationState),),
+        paths=(r"(?:^|/)iteration_state\.json$",),
+        looks=lambda value: has_fields(value, "iteration", "current_step"),
+    ),
+    Kind(
+        name="settings",
+        what="What the user decides about an improvement loop",
+        shape="document",
+        forms=(Form("1.0", Settings),),
+        paths=(r"(?:^|/)config/settings\.json$",),
+        looks=lambda value: has_fields(value, "benchmark_command"),
+    ),
+    Kind(
+        name="agent-settings",
+        what="What an improvement loop keeps about itself",
+        shape="document",
+        forms=(Form("1.0", AgentSettings),),
+        paths=(r"(?:^|/)agent-settings\.json$",),
+        looks=lambda value: has_fields(value, "trust_confirmed", "si_setting_goal"),
+    ),
+)

@@ -1,0 +1,206 @@
+"""`manifest.json`: who an agent is.
+
+An agent whose name cannot be an id (`Lila-v∞`) is read under one that can, by the rule of
+`ids.mapped_agent_id`, and keeps its name as `display_name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar, cast
+
+from pydantic import Field, model_validator
+
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields
+from holdfast.contracts.record import (
+    AgentName,
+    Count,
+    Document,
+    EpochTime,
+    NonEmpty,
+    Number,
+    Record,
+    broken_rule,
+)
+from holdfast.ids import is_agent_id, mapped_agent_id
+
+Json = dict[str, Any]
+
+
+class Features(Record):
+    recursive_memory: bool = True
+    fractal_state: bool = True
+    autonomous_reflection: bool = True
+    emergent_behavior: str = ""
+    chaos_alignment: str = ""
+    symbolic_interface: str = ""
+    open_ended = True
+
+
+class Runtime(Record):
+    model: str | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: Count | None = None
+    num_ctx: Count | None = None
+    repeat_penalty: Number | None = None
+    num_predict: int | None = None
+    summarizer_model: str | None = None
+    baton_chars: Count | None = None
+    baton_sentences: Count | None = None
+    open_ended = True
+
+
+class Ancestry(Record):
+    parent_id: NonEmpty | None = None
+
+
+class Note(Record):
+    ts: EpochTime
+    note: str
+
+
+class EvolutionRules(Record):
+    if_entropy_above: Number | None = None
+    if_user_submits_custom_core_directive: bool | None = None
+    mutate_features: list[str] = Field(default_factory=list[str])
+
+
+class Goals(Record):
+    global_: str | None = Field(default=None, alias="global")
+    local: list[str] = Field(default_factory=list[str])
+
+
+class Logic(Record):
+    """Code that a persona names.  Kept, never executed."""
+
+    entrypoints: dict[str, str] = Field(default_factory=dict[str, str])
+    requires: list[str] = Field(default_factory=list[str])
+
+
+_Name = TypeVar("_Name", bound=str)
+
+
+class _Persona(Document, Generic[_Name]):
+    agent_id: _Name
+    display_name: NonEmpty | None = None
+    """Additive: the name of an agent whose name cannot be an id."""
+    origin: str | None = None
+    creator: str | None = None
+    roles: list[str] = Field(default_factory=list[str])
+    features: Features = Field(default_factory=Features)
+    core_directives: list[str] = Field(default_factory=list[str])
+    runtime: Runtime = Field(default_factory=Runtime)
+    ancestry: Ancestry = Field(default_factory=Ancestry)
+    parent_id: NonEmpty | None = None
+    persona_tags: list[str] = Field(default_factory=list[str])
+    swap_conditions: list[str] = Field(default_factory=list[str])
+    evolution_rules: EvolutionRules = Field(default_factory=EvolutionRules)
+    evolution_stage: str | None = None
+    notes: list[Note] = Field(default_factory=list[Note])
+    goals: Goals = Field(default_factory=Goals)
+    logic: Logic = Field(default_factory=Logic)
+    qjson_version: str | None = None
+
+    @property
+    def parent(self) -> str | None:
+        return self.ancestry.parent_id or self.parent_id
+
+
+class Persona(_Persona[AgentName]):
+    """The manifest of an agent."""
+
+    @model_validator(mode="after")
+    def _has_another_parent(self) -> Self:
+        if self.agent_id in (self.ancestry.parent_id, self.parent_id):
+            raise broken_rule("an agent is not its own parent")
+        return self
+
+
+class ForeignPersona(_Persona[NonEmpty]):
+    """With any name at all, and perhaps as its own parent."""
+
+
+def _name_of(value: Any) -> str | None:
+    name = _object(value).get("agent_id")
+    return name if isinstance(name, str) and name else None
+
+
+def _has_foreign_name(value: Any) -> bool:
+    name = _name_of(value)
+    return name is not None and not is_agent_id(name)
+
+
+def _is_own_parent(value: Any) -> bool:
+    parents = (
+        _object(value).get("parent_id"),
+        _object(_object(value).get("ancestry")).get("parent_id"),
+    )
+    return _name_of(value) in [each for each in parents if each is not None]
+
+
+def _with_mapped_agent_ids(value: Json) -> Json:
+    found = dict(value)
+    if _has_foreign_name(value):
+        found |= {"agent_id": mapped_agent_id(value["agent_id"]), "display_name": value["agent_id"]}
+    for holder in (found, ancestry := dict(_object(value.get("ancestry")))):
+        parent = holder.get("parent_id")
+        if isinstance(parent, str) and not is_agent_id(parent):
+            holder["parent_id"] = mapped_agent_id(parent)
+    return found | ({"ancestry": ancestry} if "ancestry" in value else {})
+
+
+def _without_itself_as_parent(value: Json) -> Json:
+    found, name = dict(value), value["agent_id"]
+    ancestry = dict(_object(value.get("ancestry")))
+    for holder in (found, ancestry):
+        if holder.get("parent_id") == name:
+            holder["parent_id"] = None
+    return found | ({"ancestry": ancestry} if "ancestry" in value else {})
+
+
+def _check_persona(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+    for line, reading in found:
+        names = [_object(reading.value).get(name) for name in ("agent_id", "display_name")]
+        known = origin.parent(2) == "state" and isinstance(names[0], str)
+        if known and origin.parent() not in names:
+            reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
+            yield Finding("error", "path", "agent_id", reason, line)
+
+
+def _object(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+MANIFEST = Kind(
+    "manifest",
+    "Who an agent is: persona, model, parent",
+    "document",
+    (
+        Form(
+            "0.8",
+            ForeignPersona,
+            matches=_has_foreign_name,
+            upgrade=_with_mapped_agent_ids,
+            warning="a name that cannot be an id; becomes the display_name of one that can",
+        ),
+        Form(
+            "0.9",
+            ForeignPersona,
+            matches=lambda value: _is_own_parent(value) and not _has_foreign_name(value),
+            upgrade=_without_itself_as_parent,
+            warning="an agent that is its own parent; read as one without a parent",
+        ),
+        Form("1.0", Persona),
+    ),
+    paths=(
+        r"(^|/)state/[^/]+/manifest\.json$",
+        r"(^|/)(personas|manifests)/[^/]+\.q?json$",
+    ),
+    looks=lambda value: (
+        has_fields(value, "agent_id", "roles")
+        or has_fields(value, "agent_id", "core_directives")
+        or has_fields(value, "agent_id", "ancestry")
+    ),
+    cross_check=_check_persona,
+)
