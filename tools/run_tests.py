@@ -69,6 +69,7 @@ AREAS = (
     Area("cli+ops", 5, tests=("tests/cli", "tests/ops")),
     Area("contracts", 4, tests=("tests/contracts",)),
     Area("ledger", 5, tests=("tests/ledger",)),
+    Area("agents", 3, tests=("tests/agents",)),
     Area("docs", 5, tests=("tests/docs", "tests/examples")),
     Area("peers", 3, tests=("tests/peers",)),
     Area("prove", 8, package="prove", arguments=("--tier", "quick")),

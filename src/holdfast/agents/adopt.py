@@ -257,8 +257,14 @@ class Adoption:
 
     def _act(self) -> None:
         plan, self._plan = self._plan, _Plan()
-        if self._dry_run or not plan.files:
+        if self._dry_run:
             return
+        if plan.files:
+            self._bring_in(plan)
+        # Also when nothing is new: whoever brought it in may have died before this.
+        refresh(self._home, self.agent)
+
+    def _bring_in(self, plan: _Plan) -> None:
         for file in plan.copies:
             sealed.keep(self._home, self._folder, file.path, file.data)
         self._deliver(plan.messages)
@@ -272,7 +278,6 @@ class Adoption:
             told["sessions"] = plan.sessions
         log.append({"event": EVENT, FIELD: told})
         log.close()
-        refresh(self._home, self.agent)
 
     def _deliver(self, messages: list[tuple[str, Record]]) -> None:
         box = self._home.mailbox(HOLDFAST.path("inbox", self.agent))

@@ -105,6 +105,9 @@ def adopt(
             summary = f"Imported {many} with {sum(each['entries'] for each in part)} entries"
             data = {IMPORT: {"layout": layout, "files": part, **come_to}}
             ledger.write(Event("info", summary, SOURCE, data=data))
+    if not dry_run:
+        # Also when nothing is new: whoever brought it in may have died before this.
+        ledger.refresh()
 
 
 def _look_at_status(file: Foreign) -> tuple[Taken, list[Record]]:

@@ -203,6 +203,11 @@ class Ledger:
     def status(self) -> State:
         return self._status.read()
 
+    def refresh(self) -> None:
+        """Bring the file of the status up to date."""
+        if self.exists():
+            self._status.refresh()
+
     def rebuild(self) -> list[str]:
         """Fold the status anew; the names under which edited files were kept."""
         if self.exists():

@@ -8,10 +8,13 @@ import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.store.check import HARMLESS, check
+from holdfast.layout import HOLDFAST
+from holdfast.ledger.book import Ledger, agents
+from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+    from holdfast.store.primitives import Problem
 
 _DAY_FILE = re.compile(r"/(\d{4}-\d{2}-\d{2})(?:\.\d+)?\.jsonl$")
 _LITTLE_SPACE = 256 << 20
@@ -88,8 +91,28 @@ def _clock(home: Home) -> Answer:
     return Answer("clock", "ok", f"{home.today()} in {home.settings.timezone}")
 
 
+def proved(home: Home) -> Iterator[Finding]:
+    """All that is broken: what the store says, and copies of imported files."""
+    yield from check(home)
+    for agent in agents(home):
+        for problem in _with_imported(home, agent):
+            yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
+
+
+def _with_imported(home: Home, agent: str) -> Iterator[Problem]:
+    with Ledger(home, agent) as ledger:
+        if ledger.has_imports():
+            from holdfast.ledger import adopt as ledgers
+
+            yield from ledgers.problems(ledger, home)
+    if home.document(HOLDFAST.path("journal", agent)).read() is not None:
+        from holdfast.agents import adopt as states
+
+        yield from states.problems(home, agent)
+
+
 def _integrity(home: Home) -> Iterator[Answer]:
-    found = list(check(home))
+    found = list(proved(home))
     for each in found:
         if each.kind not in HARMLESS:
             yield Answer(each.key, "broken", f"{each.kind}: {each.detail}", each.repair)

@@ -15,7 +15,7 @@ from holdfast.ledger.book import Ledger, agents, key_of
 from holdfast.ledger.status import SHOWN, presence
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
-from holdfast.ops.examine import examine
+from holdfast.ops.examine import examine, proved
 from holdfast.ops.parameter import Arg
 from holdfast.store.check import HARMLESS
 from holdfast.store.check import check as prove
@@ -129,7 +129,7 @@ def check(
     all: Annotated[bool, Arg("Also list traces of crashes that cost nothing")] = False,
 ) -> Rows:
     home = _own(context)
-    found = list(prove(home))
+    found = list(proved(home))
     serious = [each for each in found if each.kind not in HARMLESS]
     shown = found if all else serious
     counts = {"files": len(home.keys()), "broken": len(serious)}

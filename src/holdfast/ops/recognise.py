@@ -38,7 +38,7 @@ _KINDS: dict[Part, str] = {
     "ledger": "ledger",
     "status": "status",
 }
-_FOLDERS: frozenset[Part] = frozenset({"inbox", "stops", "ledger", "summaries"})
+_FOLDERS: dict[Part, str] = {"inbox": ".json", "stops": ".json", "summaries": ".md"}
 _DAY_FILE = re.compile(r"(?:^|/)\d{4}-\d{2}-\d{2}[^/]*\.jsonl[^/]*$")
 _LEVELS = 4
 """So many folders above what was given may belong to the tree."""
@@ -113,8 +113,8 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
     if slot.part == "ledger":
         # A file right in the folder of ledgers is one of several agents.
         return "/" not in slot.rest and ".jsonl" in (slot.rest or slot.name)
-    if slot.part in _FOLDERS:
-        return slot.rest != "" and "/" not in slot.rest
+    if ending := _FOLDERS.get(slot.part):
+        return "/" not in slot.rest and slot.rest.endswith(ending)
     return slot.rest == ""
 
 
@@ -128,7 +128,7 @@ def _looks_right(tree: Tree, member: Member) -> bool:
     if member.slot.part == "notes":
         return False  # any text does
     if member.slot.part == "summaries":
-        return member.file.path.endswith(".md")
+        return True
     return _looks_like(_KINDS[member.slot.part], _first_value(tree, member.file))
 
 
