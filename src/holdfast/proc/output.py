@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 Stream = Literal["out", "err"]
 LONGEST_LINE = 64 << 10
 _TAIL = 16 << 10
-_ENDS = b"\n\r\v\f"
+_ENDS = b"\n\r"
 
 
 class Keep(NamedTuple):
@@ -124,4 +124,4 @@ class LastLine:
 
     def text(self) -> str:
         lines = self._recent.rstrip().splitlines()
-        return lines[-1].decode("utf-8", "replace").strip() if lines else ""
+        return lines[-1].strip().decode("utf-8", "replace") if lines else ""

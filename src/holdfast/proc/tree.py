@@ -19,6 +19,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import RLock
 from typing import Literal, NamedTuple, Self
 
@@ -120,6 +121,11 @@ class Tree:
         self._gone = False
         self._killed = self._left = 0
         self._result: Ended | None = None
+
+    @property
+    def keeper(self) -> int | None:
+        """The process that ends the tree if we cannot; None when there is none."""
+        return None if self._link is None else self._link.pid
 
     def run(self) -> Ended:
         """From start to end."""
@@ -406,10 +412,11 @@ class Tree:
         known = self._gauge.seen if self._gauge is not None else []
         if self.child is not None:
             known = [*known, (self.child.pid, self.child.start)]
+        mark = replace(self.mark, boot=SystemClock().boot())  # ours may come from a test's clock
         try:
-            self._killed += survivors.end(self.mark, known=known)
+            self._killed += survivors.end(mark, known=known)
         except Busy:
-            self._left = len(survivors.find_survivors(self.mark, known=known))
+            self._left = len(survivors.find_survivors(mark, known=known))
         self._note_gone()
 
     # --- the end ----------------------------------------------------------------------------
