@@ -174,6 +174,8 @@ class Keeper:
             for fd, _ in self.poll.poll(self.pause):
                 self.handle(fd)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if self.launch is not None and self.launch.init is not None:
+            self.hear_last_news(self.launch)
 
     def handle(self, fd: int) -> None:
         if fd == self.control:
@@ -195,6 +197,13 @@ class Keeper:
             self.say("refused", word.decode(), number.decode())
         elif word == b"exited":
             self.note_exit(int(number))
+
+    def hear_last_news(self, launch: Launch) -> None:
+        """Killed with the first process of its namespace, a command has nobody to tell of it."""
+        while not self.main_ended:
+            word, number = read_line(launch.news)
+            if word == b"exited" or not word:
+                self.note_exit(int(number or signal.SIGKILL))
 
     def reap(self) -> bool:
         """Take in what has ended; True when no child is left."""
