@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.proc.limits import Means
-from tests.proc.world import living, need
+from tests.proc.world import lacking, living
 
 
 @pytest.fixture(params=["cgroup", "pidns", "group"])
 def means(request: pytest.FixtureRequest) -> Means:
     """Each means in turn, where the machine has it."""
-    need(request.param)
+    if why := lacking(request.param):
+        pytest.skip(why)
     return request.param
 
 

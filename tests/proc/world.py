@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import IO
 
-import pytest
-
 from holdfast.errors import ConfigError
 from holdfast.proc.limits import Means
 from holdfast.proc.tree import Tree
@@ -99,8 +97,3 @@ def lacking(means: Means) -> str | None:
     except ConfigError as error:
         return error.message
     return None
-
-
-def need(means: Means) -> None:
-    if why := lacking(means):
-        pytest.skip(why)

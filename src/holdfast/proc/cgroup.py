@@ -79,6 +79,11 @@ def members(path: str) -> list[int]:
     return found
 
 
+def is_empty(path: str) -> bool:
+    """Whether no living process is in the group or below it; True if there is no group."""
+    return _fields(f"{path}/cgroup.events").get("populated", 0) == 0
+
+
 def kill(path: str) -> bool:
     """SIGKILL for all in one stroke, forks under way included; False before Linux 5.14."""
     return _write(f"{path}/cgroup.kill", "1")

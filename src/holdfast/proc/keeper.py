@@ -24,9 +24,7 @@ from __future__ import annotations
 import marshal
 import os
 import select
-import signal
 import sys
-from contextlib import suppress
 
 from holdfast.proc import cgroup, libc, procfs
 from holdfast.proc.launch import (
@@ -38,8 +36,9 @@ from holdfast.proc.launch import (
     read_line,
     restore_signals,
 )
+from holdfast.proc.procfs import signal
 
-TYPE_CHECKING = False  # importing this name would cost a third of the start
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -77,9 +76,10 @@ class Wakes:
 
     def rang(self) -> bool:
         """Forget what came in; whether the timer was in it."""
-        with suppress(BlockingIOError):
+        try:
             return signal.SIGALRM in os.read(self.fd, 65536)
-        return False
+        except BlockingIOError:
+            return False
 
 
 class Keeper:
@@ -113,13 +113,16 @@ class Keeper:
         return handle
 
     def say(self, *words: object) -> None:
-        with suppress(OSError):
+        try:
             os.write(self.control, " ".join(map(str, words)).encode() + b"\n")
+        except OSError:
+            pass  # that it has gone is noticed where we listen
 
     def hear(self) -> None:
-        letters = b""
-        with suppress(OSError):
+        try:
             letters = os.read(self.control, 64)
+        except OSError:
+            letters = b""
         if not letters:
             self.poll.unregister(self.control)
             self.lose_wrapper()

@@ -6,11 +6,11 @@ Runs in the keeper and in forks of it, so it imports next to nothing, and a fork
 from __future__ import annotations
 
 import os
-import signal
 
 from holdfast.proc import cgroup, libc, procfs
+from holdfast.proc.procfs import signal
 
-TYPE_CHECKING = False  # importing this name would cost a third of the keeper's start
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
 
@@ -125,7 +125,7 @@ class Launch:
         finally:
             os.close(release)
         stage, number = read_line(self.news)
-        below = [] if init is None else procfs.below([init.pid], procfs.everything())
+        below = [] if init is None else procfs.descendants(init.pid)
         if stage != b"forked" or init is None or not below:
             raise CannotStart("pidns", int(number or b"0"))
         self.init, self.process = init.process, below[0].process

@@ -21,6 +21,7 @@ from holdfast.proc.procfs import Process
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_LOOKS = 5
 PATIENCE = 10.0
 """Seconds until a process that SIGKILL did not end is given up."""
 
@@ -64,20 +65,36 @@ def find_survivors(
 def _members(mark: Mark, known: Collection[Process], clock: Clock) -> list[procfs.Stat]:
     if clock.boot() != mark.boot:
         return []
+    for _ in range(_LOOKS):
+        newest = procfs.newest()
+        if found := _look(mark, known):
+            return found
+        # One that forks and goes, over and over, could slip through a single look.
+        if procfs.newest() == newest:
+            break
+    return []
+
+
+def _look(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
     world = procfs.everything()
-    inside = set(_group_members(mark))
+    inside: set[int] = set()
+    if group := _group(mark):
+        for pid in cgroup.members(group):
+            if (one := world.get(pid) or procfs.stat(pid)) is not None:
+                world[pid] = one
+                inside.add(pid)
     for one in world.values():
         if one.process in known or mark.id in procfs.trees_of(one.pid):
             inside.add(one.pid)
-    found = [world[pid] for pid in inside if pid in world] + procfs.below(inside, world)
+    found = [world[pid] for pid in inside] + procfs.below(inside, world)
     return [one for one in found if one.alive]
 
 
-def _group_members(mark: Mark) -> list[int]:
+def _group(mark: Mark) -> str | None:
     # A mark is read back from a file: no other group is ended because of what stands there.
     if mark.cgroup is None or os.path.basename(mark.cgroup) != group_name(mark.id):
-        return []
-    return cgroup.members(mark.cgroup)
+        return None
+    return mark.cgroup
 
 
 def group_name(id: str) -> str:
@@ -100,7 +117,7 @@ def end(
     met: set[Process] = set()
     number = signal.SIGTERM if grace > 0 else signal.SIGKILL
     pause, deadline = _PAUSE, clock.boottime() + (grace or PATIENCE)
-    while found := _members(mark, {*known, *met}, clock):
+    while (found := _members(mark, {*known, *met}, clock)) or not _group_is_empty(mark):
         if any(one.pid == os.getpid() for one in found):
             raise UsageError(
                 f"this process is itself in the tree {mark.id}", hint="end it from outside"
@@ -116,14 +133,19 @@ def end(
                 procfs.send(one.process, signal.SIGTERM)
                 procfs.send(one.process, signal.SIGCONT)
         else:
-            if mark.cgroup is not None and _group_members(mark):
-                cgroup.kill(mark.cgroup)
+            if group := _group(mark):
+                cgroup.kill(group)
             procfs.kill(found)
         pause = _PAUSE if new else min(pause * 2, _LONGEST_PAUSE)
         clock.sleep(pause)
-    if mark.cgroup is not None and os.path.basename(mark.cgroup) == group_name(mark.id):
-        cgroup.remove(mark.cgroup)
+    if group := _group(mark):
+        cgroup.remove(group)
     return len(met)
+
+
+def _group_is_empty(mark: Mark) -> bool:
+    group = _group(mark)
+    return group is None or cgroup.is_empty(group)
 
 
 def _unending(mark: Mark, found: list[procfs.Stat]) -> Busy:
