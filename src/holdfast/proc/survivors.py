@@ -59,12 +59,12 @@ def find_survivors(
     mark: Mark, *, known: Collection[Process] = (), clock: Clock | None = None
 ) -> list[Process]:
     """Living members of the tree; `known` are some that were seen in it before."""
-    return [one.process for one in _members(mark, known, clock or SystemClock())]
-
-
-def _members(mark: Mark, known: Collection[Process], clock: Clock) -> list[procfs.Stat]:
-    if clock.boot() != mark.boot:
+    if (clock or SystemClock()).boot() != mark.boot:
         return []
+    return [one.process for one in _members(mark, known)]
+
+
+def _members(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
     for _ in range(_LOOKS):
         newest = procfs.newest()
         if found := _look(mark, known):
@@ -114,10 +114,12 @@ def end(
     no member: if it lives, it is at the same work, and goes when that is done.
     """
     clock = clock or SystemClock()
+    if clock.boot() != mark.boot:
+        return 0
     met: set[Process] = set()
     number = signal.SIGTERM if grace > 0 else signal.SIGKILL
     pause, deadline = _PAUSE, clock.boottime() + (grace or PATIENCE)
-    while (found := _members(mark, {*known, *met}, clock)) or not _group_is_empty(mark):
+    while (found := _members(mark, {*known, *met})) or not _group_is_empty(mark):
         if any(one.pid == os.getpid() for one in found):
             raise UsageError(
                 f"this process is itself in the tree {mark.id}", hint="end it from outside"

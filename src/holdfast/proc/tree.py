@@ -318,9 +318,7 @@ class Tree:
         self._next_look = self._clock.boottime() + pause
 
     def _too_many_processes(self, most: int) -> bool:
-        if self._sample.processes > most:
-            return True
-        return self._group is not None and cgroup.tasks_refused(self._group) > 0
+        return self._sample.processes > most or self._kernel_refused_processes()
 
     def _end(self, reason: Outcome, *, now: bool = False) -> None:
         """Have the keeper end the tree; the first reason is the one that is told."""
@@ -455,7 +453,12 @@ class Tree:
             return self._reason, exit_code, number
         if number == signal.SIGKILL and self._kernel_ran_out_of_memory():
             return "memory", None, number
+        if code != 0 and self._kernel_refused_processes():
+            return "processes", exit_code, number
         return ("exited" if number is None else "signaled"), exit_code, number
+
+    def _kernel_refused_processes(self) -> bool:
+        return self._group is not None and cgroup.tasks_refused(self._group) > 0
 
     def _kernel_ran_out_of_memory(self) -> bool:
         return self._group is not None and cgroup.memory_kills(self._group) > 0
