@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -271,6 +272,21 @@ def test_nothing_is_left_open(means: Means, no_leak: None) -> None:
         os.waitpid(-1, os.WNOHANG)
     if tree.mark.cgroup is not None:
         assert not os.path.exists(tree.mark.cgroup)
+
+
+def test_a_tree_that_never_starts_takes_nothing(no_leak: None) -> None:
+    tree = Tree(["true"], stdin="text")
+    assert tree.mark.cgroup is None or not os.path.exists(tree.mark.cgroup)
+
+
+def test_many_run_at_once_in_threads(word: str) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        scripts = [f"sleep 1000 & cat; exit {number}" for number in range(16)]
+        env = {**os.environ, "WORD": word}
+        trees = [shell(script, env=env, stdin="text") for script in scripts]
+        ended = list(pool.map(Tree.run, trees))
+    assert [one.code for one in ended] == list(range(16))
+    assert {one.last_line for one in ended} == {"text"}
 
 
 def test_a_tree_within_a_tree_carries_both_marks(means: Means) -> None:

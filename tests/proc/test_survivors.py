@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from holdfast.testing import refused
 from tests.proc.killing import Wrapper
 from tests.proc.world import DAEMON, PYTHON, eventually, living
 
+SEIZE, WALL = 0x4206, 0x40000000
 STAY = "\nimport time\nwhile True: time.sleep(1000)"
 
 
@@ -102,6 +104,35 @@ def test_when_the_keeper_is_stopped_limits_still_hold(
 
     tree._on_output = on_output
     assert tree.run().outcome == "stopped"
+
+
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # the keeper outlives our wait
+def test_one_that_cannot_be_reaped_does_not_hang_us(
+    means: Means, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.proc.tree._STUCK_AFTER", 0.1)
+    tree = Tree(
+        ["sh", "-c", "echo ready; sleep 1000"],
+        env={**os.environ, "WORD": word},
+        means=[means],
+        limits=Limits(grace=0),
+    )
+
+    def on_output(*_: object) -> None:
+        # What a debugger holds stays a zombie until the debugger has seen it.
+        assert tree.child is not None
+        assert ctypes.CDLL(None).ptrace(SEIZE, tree.child.pid, None, None) == 0
+        tree.stop()
+
+    tree._on_output = on_output
+    with tree:
+        ended = tree.wait()
+        keeper = tree.keeper
+    assert (ended.outcome, ended.left) == ("stopped", 0)
+    assert tree.child is not None
+    os.waitpid(tree.child.pid, WALL)
+    assert keeper is not None
+    os.waitpid(keeper, 0)  # it went on until all had gone
 
 
 @pytest.fixture

@@ -48,7 +48,6 @@ SETTLE = 0.2
 """Seconds for the rest to end by itself when the command has: a `tee` still has to write."""
 LEFTOVER_GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL for what does not."""
-STUCK_AFTER = 10.0
 _FOR_EVER, _SHORTEST_PAUSE, _LONGEST_PAUSE, _STUCK_PAUSE = -1, 2, 100, 5000
 
 
@@ -270,7 +269,7 @@ class Keeper:
         self.ending = "kill"
         self.note_leftovers()
         self.pause = _SHORTEST_PAUSE
-        self.wakes.alarm(STUCK_AFTER)
+        self.wakes.alarm(self.order["stuck_after"])
 
     def note_leftovers(self) -> None:
         self.killed.update(one.process for one in self.members())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         users: bool
         """Whether a pid namespace takes a user namespace too."""
         grace: float
+        stuck_after: float
         orphaned: list[bytes] | None
 
 

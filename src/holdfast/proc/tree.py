@@ -40,6 +40,8 @@ _LOOK_SHARE = 20
 """A look may take one part in so many of the time."""
 _SHORT_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 """Seconds; a clock that jumps, or was turned by a test, is noticed after this."""
+_STUCK_AFTER = 10.0
+"""Seconds until a process that does not die of SIGKILL is given up."""
 _PATIENCE = 20.0
 """Seconds after the grace for the keeper to end a tree, or to say that it cannot."""
 _DRAIN = 0.5
@@ -98,7 +100,7 @@ class Tree:
 
         self._input = stdin.encode() if isinstance(stdin, str) else stdin
         self._output = Output(keep, limits.output)
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()  # takes no descriptor before the start
         self._pipes: set[int] = set()
         """Our ends of the pipes to and from the command, as long as they are open."""
         self._link: Link | None = None
@@ -119,6 +121,7 @@ class Tree:
         self._refused: tuple[str, int] | None = None
         self._status: int | None = None
         self._gone = False
+        self._stuck = False
         self._killed = self._left = 0
         self._result: Ended | None = None
 
@@ -202,6 +205,7 @@ class Tree:
             "cgroup": group,
             "users": os.geteuid() != 0,
             "grace": float(limits.grace),
+            "stuck_after": _STUCK_AFTER,
             "orphaned": self._orphaned and [os.fsencode(word) for word in self._orphaned],
         }
 
@@ -267,7 +271,7 @@ class Tree:
 
     def _finished(self) -> bool:
         """When all have gone, and the pipes are empty or held open by a stranger."""
-        if self._left:
+        if self._stuck:
             return True
         return self._gone and (not self._pipes or SystemClock().boottime() >= self._drained_by)
 
@@ -387,7 +391,7 @@ class Tree:
                 self._ended = self._clock.boottime()
                 self._expect_end(self._limits.grace)
             case ["stuck", count]:
-                self._left = int(count)
+                self._stuck, self._left = True, int(count)
             case ["gone", killed, cpu, largest]:
                 self._killed = int(killed)
                 self._cpu = max(self._cpu, float(cpu))
@@ -414,7 +418,7 @@ class Tree:
         try:
             self._killed += survivors.end(mark, known=known)
         except Busy:
-            self._left = len(survivors.find_survivors(mark, known=known))
+            self._stuck, self._left = True, len(survivors.find_survivors(mark, known=known))
         self._note_gone()
 
     # --- the end ----------------------------------------------------------------------------
@@ -505,7 +509,7 @@ class Tree:
         link, self._link = self._link, None
         if link is not None:
             link.tell("d")
-            link.close(wait=not self._left)
+            link.close(wait=not self._stuck)
         if self.mark.cgroup is not None:
             cgroup.remove(self.mark.cgroup)
 
