@@ -68,6 +68,7 @@ AREAS = (
     Area("leaves", 3, tests=("tests/leaves",)),
     Area("cli+ops", 5, tests=("tests/cli", "tests/ops")),
     Area("contracts", 4, tests=("tests/contracts",)),
+    Area("proc", 3, tests=("tests/proc",)),
     Area("ledger", 5, tests=("tests/ledger",)),
     Area("agents", 3, tests=("tests/agents",)),
     Area("docs", 5, tests=("tests/docs", "tests/examples")),
