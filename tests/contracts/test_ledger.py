@@ -225,7 +225,9 @@ def test_every_entry_that_is_as_it_should_be_gets_a_quick_yes(value: Json) -> No
 
 
 changes = st.dictionaries(
-    st.sampled_from([*LedgerEntry.model_fields, "x"]), anything | st.just("Rio"), max_size=3
+    st.sampled_from([*LedgerEntry.model_fields, "x"]),
+    anything | st.sampled_from(["Rio", True, 1.0, 1, {"exit_code": True}, {"duration_sec": "1"}]),
+    max_size=3,
 )
 times = st.builds(
     "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{}".format,
@@ -248,6 +250,14 @@ def test_a_quick_yes_is_never_wrong(
         odd["ts"] = ts
     if is_plain(odd):
         assert told("ledger", odd, strict=True) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"seq": True}, {"seq": 1.0}, {"data": {"exit_code": True}}, {"x": 1}, {"ref": None}]
+)
+def test_what_only_resembles_a_value_gets_no_quick_yes(change: Json) -> None:
+    odd = ENTRY | change
+    assert is_plain(odd) is (told("ledger", odd, strict=True) == [])
 
 
 @pytest.mark.parametrize("year", [1900, 1996, 2000, 2023, 2024, 2100])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from holdfast.contracts.moment import read_moment
 from holdfast.errors import NotFound, UsageError
 from holdfast.ledger.merge import merge
-from holdfast.testing import refused
-from tests.ledger.shell import REPO, Shell, Verbs
+from holdfast.testing import DAY, Turner, refused
+from tests.ledger.shell import REPO, Shell, Verbs, day_files
 from tests.ops.foreign import ap_io, entry, lines, put, snapshot
 
 STAMPS = [
@@ -208,3 +208,18 @@ def test_a_merged_file_can_be_read_back_by_its_name(
     out = tmp_path / name
     verbs("ledger merge", file=files_of(tmp_path, days()), out=str(out))
     assert len(bare(out.read_bytes())) == 546
+
+
+def test_packed_files_are_merged_as_what_is_in_them(
+    verbs: Verbs, clock: Turner, tmp_path: Path
+) -> None:
+    for number in range(3):
+        verbs.write(f"text {number}")
+        clock.advance(DAY)
+    before = b"".join(file.read_bytes() for file in day_files(verbs.path, "rio"))
+    verbs("ledger archive")
+    files = sorted(str(file) for file in Path(verbs.path, "ledger/rio").glob("2*"))
+    assert [file.endswith(".zst") for file in files] == [True, True, False]
+    out = tmp_path / "merged.jsonl"
+    verbs("ledger merge", file=files, out=str(out))
+    assert out.read_bytes() == before

@@ -261,6 +261,17 @@ def test_one_file_and_a_bare_folder_of_days_are_ledgers_too(verbs: Verbs, tmp_pa
     assert bring(verbs, tmp_path / "mls/ledger").rows[0]["agent"] == "mls"
 
 
+def test_names_that_are_no_text_are_told_and_left(verbs: Verbs, tmp_path: Path) -> None:
+    tree = luka(tmp_path / "tree")
+    put(tree / "g/ledger/cls" / os.fsdecode(b"2025-\xff.jsonl"), lines([entry(1)]))
+    put(tree / "g/ledger" / os.fsdecode(b"\xfe") / "2025-11-16.jsonl", lines([entry(1)]))
+    done = bring(verbs, tree)
+    told = [row for row in done.rows if row["detail"] == "its name is not UTF-8"]
+    assert [row["state"] for row in told] == ["skipped", "skipped"]
+    assert json.dumps(done.as_dict("now"))
+    assert done.counts["taken"] == 4
+
+
 # --- agents' state --------------------------------------------------------------------------
 
 

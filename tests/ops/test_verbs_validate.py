@@ -15,15 +15,20 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.cli.main import main
+from holdfast.contracts.kind import Kind, Origin
 from holdfast.contracts.kinds import KINDS
 from holdfast.errors import NotFound
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows
+from holdfast.ops.judge import Ask, judge
 from holdfast.ops.table import TABLE
 from holdfast.store.home import Home
-from tests.contracts.fixtures import FOLDER
+from tests.contracts.fixtures import FOLDER, Fixture, fixtures
+from tests.contracts.strategies import anything
 from tests.ledger.shell import REPO, Verbs
 
 DAMAGED = FOLDER / "damaged"
@@ -357,7 +362,9 @@ def test_a_ledger_of_pretty_objects_is_read_all_the_same(day: Path) -> None:
     assert told(day) == [("error", "not_lines", "", 0, 1)]
     assert validate(day).counts["ledger@1.0"] == 4
     day.write_text(json.dumps([entry(0), entry(1, agent=7)], indent=1), "utf-8")
-    assert told(day) == [("error", "not_lines", "", 0, 1), ("error", "type", "agent", 12, 1)]
+    assert told(day) == [("error", "not_lines", "", 1, 1), ("error", "type", "agent", 12, 1)]
+    day.write_text("[]\n", "utf-8")
+    assert told(day) == [("error", "not_lines", "", 1, 1)]
 
 
 @pytest.mark.usefixtures("nothing_changes")
@@ -570,6 +577,45 @@ def test_a_kind_that_there_is_not_is_refused_with_those_there_are(day: Path, kin
     with pytest.raises(NotFound) as refused:
         validate(write(day, entry(1)), kind=kind)
     assert "ledger" in str(refused.value.hint)
+
+
+# --- anything at all ------------------------------------------------------------------------------
+
+JSON_FIXTURES = [each for each in fixtures() if each.kind.shape != "markdown"]
+
+
+def changed(value: Any, data: st.DataObject) -> Any:
+    """The value with something else at one place, somewhere inside."""
+    inner = list(value) if isinstance(value, dict) else range(len(value))
+    if not inner or data.draw(st.booleans()):
+        return data.draw(anything)
+    at = data.draw(st.sampled_from(inner))
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    if isinstance(value[at], dict | list):
+        copy[at] = changed(value[at], data)
+    else:
+        copy[at] = data.draw(anything)
+    return copy
+
+
+@pytest.mark.parametrize("fixture", JSON_FIXTURES, ids=lambda fixture: fixture.name)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_no_change_of_a_record_breaks_the_check(fixture: Fixture, data: st.DataObject) -> None:
+    values = [changed(value, data) for value in fixture.values()]
+    text = b"".join(orjson.dumps(value) + b"\n" for value in values)
+    if fixture.kind.shape == "array":
+        text = orjson.dumps(values)
+    origin = Origin(f"/home/state/rio/{fixture.path.name}")
+    for ask in (Ask(KINDS, fixture.kind), Ask(KINDS, strict=True)):
+        report = judge(text, origin, ask)
+        assert report.forms.total() + report.counts["records"] or report.told()
+
+
+@given(st.binary(max_size=40) | st.text().map(str.encode), st.sampled_from(KINDS))
+def test_no_bytes_break_the_check(data: bytes, kind: Kind) -> None:
+    report = judge(data, Origin("x.jsonl"), Ask(KINDS, kind))
+    assert report.counts["records"] or report.told()
 
 
 # --- what is shown ------------------------------------------------------------------------------

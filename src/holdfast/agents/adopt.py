@@ -329,7 +329,7 @@ def sessions_in(records: Sequence[Record]) -> list[Record]:
         elif record.get("event") == "session_end":
             meant = [each for each in running if session in (None, each["session_id"])]
             if meant:
-                running.remove(meant[-1])
+                running = [each for each in running if each is not meant[-1]]
             else:
                 meant.append({"session_id": session, "started_at": None})
                 found += meant

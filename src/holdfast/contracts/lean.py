@@ -17,6 +17,7 @@ from holdfast.contracts.record import Record, Time
 
 Fields = dict[str, core.TypedDictField]
 
+_STRICT = CoreConfig(strict=True)  # each object by itself: it is not handed down
 _LONG = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
 _SHORT = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
 _FEBRUARY = "02-(?:0[1-9]|1[0-9]|2[0-8])"
@@ -29,33 +30,35 @@ _AS_THEY_ARE = frozenset({"str", "int", "float", "bool", "literal", "none", "any
 
 def decider(schema: CoreSchema) -> Callable[[Any], bool]:
     """Whether a value surely fits."""
-    return SchemaValidator(schema, CoreConfig(strict=True)).isinstance_python
+    return SchemaValidator(schema).isinstance_python
 
 
 def fields(model: type[Record], *, without: str = "") -> Fields:
     """What the object of a model may hold, by the names in the file."""
     found: Fields = {}
-    for name, field in _model_fields(model.__pydantic_core_schema__).items():
+    whole: Any = model.__pydantic_core_schema__
+    shared = {each["ref"]: each for each in whole.get("definitions", ())}
+    for name, field in _model_fields(whole).items():
         if name == without:
             continue
         schema, required = field["schema"], True
         if schema["type"] == "default":
             schema, required = schema["schema"], False
         alias = cast("str", field.get("validation_alias", name))
-        found[alias] = core.typed_dict_field(_lean(schema), required=required)
+        found[alias] = core.typed_dict_field(_lean(schema, shared), required=required)
     return found
 
 
 def objects(known: Fields) -> CoreSchema:
     """Objects with these fields, and perhaps others: to look for those apart is quicker."""
-    return core.typed_dict_schema(known, extra_behavior="ignore")
+    return core.typed_dict_schema(known, extra_behavior="ignore", config=_STRICT)
 
 
 def lean(model: type[Record]) -> CoreSchema:
     """The objects of a model that leave nothing to tell."""
     if model.open_ended:
         return objects(fields(model))
-    return core.typed_dict_schema(fields(model), extra_behavior="forbid")
+    return core.typed_dict_schema(fields(model), extra_behavior="forbid", config=_STRICT)
 
 
 def _model_fields(schema: Any) -> Mapping[str, Any]:
@@ -66,17 +69,20 @@ def _model_fields(schema: Any) -> Mapping[str, Any]:
     return schema["schema"]["fields"]
 
 
-def _lean(schema: Any) -> CoreSchema:
+def _lean(schema: Any, shared: Mapping[str, Any]) -> CoreSchema:
     kind: str = schema["type"]
     if kind in _AS_THEY_ARE:
         return schema
     match kind:
         case "nullable":
-            return core.nullable_schema(_lean(schema["schema"]))
+            return core.nullable_schema(_lean(schema["schema"], shared))
         case "list":
-            return cast("Any", {**schema, "items_schema": _lean(schema["items_schema"])})
+            items = _lean(schema["items_schema"], shared)
+            return cast("Any", {**schema, "items_schema": items})
         case "custom-error":
-            return _lean(schema["schema"])
+            return _lean(schema["schema"], shared)
+        case "definition-ref":
+            return _lean(shared[schema["schema_ref"]], shared)
         case "model":
             return lean(schema["cls"])
         case "function-plain":

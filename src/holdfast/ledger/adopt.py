@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SOURCE = "holdfast import"
 _FILES_PER_LINE = 2000
 _STATUS = "/status.json"
+_FOLDED = ("ts", "timestamp", "agent", "event", "task_id", "session_id", "summary")
 
 Outcome = Literal["taken", "repaired", "quarantined", "known", "skipped"]
 
@@ -129,7 +130,7 @@ def _look_at(file: Foreign) -> tuple[Taken, list[Record]]:
     if len(file.data) > sealed.LARGEST:
         return Taken(file.path, "skipped", f"larger than {sealed.LARGEST} bytes"), []
     parts = list(pieces(file.data))
-    records = [as_entry(record) for record in _entries(parts)]
+    records = [_lean(as_entry(record)) for record in _entries(parts)]
     rejects = [part for part in parts if part.record is None]
     mended = sum(part.record is not None and not part.alone for part in parts)
     if not records:
@@ -150,6 +151,16 @@ def _entries(parts: Iterable[Piece]) -> Iterator[Record]:
     for part in parts:
         if part.record is not None and CONTROL not in part.record:
             yield part.record
+
+
+def _lean(entry: Record) -> Record:
+    """What the status is folded from, for a tree may hold more than the memory does."""
+    data = entry.get("data")
+    lean = {name: entry[name] for name in _FOLDED if name in entry}
+    if isinstance(data, dict):
+        told = cast("Record", data)
+        lean["data"] = {name: told[name] for name in ("status", "error", "cause") if name in told}
+    return lean
 
 
 def _told(

@@ -11,24 +11,6 @@ from holdfast.store.document import read_file, write_temporary
 from holdfast.store.vfs import RealVfs
 
 
-def read_any(path: str) -> bytes:
-    """The content of somebody's file."""
-    folder, name = os.path.split(os.path.abspath(path))
-    vfs = RealVfs()
-    with typed(f"reading {path}", path):
-        try:
-            directory = vfs.root(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"there is no {path}", hint="look at the name", path=path) from None
-        try:
-            data = read_file(vfs, directory, name)
-        finally:
-            directory.close()
-    if data is None:
-        raise NotFound(f"there is no {path}", hint="look at the name", path=path)
-    return data
-
-
 def put_new(path: str, data: bytes, *, dry_run: bool = False) -> bool:
     """Whether the file was made now; the same content being there already is no failure."""
     folder, name = os.path.split(os.path.abspath(path))
@@ -42,7 +24,7 @@ def put_new(path: str, data: bytes, *, dry_run: bool = False) -> bool:
     with typed(f"writing {path}", path):
         try:
             if directory.stat(name) is not None:
-                return _is_same(path, data)
+                return _is_same(read_file(vfs, directory, name), data, path)
             if dry_run:
                 return True
             unique = f"{name}.{secrets.token_hex(4)}"
@@ -50,7 +32,7 @@ def put_new(path: str, data: bytes, *, dry_run: bool = False) -> bool:
             try:
                 directory.link(temporary, name)
             except FileExistsError:
-                return _is_same(path, data)
+                return _is_same(read_file(vfs, directory, name), data, path)
             finally:
                 with suppress(OSError):
                     directory.unlink(temporary)
@@ -60,9 +42,9 @@ def put_new(path: str, data: bytes, *, dry_run: bool = False) -> bool:
             directory.close()
 
 
-def _is_same(path: str, data: bytes) -> bool:
-    """False, since it is there already; UsageError if it is another file."""
-    if read_any(path) == data:
+def _is_same(there: bytes | None, data: bytes, path: str) -> bool:
+    """False, since it is there already; UsageError if it holds something else."""
+    if there == data:
         return False
     raise UsageError(
         f"{path} is there already and holds something else",

@@ -134,18 +134,18 @@ class _Run:
             return member.file.path.partition(".")[0]
 
     def _agent(self, name: str, members: list[Member]) -> Iterator[Row]:
-        agent = mapped_agent_id(name)
-        rows: list[Row] = []
-        files: list[Found] = []
+        bring = self._ledger if self._layout is LUKA else self._state
+        yield from bring(name, members)
+        self._keep_name(mapped_agent_id(name), name)
+
+    def _loaded(self, members: list[Member], troubles: list[Taken]) -> Iterator[Found]:
+        """The files one after the other; what cannot be read goes to `troubles`."""
         for member in members:
             loaded = self._load(member)
             if isinstance(loaded, Taken):
-                rows.append(Row(agent, member.slot.part, loaded))
+                troubles.append(loaded)
             else:
-                files.append(Found(member.slot.part, loaded))
-        rows += self._ledger(agent, files) if self._layout is LUKA else self._state(name, files)
-        self._keep_name(agent, name)
-        yield from rows
+                yield Found(member.slot.part, loaded)
 
     def _load(self, member: Member) -> Foreign | Taken:
         path = member.file.path
@@ -167,17 +167,20 @@ class _Run:
 
     # -- ledgers -----------------------------------------------------------------------
 
-    def _ledger(self, agent: str, files: list[Found]) -> Iterator[Row]:
-        parts = {found.file.path: found.part for found in files}
-        entries = [found.file for found in files if found.part != "summaries"]
+    def _ledger(self, name: str, members: list[Member]) -> Iterator[Row]:
+        agent, troubles = mapped_agent_id(name), list[Taken]()
+        parts = {member.file.path: member.slot.part for member in members}
+        entries = [member for member in members if member.slot.part != "summaries"]
+        files = (found.file for found in self._loaded(entries, troubles))
         with Ledger(self._home, agent) as ledger:
             for taken in ledgers.adopt(
-                ledger, self._home, entries, layout=self._layout.name, dry_run=self._dry_run
+                ledger, self._home, files, layout=self._layout.name, dry_run=self._dry_run
             ):
                 yield Row(agent, parts[taken.path], taken)
-        for found in files:
-            if found.part == "summaries":
-                yield Row(agent, "summaries", self._summary(agent, found.file))
+        summaries = [member for member in members if member.slot.part == "summaries"]
+        for found in self._loaded(summaries, troubles):
+            yield Row(agent, "summaries", self._summary(agent, found.file))
+        yield from (Row(agent, parts[trouble.path], trouble) for trouble in troubles)
 
     def _summary(self, agent: str, file: Foreign) -> Taken:
         name = file.path.rpartition("/")[2]
@@ -197,10 +200,12 @@ class _Run:
 
     # -- agents' state -----------------------------------------------------------------
 
-    def _state(self, name: str, files: list[Found]) -> Iterator[Row]:
+    def _state(self, name: str, members: list[Member]) -> Iterator[Row]:
         adoption = Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
-        parts = {found.file.path: found.part for found in files}
-        for taken in adoption.take(files):
+        parts = {member.file.path: member.slot.part for member in members}
+        troubles: list[Taken] = []
+        files = list(self._loaded(members, troubles))
+        for taken in (*adoption.take(files), *troubles):
             yield Row(adoption.agent, parts[taken.path], taken)
 
     def _stops(self) -> Iterator[Row]:

@@ -228,6 +228,10 @@ class _Values(_Judge):
                 if watch is not None and (odd := watch.see(line, value, value)):
                     report.tell_all(odd)
                 continue
+            if type(value) is list:
+                scan.spread -= b"\n" in raw.strip()  # told here, and not once more at the end
+                reason = "not line-delimited: an array"
+                report.tell(Finding("error", "not_lines", "", reason, line))
             for at, entry in _entries(line, value, raw, kind):
                 reading = self._read(kind, entry)
                 report.tell_all(each._replace(line=at) for each in reading.findings)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from holdfast.errors import UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.ledger.merge import merge as union
-from holdfast.ledger.newfile import put_new, read_any
+from holdfast.ledger.newfile import put_new
 from holdfast.ledger.pieces import Piece
 from holdfast.ledger.repair import Repaired
 from holdfast.ledger.repair import repair as saved
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows
 from holdfast.ops.parameter import Arg
+from holdfast.ops.sources import Source, Trouble, content
 
 _SHOWN = 5
 
@@ -32,8 +33,7 @@ def merge(
     in nothing but their number and hash. Lines are numbered and chained anew. The files are only
     read, and nothing is overwritten: merging the same entries into the same file changes nothing.
     """
-    contents = {path: read_any(path) for path in file}
-    merged = union(contents)
+    merged = union({path: _content(context, path) for path in file})
     for path, source in merged.sources.items():
         _warn_of(context, path, source.rejects)
     made = put_new(out, merged.data, dry_run=dry_run)
@@ -89,7 +89,7 @@ def repair(
     """
     if out is not None and len(file) != 1:
         raise UsageError("--out is for one file", hint="leave it out, or name one FILE")
-    rows = [row for path in file for row in _repaired(path, out or f"{path}.repaired", dry_run)]
+    rows = [_repaired(context, path, out or f"{path}.repaired", dry_run) for path in file]
     states = [row["state"] for row in rows]
     counts: dict[str, Any] = {state: states.count(state) for state in sorted(set(states))}
     counts |= {name: sum(row[name] for row in rows) for name in ("entries", "mended", "rejects")}
@@ -97,8 +97,8 @@ def repair(
     return Rows(rows, counts, exit_code=0 if whole else ATTENTION)
 
 
-def _repaired(path: str, out: str, dry_run: bool) -> Iterator[dict[str, Any]]:
-    data = read_any(path)
+def _repaired(context: Context, path: str, out: str, dry_run: bool) -> dict[str, Any]:
+    data = _content(context, path)
     found = saved(data)
     state = _state(data, found)
     row = {"file": path, "state": state, "entries": found.entries, "mended": found.mended}
@@ -110,7 +110,17 @@ def _repaired(path: str, out: str, dry_run: bool) -> Iterator[dict[str, Any]]:
             put_new(row["rejects_file"], found.reject_lines, dry_run=dry_run)
         row["out"] = out
         put_new(out, found.data, dry_run=dry_run)
-    yield row
+    return row
+
+
+def _content(context: Context, path: str) -> bytes:
+    """The bytes of a file that somebody named, unpacked if they are packed."""
+    found = content(Source(path, os.path.abspath(path), named=True))
+    if isinstance(found, Trouble):
+        raise NotFound(f"{path}: {found.finding.reason}", hint="look at the name", path=path)
+    for lost in found.findings:
+        context.warn(f"{path}: {lost.reason}")
+    return found.data
 
 
 def _state(data: bytes, found: Repaired) -> str:

@@ -50,12 +50,12 @@ class Tree:
             if found is None:
                 continue
             if found.kind != "dir":
-                yield File(path, found.size, _trouble(name, found.kind, found.size))
+                yield _file(path, found.kind, found.size)
                 continue
             try:
                 inner = directory.subdir(name)
-            except (OSError, HoldfastError) as error:
-                yield File(path, 0, f"cannot be opened: {error}")
+            except (OSError, HoldfastError):
+                yield _file(path, "folder that cannot be opened", 0)
                 continue
             try:
                 yield from self._below(inner, f"{path}/")
@@ -99,11 +99,10 @@ class Tree:
         self.close()
 
 
-def _trouble(name: str, kind: str, size: int) -> str:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return "its name is not UTF-8"
+def _file(path: str, kind: str, size: int) -> File:
+    shown = path.encode("utf-8", "backslashreplace").decode()
+    if shown != path:
+        return File(shown, size, "its name is not UTF-8")
     if kind != "file":
-        return f"a {kind}, not a file"
-    return f"larger than {MAX_DOCUMENT} bytes" if size > MAX_DOCUMENT else ""
+        return File(path, size, f"a {kind}, not a file")
+    return File(path, size, f"larger than {MAX_DOCUMENT} bytes" if size > MAX_DOCUMENT else "")
