@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20
+_PAGE = 4 << 10
 
 
 def revision_of(data: bytes) -> str:
@@ -48,7 +49,7 @@ def read_file(vfs: Vfs, directory: Dir, name: str) -> bytes | None:
                     hint="something else wrote it; look at it, then move it away",
                 )
             data = b""
-            while chunk := vfs.pread(fd, _CHUNK, len(data)):
+            while chunk := vfs.pread(fd, min(_CHUNK, max(_PAGE, size - len(data))), len(data)):
                 data += chunk
             return data
     except FileNotFoundError:

@@ -127,7 +127,10 @@ class Plain:
         self.size = vfs.size(fd)
 
     def chunks(self, offset: int) -> Iterator[bytes]:
-        while data := self._vfs.pread(self._fd, _LARGE, offset):
+        # No more than there is: large buffers that are hardly filled tear the heap to pieces.
+        while data := self._vfs.pread(
+            self._fd, min(_LARGE, max(_SMALL, self.size - offset)), offset
+        ):
             yield data
             offset += len(data)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.store.vfs import Dir, Stat, Vfs
 
+_PAGE = 4 << 10
 CLAIMED, DONE, BAD, DEAD = SHELVES = (".claimed", ".done", ".bad", ".dead")
 READY = ".ready"
 EXPIRED = "~expired"
@@ -150,7 +151,7 @@ def read_message(vfs: Vfs, directory: Dir, name: str) -> Record:
             if size > MAX_LINE:
                 raise NoMessage(f"{size} bytes; a message has at most {MAX_LINE}")
             data = b""
-            while chunk := vfs.pread(fd, MAX_LINE, len(data)):
+            while chunk := vfs.pread(fd, max(_PAGE, size - len(data)), len(data)):
                 data += chunk
             return decode_record(data)
     except NotOurs:
