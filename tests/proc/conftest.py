@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.proc.limits import Means
-from tests.proc.world import lacking, living
+from tests.proc.world import lacking, living, named
 
 
 @pytest.fixture(params=["cgroup", "pidns", "group"])
@@ -24,4 +24,4 @@ def word() -> Iterator[str]:
     """Put into the environment of a tree; whoever still has it after the test is a survivor."""
     word = f"word-{secrets.token_hex(8)}"
     yield word
-    assert living(word) == []
+    assert [named(pid) for pid in living(word)] == []

@@ -161,6 +161,7 @@ def test_a_fork_of_the_wrapper_does_not_hide_its_death(
         assert wrapper.line() == "forked"
         wrapper.kill()
         assert wrapper.orphaned() == "nothing is left"
+        eventually(lambda: living(word) == [])  # the fork has the word in its arguments
 
 
 def test_a_wrapper_that_dies_before_it_has_recorded_the_end_is_an_orphaning(

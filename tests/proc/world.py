@@ -69,6 +69,15 @@ def living(word: str) -> list[int]:
     return found
 
 
+def named(pid: int) -> str:
+    """For messages."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat, open(f"/proc/{pid}/cmdline", "rb") as command:
+            return f"{stat.read(60)!r} {command.read()!r}"
+    except OSError:
+        return f"{pid}, gone meanwhile"
+
+
 def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
