@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agents.adopt import Adoption, Found, problems, refresh, sessions_in
+from holdfast.agents.agent import Agent, End, Start
+from holdfast.clock import instant_of
 from holdfast.contracts.agents import JournalLine
 from holdfast.contracts.kind import read
 from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.store.home import Home
-from holdfast.testing import lines_of
+from holdfast.testing import Turner, lines_of
 from tests.ops.foreign import JOURNAL, lines, message, metrics, report, session, tasks
 
 JOURNAL_KEY = "state/rio/journal.jsonl"
@@ -145,6 +147,90 @@ def test_every_line_of_an_import_is_one_we_may_write(home: Home) -> None:
     assert [line.record["event"] for line in found] == ["text_imported", "import"]
     for line in found:
         assert read(JournalLine, line.record, strict=True).findings == []
+
+
+# --- what the agent does here afterwards ----------------------------------------------------
+
+
+def everything(home: Home) -> None:
+    take(
+        home,
+        ("report", report("rio")),
+        ("session", session("rio")),
+        ("metrics", metrics("rio")),
+        ("journal", lines(JOURNAL)),
+    )
+
+
+def one_session(home: Home) -> None:
+    with Agent(home, "rio") as rio:
+        opened = rio.start(Start("research"))
+        rio.end("", opened.fence, End("completed", fields={"sources_archived": 5}))
+
+
+def test_a_session_of_ours_follows_those_that_were_imported(home: Home, clock: Turner) -> None:
+    clock.advance(instant_of("2026-04-01T08:00:00Z") - clock.now())
+    everything(home)
+    with Agent(home, "rio") as rio:
+        assert rio.report() == report("rio")
+        assert rio.session() == session("rio")
+        assert rio.metrics() == metrics("rio")
+        assert rio.bury() == []
+    one_session(home)
+    with Agent(home, "rio") as rio:
+        assert rio.report()["last_session"]["id"] == "2026-04-01_rio_001"
+        assert rio.report()["next_priority"] == report("rio")["next_priority"]
+        assert rio.session()["sources_archived"] == 5
+        counted = rio.metrics()
+    assert counted["lifetime"]["sessions_total"] == 48
+    assert counted["lifetime"]["sources_archived"] == 312 + 5
+    assert counted["lifetime"]["claims_proposed"] == 89
+    assert counted["rolling_30d"]["sessions"] == 2
+    assert counted["rolling_30d"]["sources_archived"] == 8 + 5
+    assert shown(home, "metrics.json") == counted
+
+
+def test_an_import_that_comes_later_leaves_what_the_agent_did_here(home: Home) -> None:
+    one_session(home)
+    with Agent(home, "rio") as rio:
+        before = rio.report(), rio.session()
+    everything(home)
+    with Agent(home, "rio") as rio:
+        assert (rio.report(), rio.session()) == before
+        assert rio.metrics()["lifetime"]["sessions_total"] == 48
+
+
+def test_counters_that_grew_elsewhere_are_not_added_twice(home: Home) -> None:
+    everything(home)
+    grown = metrics("rio")
+    grown["lifetime"] |= {"sessions_total": 50, "sessions_completed": 45}
+    take(home, ("metrics", grown), ("journal", lines([*JOURNAL, {"event": "x"}])))
+    one_session(home)
+    with Agent(home, "rio") as rio:
+        assert rio.metrics()["lifetime"]["sessions_total"] == 51
+
+
+def test_a_session_that_runs_elsewhere_is_none_of_ours(home: Home) -> None:
+    take(home, ("session", session("rio", status="running", ended_at=None)))
+    with Agent(home, "rio") as rio:
+        assert rio.bury() == []
+        assert rio.open_session() is None
+    one_session(home)
+
+
+def test_an_import_line_of_somebody_elses_making_breaks_nothing(home: Home) -> None:
+    log = home.log(JOURNAL_KEY)
+    for odd in (1, {"documents": 1}, {"documents": {"report": 1, "metrics": {"lifetime": []}}}):
+        log.append({"event": "import", "imported": odd})
+    files = [1, {"path": 1, "sha256": 2}, {"path": "a", "sha256": "b", "name": "../../x"}]
+    log.append({"event": "import", "imported": {"files": files, "sessions": [1, {"ended_at": 1}]}})
+    log.close()
+    refresh(home, "rio")
+    assert list(problems(home, "rio")) == []
+    assert take(home, ("notes", b"# Rio\n"))["notes.md"].outcome == "taken"
+    one_session(home)
+    with Agent(home, "rio") as rio:
+        assert rio.metrics()["lifetime"]["sessions_total"] == 1
 
 
 # --- sessions in a journal ------------------------------------------------------------------

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from holdfast.agents import history
+from holdfast.agents.history import documents_in
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.moment import read_moment, written
@@ -27,14 +29,13 @@ from holdfast.store.document import read_file
 from holdfast.store.edited import EditedDocument
 from holdfast.store.primitives import START, Line, Problem
 from holdfast.store.shelves import DONE
-from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
     from holdfast.contracts.kind import Finding
     from holdfast.store.home import Home
+    from holdfast.store.view import Shape
 
 EVENT, TEXT_EVENT, FIELD = "import", "text_imported", "imported"
-VIEWS: tuple[Part, ...] = ("report", "session", "metrics")
 _KINDS: dict[Part, str] = {
     "report": "report",
     "session": "session",
@@ -372,32 +373,34 @@ def _told_in(line: Line) -> dict[str, Any] | None:
 
 def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
     """Every imported file that the journal of an agent tells of."""
-    return [file for told in _imports(home, agent) for file in told["files"]]
+    files = (file for told in _imports(home, agent) for file in cast("list[object]", told["files"]))
+    return [cast("dict[str, Any]", file) for file in files if _is_file(file)]
+
+
+def _is_file(told: object) -> bool:
+    """Anybody may write a line that only looks like one of ours."""
+    match told:
+        case {"path": str(), "sha256": str()}:
+            return "/" not in str(cast("dict[str, Any]", told).get("name"))
+        case _:
+            return False
 
 
 def refresh(home: Home, agent: str) -> None:
-    """Bring report, session and metrics up to what the journal says of imported ones."""
+    """Show the report, session and metrics that were imported."""
     log = home.log(HOLDFAST.path("journal", agent))
-    for part in VIEWS:
-        view = home.view(HOLDFAST.path(part, agent), log, _shape(part))
-        if view.read():
+    shapes: dict[Part, Shape[list[Any]]] = {
+        "report": history.report_shape(agent),
+        "session": history.session_shape(agent),
+        "metrics": history.metrics_shape(agent, home.clock.now),
+    }
+    there = {name for told in _imports(home, agent) for name in documents_in({FIELD: told})}
+    for part, shape in shapes.items():
+        if part in there:
+            view = home.view(HOLDFAST.path(part, agent), log, shape)
             view.refresh()
-        view.close()
+            view.close()
     log.close()
-
-
-def _shape(part: Part) -> Shape[dict[str, Any]]:
-    """A document as the latest import has it."""
-
-    def fold(state: dict[str, Any], line: Line) -> dict[str, Any]:
-        told = _told_in(line)
-        documents = told.get("documents") if told is not None else None
-        if not isinstance(documents, dict):
-            return state
-        found: object = cast("dict[str, object]", documents).get(part)
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else state
-
-    return Shape(version=1, initial=dict, fold=fold, render=pretty)
 
 
 def problems(home: Home, agent: str) -> Iterator[Problem]:

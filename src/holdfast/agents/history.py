@@ -21,7 +21,7 @@ Session = dict[str, Any]
 
 DAY = 86_400
 ROLLING_DAYS = 30
-_DAYS_KEPT = 32
+_DAYS_KEPT, _PAST_KEPT = 32, 500
 STATUS_OF_TYPE = {
     "research": "researching",
     "extract": "extracting",
@@ -56,6 +56,8 @@ COUNTERS = (
 )
 """What others count for an agent, by lines of their own."""
 OUTCOMES = ("completed", "timeout", "error")
+_SAID = ("summary", "next_priority", "blocked_by")
+"""What is said of the agent, not of a session."""
 
 
 # --- sessions -------------------------------------------------------------------------------
@@ -72,6 +74,8 @@ def initial(agent: str) -> State:
         "summary": None,
         "next_priority": None,
         "blocked_by": None,
+        # Report and session of another system, shown until the agent does something here.
+        "imported": {},
     }
 
 
@@ -90,6 +94,8 @@ def fold(state: State, line: Line) -> State:
             _finish(state, record, stamp)
         case "error":
             _note_error(state, _session_of(state, record), record, stamp)
+        case "import":
+            _take_in(state, documents_in(record))
         case _:
             _note(state, _session_of(state, record), record, stamp)
     return state
@@ -112,10 +118,25 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "pr_number": None,
     }
     session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
-    state["sessions"][role], state["newest"] = session, role
+    state["sessions"][role], state["newest"], state["imported"] = session, role, {}
     state["summary"] = record.get("summary") or f"{session['type']} session is running"
     state["updated_at"] = stamp
     _note_number(state["numbers"], session["session_id"])
+
+
+def documents_in(record: Record) -> dict[str, Record]:
+    """Report, session and metrics that an `import` line brought from another system."""
+    found = _object(_object(record.get("imported")).get("documents"))
+    return {name: cast("Record", each) for name, each in found.items() if isinstance(each, dict)}
+
+
+def _take_in(state: State, documents: dict[str, Record]) -> None:
+    if state["newest"] is not None:
+        return  # what the agent did here is newer
+    state["imported"].update(documents)
+    for name in ("updated_at", *_SAID):
+        text = documents.get("report", {}).get(name)
+        state[name] = text if isinstance(text, str) else state[name]
 
 
 def open_sessions(state: State) -> list[Session]:
@@ -137,7 +158,7 @@ def _session_of(state: State, record: Record) -> Session | None:
 
 def _say(state: State, session: Session | None, record: Record, stamp: str) -> None:
     said = {name: record[name] for name in SETTABLE & record.keys()}
-    for name in ("summary", "next_priority", "blocked_by"):
+    for name in _SAID:
         if name in said:
             state[name] = said.pop(name)
     if session is not None:
@@ -194,6 +215,9 @@ def _note_number(numbers: dict[str, int], text: object) -> None:
 
 
 def report(state: State) -> Record:
+    if (brought := state["imported"].get("report")) is not None:
+        said = {name: state[name] for name in ("updated_at", *_SAID)}
+        return {**brought, **{name: each for name, each in said.items() if each is not None}}
     last = newest_session(state)
     shown: Record = {
         "schema_version": "1.0",
@@ -239,6 +263,8 @@ def _role(session: Session) -> Record:
 def session(state: State, role: str = "") -> Record:
     """The newest session of a role, in the documented fields and a few of ours."""
     newest = state["sessions"].get(role) if role else newest_session(state)
+    if newest is None and not role and "session" in state["imported"]:
+        return state["imported"]["session"]
     fields = ("session_id", "started_at", "ended_at", "type", "domain", "branch", "status")
     fields = (*fields, *(name for name in SESSION_FIELDS if name not in fields))
     found: Record = {"schema_version": "1.0", "agent": state["agent"]}
@@ -256,7 +282,7 @@ def session(state: State, role: str = "") -> Record:
 def report_shape(agent: str) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=1,
+            version=2,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state)),
@@ -267,7 +293,7 @@ def report_shape(agent: str) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=1,
+            version=2,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),
@@ -298,6 +324,11 @@ def no_metrics(agent: str) -> State:
         ),
         "running": {},
         "recent": [],
+        # Metrics of another system, shown until something is counted here; what they added to
+        # the counters above; and its sessions, by when they ended.
+        "shown": None,
+        "brought": {},
+        "past": {},
     }
 
 
@@ -322,9 +353,43 @@ def fold_metrics(state: State, line: Line) -> State:
             _count_session(state, record, stamp)
         case "count":
             _count(state, record, stamp)
+        case "import":
+            _bring(state, record)
         case _:
             pass
     return state
+
+
+def _bring(state: State, record: Record) -> None:
+    """Add what another system counted; of what was brought before, only the difference."""
+    found = documents_in(record).get("metrics", {})
+    lifetime, brought = state["lifetime"], state["brought"]
+    for name, value in _counters(found.get("lifetime")).items():
+        if name in lifetime:
+            lifetime[name] += value - brought.get(name, 0)
+            brought[name] = value
+    if found and not state["recent"]:
+        state["shown"] = found
+    for past in _objects(_object(record.get("imported")).get("sessions")):
+        ended = past.get("ended_at")
+        if isinstance(ended, str):
+            key = f"{ended} {past.get('session_id')}"
+            counts = _counters({"sources_archived": past.get("sources_archived")})
+            state["past"][key] = {"sessions": 1, **counts}
+    state["past"] = dict(sorted(state["past"].items())[-_PAST_KEPT:])
+
+
+def _object(value: object) -> Record:
+    return cast("Record", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Record]:
+    found = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Record", each) for each in found if isinstance(each, dict)]
+
+
+def _counters(value: object) -> dict[str, int]:
+    return {name: each for name, each in _object(value).items() if type(each) is int}
 
 
 def _count_session(state: State, record: Record, stamp: str) -> None:
@@ -358,7 +423,7 @@ def _count(state: State, record: Record, stamp: str) -> None:
 
 def _recent(state: State, stamp: str, counts: Record) -> None:
     """Keep what a rolling window needs; what is older than any window can go."""
-    state["updated_at"] = stamp
+    state["updated_at"], state["shown"] = stamp, None
     recent: list[Any] = state["recent"]
     recent.append([stamp, counts])
     try:
@@ -370,8 +435,11 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
 
 def metrics(state: State, now: float) -> Record:
     """The counters, and the last thirty days counted anew from `now`."""
+    if state["shown"] is not None:
+        return state["shown"]
     since, until = utc_stamp(now - ROLLING_DAYS * DAY), utc_stamp(now)
-    window = [counts for stamp, counts in state["recent"] if since <= stamp <= until]
+    known = [*state["recent"], *state["past"].items()]
+    window = [counts for stamp, counts in known if since <= stamp[:20] <= until]
 
     def total(name: str) -> int:
         return sum(counts.get(name, 0) for counts in window)
@@ -398,7 +466,7 @@ def metrics_shape(agent: str, now: Any) -> Shape[list[Any]]:
     """`now` is asked when the file is written; whoever reads through the API counts anew."""
     return fenced(
         Shape(
-            version=1,
+            version=2,
             initial=lambda: no_metrics(agent),
             fold=fold_metrics,
             render=lambda state: pretty(metrics(state, now())),

@@ -229,7 +229,9 @@ def _follow(
         context.warn("no events yet" + ("; waiting for the first" if follow else ""))
     yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
-        for name in [agent_id(agent).lower()] if agent else agents(home, context.layout):
+        for name in (
+            [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
+        ):
             for found in Ledger(home, name, context.layout).read(ends.get(name, START)):
                 ends[name] = found.cursor
                 yield _row(found)

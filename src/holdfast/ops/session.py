@@ -200,7 +200,7 @@ def sweep(
 
     home = context.home_to_change()
     rows: list[Record] = []
-    for name in [agent_id(agent).lower()] if agent else agents(home, context.layout):
+    for name in [agent_id(agent).lower()] if agent is not None else agents(home, context.layout):
         with opened(home, name, context.layout) as one:
             rows += [{"agent": name, "session_id": each, "state": "crashed"} for each in one.bury()]
     return Rows(rows, {"crashed": len(rows)})
@@ -228,7 +228,7 @@ def list_sessions(
     from holdfast.ledger.book import agents
 
     home = context.home()
-    names = [agent_id(agent).lower()] if agent else agents(home, context.layout)
+    names = [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
     rows: list[Record] = []
     for name in names:
         with opened(home, name, context.layout) as one:
