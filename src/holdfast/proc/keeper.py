@@ -176,8 +176,8 @@ class Keeper:
             for fd, _ in self.poll.poll(self.pause):
                 self.handle(fd)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if self.launch is not None and self.launch.init is not None:
-            self.hear_last_news(self.launch)
+        if self.launch is not None:
+            self.hear_last_words(self.launch)
 
     def handle(self, fd: int) -> None:
         if fd == self.control:
@@ -200,11 +200,15 @@ class Keeper:
         elif word == b"exited":
             self.note_exit(int(number))
 
-    def hear_last_news(self, launch: Launch) -> None:
-        """Killed with the first process of its namespace, a command has nobody to tell of it."""
+    def hear_last_words(self, launch: Launch) -> None:
+        """What came in between the last poll and the end of all."""
+        word, number = read_line(launch.refusal)
+        if word:
+            self.say("refused", word.decode(), number.decode())
         while not self.main_ended:
             word, number = read_line(launch.news)
             if word == b"exited" or not word:
+                # Killed with the first process of its namespace, it had nobody to tell of it.
                 self.note_exit(int(number or signal.SIGKILL))
 
     def reap(self) -> bool:
