@@ -47,7 +47,7 @@ def test_a_face_sees_the_verbs_that_are_for_it() -> None:
     assert "ledger tail" not in TABLE.seen_by("mcp").names()
     assert "ledger write" in TABLE.seen_by("mcp").names()
     tail_only = Table([TABLE.of_noun("ledger")["tail"]], TABLE.nouns)
-    assert tail_only.seen_by("cli").nouns == TABLE.nouns
+    assert tail_only.seen_by("cli").nouns == {"ledger": TABLE.nouns["ledger"]}
     assert tail_only.seen_by("mcp").nouns == {}
 
 
