@@ -173,9 +173,9 @@ def test_duplicates_are_kept_and_can_be_left_out_of_the_list(verbs: Verbs, tmp_p
     bring(verbs, tmp_path)
     rows = verbs("ledger list", session="2025-11-16_cls_001", limit=0)
     assert len(rows.rows) == 299
-    distinct = verbs("ledger list", session="2025-11-16_cls_001", limit=0, distinct=True)
+    distinct = verbs("ledger list", session="2025-11-16_cls_001", limit=0, dedupe=True)
     assert (len(distinct.rows), distinct.counts["duplicates"]) == (169, 130)
-    few = verbs("ledger list", session="2025-11-16_cls_001", limit=10, distinct=True)
+    few = verbs("ledger list", session="2025-11-16_cls_001", limit=10, dedupe=True)
     assert (few.rows, few.truncated) == (distinct.rows[-10:], True)
     (copy,) = Path(verbs.path, "ledger/cls/imported").glob("2025*")
     assert copy.read_bytes() == data

@@ -143,14 +143,14 @@ def list_events(
     since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
     until: Annotated[str | None, Arg("Up to then", metavar="T")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
-    distinct: Annotated[bool, Arg("Each entry once, however often it is there")] = False,
+    dedupe: Annotated[bool, Arg("Each entry once, however often it is there")] = False,
 ) -> Rows:
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
     wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
     # One more than asked for tells whether there is more.
-    most = _limit(limit) + 1 if limit and not distinct else None
+    most = _limit(limit) + 1 if limit and not dedupe else None
     streams: list[list[Found]] = []
     for name in chosen_agents(context, agent):
         ledger = Ledger(home, name, context.layout)
@@ -161,7 +161,7 @@ def list_events(
             streams += adopt.newest(ledger, home, most, wanted, begin)
     rows = _merged(streams)
     counts: dict[str, int] = {}
-    if distinct:
+    if dedupe:
         met, rows = len(rows), _distinct(rows)
         counts["duplicates"] = met - len(rows)
     shown = rows[-limit:] if limit else rows

@@ -53,7 +53,7 @@ def find(name: str) -> tuple[Kind, Form | None]:
 def _row(each: Kind) -> dict[str, Any]:
     return {
         "kind": each.name,
-        "versions": [form.version for form in each.forms],
+        "versions": ", ".join(form.version for form in each.forms),
         "shape": each.shape,
         "what": each.what,
     }
