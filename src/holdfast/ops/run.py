@@ -15,7 +15,17 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
-from holdfast.ops.session import Type, said
+from holdfast.ops.session import (
+    Belief,
+    Branch,
+    Disconfirm,
+    Domain,
+    Model,
+    Question,
+    SourcesExpected,
+    Type,
+    said,
+)
 from holdfast.ops.size import size
 from holdfast.proc.limits import Limits
 
@@ -43,13 +53,13 @@ def run(
         str | None, Arg("Text for the command; {context} stands for the context", or_file=True)
     ] = None,
     quiet: Annotated[bool, Arg("Do not show what the command prints")] = False,
-    domain: Annotated[str | None, Arg("Its field")] = None,
-    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
-    model: Annotated[str | None, Arg("The model it uses")] = None,
-    question: Annotated[str | None, Arg("What it wants to find out")] = None,
-    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
-    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
-    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
+    domain: Domain = None,
+    branch: Branch = None,
+    model: Model = None,
+    question: Question = None,
+    belief: Belief = None,
+    disconfirm: Disconfirm = None,
+    sources_expected: SourcesExpected = None,
 ) -> Show:
     if not command:
         raise UsageError("nothing to run", hint="give the command after `--`")

@@ -20,6 +20,24 @@ from holdfast.ops.parameter import Arg
 
 Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
+
+# What can be said of a session; the same flags at its start, later and at its end.
+Domain = Annotated[str | None, Arg("Its field")]
+Branch = Annotated[str | None, Arg("The git branch it writes to")]
+Model = Annotated[str | None, Arg("The model it uses")]
+Question = Annotated[str | None, Arg("What it wants to find out")]
+Belief = Annotated[str | None, Arg("The belief it puts to the test")]
+Disconfirm = Annotated[str | None, Arg("What would refute that belief")]
+SourcesExpected = Annotated[int | None, Arg("How many sources it should bring")]
+Sources = Annotated[int | None, Arg("How many sources it brought")]
+PullRequest = Annotated[int | None, Arg("Number of its pull request")]
+Summary = Annotated[str | None, Arg("What it came to, in a line")]
+Next = Annotated[str | None, Arg("What should be done next")]
+BlockedBy = Annotated[str | None, Arg("What stands in the way")]
+Tokens = Annotated[int | None, Arg("Tokens it used")]
+Cost = Annotated[float | None, Arg("What it cost, in USD", metavar="USD")]
+Handoff = Annotated[str | None, Arg("What the next session has to know")]
+
 _OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
 
 
@@ -38,13 +56,13 @@ def start(
     timeout: Annotated[
         str | None, Arg("After which it counts as crashed: 90m", metavar="D")
     ] = None,
-    domain: Annotated[str | None, Arg("Its field")] = None,
-    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
-    model: Annotated[str | None, Arg("The model it uses")] = None,
-    question: Annotated[str | None, Arg("What it wants to find out")] = None,
-    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
-    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
-    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
+    domain: Domain = None,
+    branch: Branch = None,
+    model: Model = None,
+    question: Question = None,
+    belief: Belief = None,
+    disconfirm: Disconfirm = None,
+    sources_expected: SourcesExpected = None,
 ) -> Change:
     fields = said(
         task=task,
@@ -94,21 +112,21 @@ def set_fields(
     *,
     agent: Annotated[str, Arg("Whose session")],
     session: Annotated[str | None, Arg("Another than the newest", metavar="ID")] = None,
-    domain: Annotated[str | None, Arg("Its field")] = None,
-    branch: Annotated[str | None, Arg("The git branch it writes to")] = None,
-    model: Annotated[str | None, Arg("The model it uses")] = None,
-    question: Annotated[str | None, Arg("What it wants to find out")] = None,
-    belief: Annotated[str | None, Arg("The belief it puts to the test")] = None,
-    disconfirm: Annotated[str | None, Arg("What would refute that belief")] = None,
-    sources_expected: Annotated[int | None, Arg("How many sources it should bring")] = None,
-    sources: Annotated[int | None, Arg("How many sources it brought")] = None,
-    pr: Annotated[int | None, Arg("Number of its pull request")] = None,
-    summary: Annotated[str | None, Arg("What it came to, in a line")] = None,
-    next: Annotated[str | None, Arg("What should be done next")] = None,
-    blocked_by: Annotated[str | None, Arg("What stands in the way")] = None,
-    tokens: Annotated[int | None, Arg("Tokens it used")] = None,
-    cost: Annotated[float | None, Arg("What it cost, in USD", metavar="USD")] = None,
-    handoff: Annotated[str | None, Arg("What the next session has to know")] = None,
+    domain: Domain = None,
+    branch: Branch = None,
+    model: Model = None,
+    question: Question = None,
+    belief: Belief = None,
+    disconfirm: Disconfirm = None,
+    sources_expected: SourcesExpected = None,
+    sources: Sources = None,
+    pr: PullRequest = None,
+    summary: Summary = None,
+    next: Next = None,
+    blocked_by: BlockedBy = None,
+    tokens: Tokens = None,
+    cost: Cost = None,
+    handoff: Handoff = None,
 ) -> Change:
     fields = said(
         domain=domain,
@@ -159,14 +177,14 @@ def end(
     outcome: Annotated[Outcome, Arg("How it went")],
     role: Annotated[str, Arg("As what it ran")] = "",
     error: Annotated[str | None, Arg("What went wrong, if something did")] = None,
-    summary: Annotated[str | None, Arg("What it came to, in a line")] = None,
-    sources: Annotated[int | None, Arg("How many sources it brought")] = None,
-    pr: Annotated[int | None, Arg("Number of its pull request")] = None,
-    next: Annotated[str | None, Arg("What should be done next")] = None,
-    blocked_by: Annotated[str | None, Arg("What stands in the way")] = None,
-    tokens: Annotated[int | None, Arg("Tokens it used")] = None,
-    cost: Annotated[float | None, Arg("What it cost, in USD", metavar="USD")] = None,
-    handoff: Annotated[str | None, Arg("What the next session has to know")] = None,
+    summary: Summary = None,
+    sources: Sources = None,
+    pr: PullRequest = None,
+    next: Next = None,
+    blocked_by: BlockedBy = None,
+    tokens: Tokens = None,
+    cost: Cost = None,
+    handoff: Handoff = None,
 ) -> Change:
     if error is not None and outcome == "completed":
         raise UsageError("a completed session has no error", hint="use --outcome error")
