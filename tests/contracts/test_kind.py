@@ -12,6 +12,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.contracts.kind import Form, Kind, read
+from holdfast.contracts.kinds import kind
 from holdfast.contracts.record import (
     Also,
     Document,
@@ -411,3 +412,8 @@ def test_a_field_of_a_more_special_record_than_was_declared_is_found() -> None:
 def test_what_is_no_object_is_called_that() -> None:
     (finding,) = read(Post, [1]).findings
     assert finding.reason == "not an object: [1]"
+
+
+def test_a_field_without_a_name_is_told_like_any_other() -> None:
+    (finding,) = kind("fmm").read({"": {"0": {"0": None}}}).findings
+    assert (finding.level, finding.field) == ("error", ".0.0")

@@ -176,3 +176,13 @@ def test_a_stray_directory_stops_no_verb(verbs: Verbs, place: str) -> None:
     assert "rio" in verbs("path", id="rio").data["path"]
     verbs("rebuild")
     assert len(entries_in(verbs.path, "rio")) == 1
+
+
+def test_damaged_lines_are_left_out_of_a_list_and_that_is_said(verbs: Verbs) -> None:
+    verbs.write("one")
+    file = next(Path(verbs.path, "ledger/rio").glob("*.jsonl"))
+    with file.open("ab") as torn:
+        torn.write(b"{ torn\n{ again\n")
+    verbs.write("two")
+    assert verbs.texts() == ["one", "two"]
+    assert any("left out 2 damaged lines" in said for said in verbs.warnings)

@@ -267,9 +267,16 @@ def _copy(value: Any) -> Any:
 
 
 def _container_of(value: Any, path: Location) -> Any:
-    for part in path[:-1]:
-        value = value[part]
-    return value
+    """What holds the last part of a path; nothing, if the path does not lead through the value.
+
+    A file of somebody else's must never stop the reading, even if we took a wrong turn in it.
+    """
+    try:
+        for part in path[:-1]:
+            value = value[part]
+    except (KeyError, IndexError, TypeError):
+        return {}
+    return cast("Any", value) if isinstance(value, dict | list) else {}
 
 
 def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:

@@ -36,7 +36,8 @@ def place(model: type[Record], location: Location) -> Place:
             continue
         at = members[0] if members else None
         holder = at if isinstance(at, type) and issubclass(at, Record) else None
-        if part != "[key]" and not (holder and holder.array_in == part):
+        wrapped = holder is not None and holder.array_in != "" and holder.array_in == part
+        if part != "[key]" and not wrapped:
             path.append(part)
         at = _inside(at, part)
     return Place(tuple(path), holder)

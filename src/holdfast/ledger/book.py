@@ -25,6 +25,7 @@ from holdfast.store.primitives import (
     CONTROL,
     START,
     Archived,
+    BadLine,
     Cell,
     Cursor,
     Line,
@@ -104,6 +105,8 @@ class Ledger:
         self._log = home.log(self.key)
         self._status = home.view(self.status_key, self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
+        self.damaged: set[tuple[str, int]] = set()
+        """Where reading met lines that are no records."""
 
     # -- writing -----------------------------------------------------------------------
 
@@ -224,7 +227,9 @@ class Ledger:
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
         for line in self._log.read(after):
-            if isinstance(line, Line) and CONTROL not in line.record:
+            if isinstance(line, BadLine):
+                self.damaged.add((line.segment, line.offset))
+            elif CONTROL not in line.record:
                 yield Found(line.record, line)
 
     def newest(

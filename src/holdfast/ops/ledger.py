@@ -155,6 +155,9 @@ def list_events(
     for name in chosen_agents(context, agent):
         ledger = Ledger(home, name, context.layout)
         streams.append(ledger.newest(most, wanted, begin))
+        if ledger.damaged:
+            count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
+            context.warn(f"{name}: left out {count}; `holdfast ledger verify` tells where")
         if ledger.has_imports():
             from holdfast.ledger import adopt
 
