@@ -190,7 +190,7 @@ class Round:
             self._bury(hand)
             self._replace(hand)
         elif self.stops + self._stopped() < self._plan.stops * share or (
-            share == 1.0 and not self.fired and self._stopped() < CLAIMERS // 4
+            share == 1.0 and not self._enough() and self._stopped() < CLAIMERS // 4
         ):
             going = [each for each in self._hands if each.role == "claimer"]
             hand = self._rng.choice(going)
