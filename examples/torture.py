@@ -204,9 +204,15 @@ def torture(path: str, seconds: float | None, seed: int | None) -> int:
     except KeyboardInterrupt:
         print()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         running.stop()
     return verdict(running)
+
+
+def end_once(number: int, frame: object) -> None:
+    """The first signal ends it; `make` and a terminal may each send another while we tidy up."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -219,7 +225,8 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.writer:
         write(asked.home, asked.writer, asked.run)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, end_once)
     path = asked.home or tempfile.mkdtemp(prefix="holdfast-torture-")
     try:
         return torture(str(Path(path)), asked.seconds, asked.seed)

@@ -53,6 +53,19 @@ def test_ctrl_c_ends_it_with_a_verdict_and_leaves_no_process(tmp_path: Path) -> 
     assert _processes_of(home) == []
 
 
+def test_several_signals_end_it_like_one(tmp_path: Path) -> None:
+    process = _start(tmp_path / "home")
+    assert process.stdout is not None
+    while not TALLY.search(process.stdout.readline()):
+        pass
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        process.send_signal(number)  # as `make` and a terminal do, each on its own
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert ", 0 problems" in out
+    assert _processes_of(tmp_path / "home") == []
+
+
 def test_writers_end_by_themselves_when_the_watcher_is_killed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     process = _start(home)
