@@ -159,6 +159,32 @@ def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
     assert shell("run", "--agent", "rio", "--", "true").code == 0
 
 
+@pytest.mark.parametrize("listener", ["gone", "full"])
+def test_output_that_nobody_can_take_does_not_end_the_agent(shell: Shell, listener: str) -> None:
+    code = "for n in range(2000): print('line', n, flush=True)"
+    words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
+    with open("/dev/full", "wb") as full:
+        out = subprocess.PIPE if listener == "gone" else full
+        process = subprocess.Popen(
+            shell.command(words),
+            env=shell.environment(),
+            cwd=shell.cwd,
+            stdout=out,
+            stderr=subprocess.PIPE,
+        )
+        if process.stdout is not None:
+            process.stdout.close()
+        assert process.stderr is not None
+        with process.stderr as talk:
+            said = talk.read().decode()
+        assert process.wait(PATIENCE) == 0, said
+    assert "could not be shown" in said
+    assert "Traceback" not in said
+    assert journal(shell)[-1]["outcome"] == "completed"
+    kept = next((shell.home / "state/rio/output").glob("*.txt")).read_text("utf-8")
+    assert "line 1999" in kept
+
+
 def test_ctrl_c_stops_the_command_and_the_session_has_an_end(shell: Shell, tmp_path: Path) -> None:
     mark = tmp_path / "up"
     code = f"import time; open({str(mark)!r}, 'w').write('x'); time.sleep(600)"

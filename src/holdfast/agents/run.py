@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.agents import context, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
@@ -82,7 +83,8 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Callable[[str, bytes], None]
     except Exception as error:
         # Whatever breaks here, the session has an end.
         failed = {"kind": "holdfast", "message": f"the wrapper failed: {error}"}
-        agent.end(opened.role, opened.fence, End("error", "wrapper", failed))
+        with suppress(LeaseLost):  # it may have had its end before the failure
+            agent.end(opened.role, opened.fence, End("error", "wrapper", failed))
         raise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -81,9 +81,11 @@ def run(
     )
     name = agent_id(agent).lower()
     plan = Plan(command, Start(type, role, seconds, fields), limits, context, stdin, max_cost)
-    home = call.home(create=True)
+    home, echo = call.home(create=True), _Echo(quiet=quiet)
     with Agent(home, name, call.layout) as one:
-        ran = run_plan(home, one, plan, _silent if quiet else _echo)
+        ran = run_plan(home, one, plan, echo)
+    if echo.failed:
+        call.warn(f"the output could not be shown: {echo.failed}; it is kept with the session")
     for warning in ran.warnings:
         call.warn(warning)
     if ran.end.outcome != "completed" and ran.end.error is not None:
@@ -99,11 +101,24 @@ def run(
     return Show(data, text="", exit_code=ran.ended.exit_code)
 
 
-def _echo(stream: str, data: bytes) -> None:
-    target = sys.stdout if stream == "out" else sys.stderr
-    target.buffer.write(data)
-    target.buffer.flush()
+class _Echo:
+    """Shows what the command prints, as long as somebody can hear it.
 
+    A reader that went away (`| head -1`, a full disk behind `> log`) is no reason to end an agent:
+    what it prints is kept with the session all the same.
+    """
 
-def _silent(stream: str, data: bytes) -> None:
-    pass
+    def __init__(self, *, quiet: bool) -> None:
+        self._silent = quiet
+        self.failed = ""
+
+    def __call__(self, stream: str, data: bytes) -> None:
+        if self._silent:
+            return
+        # Past Python's buffers: what one of them could not pass on fails again at exit.
+        target = 1 if stream == "out" else 2
+        try:
+            while data:
+                data = data[os.write(target, data) :]
+        except OSError as error:
+            self._silent, self.failed = True, error.strerror or str(error)
