@@ -70,7 +70,7 @@ AREAS = (
     Area("contracts", 4, tests=("tests/contracts",)),
     Area("proc", 3, tests=("tests/proc",)),
     Area("ledger", 5, tests=("tests/ledger",)),
-    Area("agents", 3, tests=("tests/agents",)),
+    Area("agents", 4, tests=("tests/agents", "tests/spend")),
     Area("docs", 5, tests=("tests/docs", "tests/examples")),
     Area("peers", 3, tests=("tests/peers",)),
     Area("prove", 8, package="prove", arguments=("--tier", "quick")),

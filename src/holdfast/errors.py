@@ -12,6 +12,7 @@
     ├── Corrupt             corrupt          6   bytes on disk are not what was written
     ├── Conflict            conflict         1   it changed since you read it
     ├── LeaseLost           lease_lost       1   somebody else owns it now
+    ├── OverBudget          over_budget      1   it would spend more than it may
     └── StorageError        storage          1   the disk refused; *not committed*
         ├── DiskFull        disk_full        1
         ├── ReadOnly        read_only        1
@@ -96,6 +97,10 @@ class Conflict(HoldfastError):
 
 class LeaseLost(HoldfastError):
     code = "lease_lost"
+
+
+class OverBudget(HoldfastError):
+    code = "over_budget"
 
 
 class StorageError(HoldfastError):

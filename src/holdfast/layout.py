@@ -210,17 +210,29 @@ def preset(name: str) -> Layout:
 
 # --- files of ours in every tree ------------------------------------------------------------
 
+CACHE = "cache"
+"""The folder of what can be made again."""
+SPEND = "spend"
+"""The book of money reserved and spent, one file a day."""
+SPENT = "state/spend.json"
+"""Its view."""
+
 
 def leases(agent: str) -> str:
     """Who has which session, as far as it was looked up: made again when it is lost."""
-    return f"cache/leases/{agent_id(agent).lower()}.json"
+    return f"{CACHE}/leases/{agent_id(agent).lower()}.json"
 
 
 def told(agent: str) -> str:
     """How far the ledger has been told of the journal: made again when it is lost."""
-    return f"cache/told/{agent_id(agent).lower()}.json"
+    return f"{CACHE}/told/{agent_id(agent).lower()}.json"
+
+
+def charged(agent: str) -> str:
+    """How far the book of money has been told of the journal: made again when it is lost."""
+    return f"{CACHE}/charged/{agent_id(agent).lower()}.json"
 
 
 def scratch(session: str, name: str) -> str:
     """A file for the time of a session, such as the context of its command."""
-    return f"cache/sessions/{session}/{name}"
+    return f"{CACHE}/sessions/{session}/{name}"

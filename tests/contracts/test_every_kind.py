@@ -24,6 +24,7 @@ BINDING = (
 SIDE_BY_SIDE = {
     "journal@log",
     "ledger@log",
+    "spend@log",
     "memory-line@log",
     "agent-event@log",
     "agent-request@0.9",

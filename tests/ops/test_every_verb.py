@@ -138,6 +138,7 @@ in_a_session("session end", "--outcome", "completed")
 in_a_session("agent count", "--source", "ci", "claims_accepted=1")
 shows("session context", "--agent", "rio")
 shows("ledger checkpoint")
+shows("budget show")
 
 
 @deed("run")

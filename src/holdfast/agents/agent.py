@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history
 from holdfast.agents.history import Session, State, open_sessions
+from holdfast.agents.purse import Purse
 from holdfast.codec import Record
 from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id
@@ -46,6 +47,8 @@ class Start(NamedTuple):
     """Any of `history.SETTABLE`."""
     tree: Record | None = None
     """The mark of its processes, by which they are found when the wrapper is gone."""
+    max_cost: float | None = None
+    """In USD; None is what the budget allows."""
 
     def check(self) -> None:
         if self.type not in TYPES:
@@ -55,6 +58,8 @@ class Start(NamedTuple):
                 f"not a role: {self.role[:80]!r}",
                 hint="1 to 64 of A-Z a-z 0-9 _ -, starting with a letter or digit",
             )
+        if self.max_cost is not None and not 0 < self.max_cost < float("inf"):
+            raise UsageError("--max-cost is not a sum of money", hint="in USD, such as 2.5")
         check_fields(self.fields)
 
 
@@ -66,6 +71,8 @@ class Opened(NamedTuple):
     fence: int
     buried: list[str]
     """Sessions that were found crashed and put on record."""
+    budget: float | None = None
+    """What it may spend, in USD."""
 
 
 class End(NamedTuple):
@@ -101,6 +108,7 @@ class Agent:
             history.metrics_shape(self.name, home.clock.now),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
+        self.purse = Purse(home, self.name, self.journal)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -108,6 +116,7 @@ class Agent:
         """Begin a session; Busy if one of the same role is under way."""
         start.check()
         buried = self.bury(but=start.role)
+        self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
@@ -115,27 +124,42 @@ class Agent:
         def act(head: Cursor, free: SessionId) -> list[Record]:
             nonlocal opened
             seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
-            begun = SessionId("", "", 0)
+            begun, budget = SessionId("", "", 0), None
 
             def first() -> Sequence[Record]:
-                nonlocal begun
+                nonlocal begun, budget
                 state = self.state()
                 begun = self._free(state, free)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
                 buried.extend(each["session_id"] for each in dead)
-                return [*self._obituaries(dead), _first_line(str(begun), start)]
+                # Under the lock, so that only the one who begins sets money aside.
+                budget = self.purse.reserve(begun, start.max_cost)
+                return [*self._obituaries(dead), _first_line(str(begun), start, budget)]
 
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
             fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
-            opened = Opened(str(begun), start.role, fence, buried)
+            opened = Opened(str(begun), start.role, fence, buried, budget)
             return self._told.untold(head, lease.acked)
 
         try:
             self.ledger.numbered(act)
             self._show(lease.acked, start.role)
+            self.purse.settle(lease.acked)
         finally:
             lease.close()
         return opened
+
+    def _release_unbacked(self) -> None:
+        """Give back what was set aside by somebody who died before his session began."""
+        for held in self.purse.abandoned():
+            name = held.session.agent
+            if name == self.name:
+                self.purse.release_unless(held, self.state())
+                continue
+            with Agent(self._home, name, self.layout) as other:
+                other.bury()
+                other.purse.settle()
+                self.purse.release_unless(held, other.state())
 
     def _free(self, state: State, free: SessionId) -> SessionId:
         """The number that is free in the ledger, if it is so in the journal; else the next."""
@@ -167,6 +191,7 @@ class Agent:
                 lease.close()
         if found:
             self._told.catch_up()
+            self.purse.settle()
         return found
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
@@ -200,9 +225,26 @@ class Agent:
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
-        acked = self.journal.append({"event": "session_set", "session_id": session, **fields})
+        before = self._cost_before(session) if "cost_usd" in fields else {}
+        line = {"event": "session_set", "session_id": session, **fields, **before}
+        acked = self.journal.append(line)
         self._show(acked)
+        if before:
+            self.purse.settle(acked)
         return acked
+
+    def _cost_before(self, session: str) -> Record:
+        """What an ended session was settled with, for one who corrects it."""
+        found: Record = {}
+        budget = cost = None
+        for line in self.lines(session):
+            budget, cost = line.record.get("budget_usd", budget), line.record.get("cost_usd", cost)
+            crashed = line.record.get("cause") == "crashed"
+            if line.record.get("event") == "session_end":
+                found = {"was_usd": None if crashed else cost, "budget_usd": budget}
+            elif found and "cost_usd" in line.record:
+                found["was_usd"] = cost
+        return found
 
     def count(self, counters: dict[str, int], source: str, session: str | None = None) -> Cursor:
         """What somebody else counted for the agent."""
@@ -224,14 +266,15 @@ class Agent:
         if end.error is not None:
             lines.append({"event": "error", **what, **end.error})
         cause = {"cause": end.cause} if end.cause else {}
-        lines.append(
-            {"event": "session_end", **what, "outcome": end.outcome, **cause, **end.fields}
-        )
+        told = {name: session[name] for name in ("cost_usd", "tokens_used")}
+        fields = {name: value for name, value in told.items() if value is not None} | end.fields
+        lines.append({"event": "session_end", **what, "outcome": end.outcome, **cause, **fields})
         lease = self._lease(role)
         try:
             lease.release(fence, *lines)
             self._told.catch_up(lease.acked)
             self._show(lease.acked, role)
+            self.purse.settle(lease.acked)
         finally:
             lease.close()
         return str(session["session_id"])
@@ -318,6 +361,7 @@ class Agent:
         self._report.close()
         self._metrics.close()
         self._told.close()
+        self.purse.close()
         self.ledger.close()
         self.journal.close()
 
@@ -338,7 +382,7 @@ def end_remains(session: Session) -> None:
         end(Mark.of(session["tree"]))
 
 
-def _first_line(session: str, start: Start) -> Record:
+def _first_line(session: str, start: Start, budget: float | None) -> Record:
     record: Record = {"event": "session_start", "session_id": session, "type": start.type}
     if start.role:
         record["role"] = start.role
@@ -346,6 +390,8 @@ def _first_line(session: str, start: Start) -> Record:
         record["timeout_seconds"] = round(start.timeout)
     if start.tree is not None:
         record["tree"] = start.tree
+    if budget is not None:
+        record["budget_usd"] = budget
     return {**record, **start.fields}
 
 

@@ -231,33 +231,47 @@ def report(state: State) -> Record:
         "next_priority": state["next_priority"],
     }
     if last is not None:
-        shown["last_session"] = {
-            "id": last["session_id"],
-            "started_at": last["started_at"],
-            "ended_at": last["ended_at"],
-            "outcome": None if last["ended_at"] is None else last["status"],
-            "sources_archived": last["sources_archived"],
-            "branch": last["branch"],
-            "pr_number": last["pr_number"],
-        }
+        shown["last_session"] = _last(last)
     roles = {role: _role(each) for role, each in state["sessions"].items() if role}
     return {**shown, "roles": roles} if roles else shown
 
 
+def _last(session: Session) -> Record:
+    return {
+        "id": session["session_id"],
+        "started_at": session["started_at"],
+        "ended_at": session["ended_at"],
+        "outcome": None if session["ended_at"] is None else session["status"],
+        "sources_archived": session["sources_archived"],
+        "branch": session["branch"],
+        "pr_number": session["pr_number"],
+    }
+
+
+def _role(session: Session) -> Record:
+    """A report in small."""
+    return {
+        "status": _status_of(session),
+        "updated_at": session["ended_at"] or session["started_at"],
+        "current_task": None if session["ended_at"] else session["task"],
+        "last_session": _last(session),
+    }
+
+
 def _status(state: State) -> str:
-    for session in open_sessions(state):
-        return STATUS_OF_TYPE.get(str(session["type"]), "working")
     last = newest_session(state)
-    return "error" if last is not None and last["status"] in ("error", "timeout") else "idle"
+    shown = next(iter(open_sessions(state)), last)
+    return "idle" if shown is None else _status_of(shown)
+
+
+def _status_of(session: Session) -> str:
+    if session["ended_at"] is None:
+        return STATUS_OF_TYPE.get(str(session["type"]), "working")
+    return "error" if session["status"] in ("error", "timeout") else "idle"
 
 
 def _current_task(state: State) -> str | None:
     return next((each["task"] for each in open_sessions(state) if each["task"]), None)
-
-
-def _role(session: Session) -> Record:
-    names = ("session_id", "type", "status", "started_at", "ended_at")
-    return {name: session[name] for name in names}
 
 
 def session(state: State, role: str = "") -> Record:

@@ -44,8 +44,6 @@ class Plan(NamedTuple):
     delivery: Delivery = "file"
     stdin: str | None = None
     """A text for the command; `{context}` in it stands for the context."""
-    max_cost: float | None = None
-    """USD, as far as the command tells what it spends."""
 
 
 class Ran(NamedTuple):
@@ -102,7 +100,7 @@ def _run(
     home.document(scratch(opened.id, "context.md")).replace(text.encode())
     report = os.path.join(folder, "report.json")
     environment = _environment(home, agent, opened, plan, text, folder)
-    began, spent = home.clock.now(), _Spent(plan.max_cost)
+    began, spent = home.clock.now(), _Spent(opened.budget)
 
     def beat(progress: Progress) -> None:
         _beat(agent, opened, progress, warnings)

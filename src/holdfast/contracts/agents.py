@@ -27,6 +27,7 @@ from holdfast.contracts.record import (
     Count,
     Document,
     Doubt,
+    Free,
     NonEmpty,
     Record,
     Seconds,
@@ -158,6 +159,25 @@ class SessionError(Record):
     at: UtcTime | None = None
 
 
+class Measured(Record):
+    """What the wrapper of a session saw for itself."""
+
+    files_touched: list[str] | None = None
+    """The first of them, below the folder in which the command ran."""
+    files_touched_count: Count | None = None
+    sources_archived: Count | None = None
+    cpu_seconds: Seconds | None = None
+    peak_memory_bytes: Count | None = None
+    output_bytes: Count | None = None
+    survivors_killed: Count | None = None
+
+
+class Claimed(Record):
+    """What the agent says, where somebody else measured it too."""
+
+    sources_archived: Count | None = None
+
+
 class Session(Document):
     """The newest session of an agent, or of one of its roles.  All null before the first one."""
 
@@ -181,9 +201,14 @@ class Session(Document):
     errors: list[str | SessionError] | None = None
     handoff_notes: str | None = None
     role: AgentName | None = None
+    task: NonEmpty | None = None
     pr_number: Count | None = None
     cause: NonEmpty | None = None
     exit_code: int | None = None
+    signal: Count | None = None
+    duration_seconds: Seconds | None = None
+    measured: Measured | None = None
+    claimed: Claimed | None = None
     often_missing: ClassVar[frozenset[str]] = frozenset(
         {
             *("domain", "branch", "model", "timeout_seconds", "research_question"),
@@ -255,7 +280,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "session_start": ("session_id", "type"),
     "orient_complete": ("files_read",),
     "sources_archived": ("count",),
+    "session_set": ("session_id",),
     "session_end": ("outcome",),
+    "count": ("source", "counters"),
     "error": ("message",),
     "edited_by_hand": ("file", "new", "patch"),
     "text_imported": ("file", "new", "patch"),
@@ -284,6 +311,33 @@ class JournalLine(Record):
     output_tail: str | None = None
     cause: NonEmpty | None = None
     exit_code: int | None = None
+    signal: Count | None = None
+    duration_seconds: Seconds | None = None
+    measured: Measured | None = None
+    claimed: Claimed | None = None
+    tree: Annotated[dict[str, Any], Free("the mark of the session's processes")] | None = None
+    text: str | None = None
+    task: NonEmpty | None = None
+    branch: str | None = None
+    model: str | None = None
+    timeout_seconds: Count | Seconds | None = None
+    research_question: str | None = None
+    belief_targeted: str | None = None
+    disconfirmation_target: str | None = None
+    sources_expected: Count | None = None
+    tokens_used: Count | None = None
+    cost_usd: Usd | None = None
+    was_usd: Usd | None = None
+    """What an ended session was said to cost before somebody corrected it."""
+    budget_usd: Usd | None = None
+    """What was set aside for it."""
+    handoff_notes: str | None = None
+    pr_number: Count | None = None
+    summary: str | None = None
+    next_priority: str | None = None
+    blocked_by: str | None = None
+    source: NonEmpty | None = None
+    counters: dict[str, int] | None = None
     file: NonEmpty | None = None
     old: str | None = None
     new: str | None = None
@@ -300,7 +354,8 @@ class JournalLine(Record):
     def doubts(self) -> Iterator[Doubt]:
         yield from _odd_id(self.session_id, "session_id")
         needed = EVENTS.get(self.event)
-        if needed is None:
+        # Whoever uses `session note` has words of his own; a line of others may be of another kind.
+        if needed is None and self.seq is None:
             yield Doubt("unknown_event", "event", f"{self.event!r} is not an event we know")
         for name in needed or ():
             if getattr(self, name) is None:

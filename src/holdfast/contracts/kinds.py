@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import agents, improve, jobs, ledger, swarm
+from holdfast.contracts import agents, improve, jobs, ledger, money, swarm
 from holdfast.contracts.kind import Kind
 from holdfast.errors import NotFound
 
 KINDS: tuple[Kind, ...] = (
     *agents.KINDS,
     *ledger.KINDS,
+    *money.KINDS,
     *jobs.KINDS,
     *swarm.KINDS,
     *improve.KINDS,

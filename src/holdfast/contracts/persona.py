@@ -20,6 +20,7 @@ from holdfast.contracts.record import (
     NonEmpty,
     Number,
     Record,
+    UtcTime,
     broken_rule,
 )
 from holdfast.ids import is_agent_id, mapped_agent_id
@@ -85,6 +86,8 @@ class _Persona(Document, Generic[_Name]):
     agent_id: _Name
     display_name: NonEmpty | None = None
     """Additive: the name of an agent whose name cannot be an id."""
+    created_at: UtcTime | None = None
+    """Additive: when a home first heard of it."""
     origin: str | None = None
     creator: str | None = None
     roles: list[str] = Field(default_factory=list[str])

@@ -20,6 +20,7 @@ from holdfast.ops.session import (
     Branch,
     Disconfirm,
     Domain,
+    MaxCost,
     Model,
     Question,
     SourcesExpected,
@@ -39,9 +40,7 @@ def run(
     role: Annotated[str, Arg("As what, if the agent does several things at once")] = "",
     task: Annotated[str | None, Arg("The task it works on", metavar="ID")] = None,
     timeout: Annotated[str | None, Arg("End it after so long: 90m", metavar="D")] = None,
-    max_cost: Annotated[
-        float | None, Arg("End it when it tells of more than this, in USD", metavar="USD")
-    ] = None,
+    max_cost: MaxCost = None,
     max_output: Annotated[
         str | None, Arg("End it after so much output: 200MB", metavar="N")
     ] = None,
@@ -80,7 +79,8 @@ def run(
         memory=size(max_memory) if max_memory is not None else None,
     )
     name = agent_id(agent).lower()
-    plan = Plan(command, Start(type, role, seconds, fields), limits, context, stdin, max_cost)
+    start = Start(type, role, seconds, fields, max_cost=max_cost)
+    plan = Plan(command, start, limits, context, stdin)
     home, echo = call.home(create=True), _Echo(quiet=quiet)
     with Agent(home, name, call.layout) as one:
         ran = run_plan(home, one, plan, echo)

@@ -36,6 +36,9 @@ Next = Annotated[str | None, Arg("What should be done next")]
 BlockedBy = Annotated[str | None, Arg("What stands in the way")]
 Tokens = Annotated[int | None, Arg("Tokens it used")]
 Cost = Annotated[float | None, Arg("What it cost, in USD", metavar="USD")]
+MaxCost = Annotated[
+    float | None, Arg("What it may spend: set aside of the budget, in USD", metavar="USD")
+]
 Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
 _OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
@@ -56,6 +59,7 @@ def start(
     timeout: Annotated[
         str | None, Arg("After which it counts as crashed: 90m", metavar="D")
     ] = None,
+    max_cost: MaxCost = None,
     domain: Domain = None,
     branch: Branch = None,
     model: Model = None,
@@ -77,7 +81,7 @@ def start(
     limit = duration(timeout) if timeout is not None else None
     name = agent_id(agent).lower()
     with Agent(context.home(create=True), name, context.layout) as one:
-        begun = one.start(Start(type, role, limit, fields))
+        begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
     tell_buried(context, begun)
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from holdfast.contracts.detect import by_path
 from holdfast.contracts.kind import Finding, Kind
+from holdfast.layout import CACHE
+from holdfast.store.home import SETTINGS
 
 STDIN = "-"
 MOST = 1 << 30
@@ -79,7 +81,10 @@ def _below(directory: str, kinds: Sequence[Kind]) -> Iterator[Source | Trouble]:
     except OSError as error:
         yield _trouble(directory, "unreadable", f"unreadable: {error.strerror}")
         return
+    caches = {CACHE} if any(entry.name == SETTINGS for entry in entries) else set[str]()
     for entry in entries:
+        if entry.name in caches:
+            continue  # of a home: made again when it is lost, and nobody's record
         # Names with a dot are the store's own, or somebody's tools'.
         if entry.name.startswith("."):
             continue

@@ -11,6 +11,7 @@ from holdfast.ops.operation import CLI_ONLY, Operation, Table
 NOUNS = {
     "session": "One run of an agent, from its start to its one end",
     "agent": "Who there is, and what is counted for them",
+    "budget": "What may be spent, and what was",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
 
@@ -160,6 +161,14 @@ OPERATIONS = (
         function="holdfast.ops.session:count",
         effect="append",
         example="holdfast agent count --agent rio --source ci claims_accepted=3",
+    ),
+    Operation(
+        name="budget show",
+        summary="Show what was spent in a day, what is reserved and what is left",
+        function="holdfast.ops.budget:show",
+        effect="read",
+        example="holdfast budget show",
+        columns=("agent", "usd", "unknown", "reserved_usd", "limit_usd", "left_usd"),
     ),
     Operation(
         name="import",

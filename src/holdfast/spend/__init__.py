@@ -1,0 +1,1 @@
+"""Money: reserved before it is spent, settled afterwards."""

@@ -1,0 +1,34 @@
+"""How much may be spent: by a session, by an agent in a day, by all of them in a day."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.settings import amount, settings, table
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+
+class Budget(NamedTuple):
+    """In USD; None is no limit."""
+
+    session: float | None = None
+    agent_day: float | None = None
+    fleet_day: float | None = None
+
+
+def budget_of(home: Home, agent: str) -> Budget:
+    """The limits in holdfast.toml that hold for an agent.
+
+    `[budget]` has `session_usd`, `agent_day_usd` and `fleet_day_usd`; `session_usd` and `day_usd`
+    under `[agents.NAME]` hold instead for one agent.
+    """
+    found = settings(home)
+    every, own = table(found, "budget"), table(found, "agents", agent) if agent else {}
+    session, day = amount(own, "session_usd"), amount(own, "day_usd")
+    return Budget(
+        amount(every, "session_usd") if session is None else session,
+        amount(every, "agent_day_usd") if day is None else day,
+        amount(every, "fleet_day_usd"),
+    )
