@@ -33,6 +33,14 @@ OPERATIONS = (
         columns=("agent", "state", "age", "session_id", "last_task_id", "note"),
     ),
     Operation(
+        name="up",
+        summary="Show the home in a browser, live",
+        function="holdfast.ops.up:up",
+        effect="read",
+        faces=CLI_ONLY,
+        example="holdfast up",
+    ),
+    Operation(
         name="check",
         summary="Prove that every file is what was written",
         function="holdfast.ops.home:check",

@@ -1,0 +1,1 @@
+"""The dashboard: operations over HTTP, and pages made of them."""

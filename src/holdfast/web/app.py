@@ -1,0 +1,150 @@
+"""The dashboard as one ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from holdfast.errors import HoldfastError
+from holdfast.ops.context import Context
+from holdfast.ops.operation import Table
+from holdfast.web import api, pages
+from holdfast.web.guard import Guard
+from holdfast.web.keys import COOKIE_SECONDS, Keys
+from holdfast.web.live import Live
+
+HERE = Path(__file__).parent
+_COMMENT = b": still here\n\n"
+_QUIET = 15.0
+"""Seconds after which a silent stream says something, so that a lost one is noticed."""
+
+
+class Setting(NamedTuple):
+    home: str
+    layout: str | None
+    hosts: tuple[str, ...]
+    port: int
+    read_only: bool = False
+
+    def context(self) -> Context:
+        return Context(self.home, layout=self.layout)
+
+
+class Dashboard(NamedTuple):
+    app: ASGIApp
+    keys: Keys
+
+
+def dashboard(setting: Setting, table: Table) -> Dashboard:
+    with setting.context() as context:
+        keys = Keys(context.clock)
+    app = FastAPI(
+        title="Holdfast",
+        summary="Every verb that `holdfast --help` lists and that needs no terminal",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api",
+        lifespan=_watching(setting),
+    )
+    app.include_router(api.routes(table, setting.context))
+    app.include_router(pages.routes(table, setting.context, read_only=setting.read_only))
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
+    app.add_exception_handler(HoldfastError, _failed)
+    app.add_exception_handler(RequestValidationError, api.refused)
+    app.add_exception_handler(HTTPException, _odd)
+    guard = Guard(app, keys, setting.hosts, setting.port, read_only=setting.read_only)
+    _add_doors(app, keys, guard.cookie, read_only=setting.read_only)
+    return Dashboard(guard, keys)
+
+
+def _watching(setting: Setting) -> Any:
+    @asynccontextmanager
+    async def watching(app: FastAPI) -> AsyncGenerator[None]:
+        with setting.context() as context:
+            live = Live(context.home(), context.layout)
+            app.state.live = live
+            yield
+            live.close()
+
+    return watching
+
+
+def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> None:
+    @app.get("/login", include_in_schema=False, response_model=None)
+    def login(key: str = "") -> HTMLResponse | RedirectResponse:
+        bought = keys.enter(key)
+        if bought is None:
+            return HTMLResponse(pages.stale_link(), 401)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            cookie, bought, max_age=int(COOKIE_SECONDS), httponly=True, samesite="strict"
+        )
+        return answer
+
+    @app.get("/token", include_in_schema=False)
+    def token(request: Request) -> JSONResponse:
+        # A page of another site cannot read this answer; one that only makes a browser load
+        # it does not say these words.
+        ours = request.headers.get("x-holdfast") == "page"
+        return JSONResponse({"token": keys.token if ours and not read_only else None})
+
+    @app.post("/link", include_in_schema=False)
+    def link() -> JSONResponse:
+        return JSONResponse({"key": keys.link()})
+
+    @app.get("/events", include_in_schema=False)
+    def events(request: Request, since: str = "") -> StreamingResponse:
+        last = request.headers.get("last-event-id", since)
+        return StreamingResponse(
+            _stream(request.app.state.live, last), media_type="text/event-stream"
+        )
+
+
+async def _stream(live: Live, since: str) -> AsyncIterator[bytes]:
+    import asyncio  # noqa: PLC0415
+
+    yield f"retry: 1000\nid: {live.run}-{live.number}\nevent: hello\ndata: {{}}\n\n".encode()
+    async with live.subscription(since) as news:
+        coming = asyncio.ensure_future(anext(news))
+        try:
+            while True:
+                done, _ = await asyncio.wait({coming}, timeout=_QUIET)
+                if not done:
+                    yield _COMMENT
+                    continue
+                told = coming.result()
+                coming = asyncio.ensure_future(anext(news))
+                if told is None:
+                    yield f"id: {live.run}-{live.number}\nevent: stale\ndata: {{}}\n\n".encode()
+                else:
+                    yield f"id: {live.run}-{told.number}\ndata: ".encode() + told.data + b"\n\n"
+        except StopAsyncIteration:
+            return
+        finally:
+            coming.cancel()
+
+
+def _failed(request: Request, error: Exception) -> JSONResponse | HTMLResponse:
+    if request.url.path.startswith("/api"):
+        return api.failed(request, error)
+    assert isinstance(error, HoldfastError)
+    return HTMLResponse(pages.trouble(error), api.STATUS.get(error.exit_code, 409))
+
+
+def _odd(request: Request, error: Exception) -> JSONResponse | HTMLResponse:
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/api"):
+        code = "not_found" if error.status_code == 404 else "usage"
+        told = {"code": code, "message": str(error.detail), "hint": "see /api"}
+        body = {"error": told | {"retryable": False, "path": None}}
+        return JSONResponse(body, error.status_code, headers=error.headers)
+    return HTMLResponse(pages.nothing_here(), error.status_code)

@@ -1,0 +1,184 @@
+"""What every request has to pass before any of our code sees it.
+
+Pages of other sites can make a browser send requests here.  So: the Host must be ours (no name
+that somebody else's DNS points at us), an Origin must be ours where there is one, changes are
+JSON and carry a token that only our own page can have read, and nothing answers to anybody who
+does not hold a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import NamedTuple
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.codec import encode
+from holdfast.web.keys import Keys
+
+TOKEN = "x-holdfast-token"
+LARGEST_BODY = 8 << 20
+OPEN = ("/login", "/static/")
+"""What one who has no key yet may see."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Refusal(NamedTuple):
+    status: int
+    code: str
+    message: str
+    hint: str
+
+
+class Guard:
+    def __init__(
+        self, app: ASGIApp, keys: Keys, hosts: Iterable[str], port: int, *, read_only: bool
+    ) -> None:
+        self._app, self._keys, self._read_only = app, keys, read_only
+        self.cookie = f"holdfast_{port}"
+        self._hosts = frozenset(f"{host}:{port}" for host in hosts)
+        self._origins = frozenset(f"http://{host}" for host in self._hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # nothing else is spoken here
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await self._refuse(refusal, scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive), _dressed(send))
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        headers = Headers(scope=scope)
+        return (
+            self._wrong_place(headers)
+            or self._wrong_form(scope["method"], headers)
+            or self._stranger(scope, headers)
+        )
+
+    def _wrong_place(self, headers: Headers) -> Refusal | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return Refusal(421, "wrong_host", "this is not the host you asked for", "")
+        origins = headers.getlist("origin")
+        sites = headers.getlist("sec-fetch-site")
+        if len(origins) > 1 or any(each not in self._origins for each in origins):
+            return Refusal(403, "wrong_origin", "another site may not ask this", "")
+        if len(sites) > 1 or any(each not in ("same-origin", "none") for each in sites):
+            return Refusal(403, "wrong_origin", "another site may not ask this", "")
+        return None
+
+    def _wrong_form(self, method: str, headers: Headers) -> Refusal | None:
+        if method in ("GET", "HEAD"):
+            return None
+        if method != "POST":
+            return Refusal(405, "method", f"{method} is not spoken here", "use GET or POST")
+        if self._read_only:
+            return Refusal(
+                403, "read_only", "this dashboard only shows", "start it without --read-only"
+            )
+        kinds = headers.getlist("content-type")
+        if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
+            return Refusal(415, "content_type", "a change is sent as JSON", "application/json")
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or int(length) > LARGEST_BODY:
+            return Refusal(413, "too_large", f"more than {LARGEST_BODY >> 20} MiB", "send less")
+        return None
+
+    def _stranger(self, scope: Scope, headers: Headers) -> Refusal | None:
+        path, tokens = str(scope["path"]), headers.getlist(TOKEN)
+        if tokens:
+            if len(tokens) == 1 and self._keys.allows_changes(tokens[0]):
+                return None
+            return Refusal(401, "token", "the token is not the right one", "reload the page")
+        if scope["method"] == "POST":
+            return Refusal(401, "token", "a change needs a token", f"send it as {TOKEN}")
+        if path == OPEN[0] or path.startswith(OPEN[1]):
+            return None
+        if any(self._keys.knows(each) for each in self._cookies(headers)):
+            return None
+        return Refusal(
+            401,
+            "log_in",
+            "you are not logged in",
+            "run `holdfast up` in a terminal: it prints a link that works for a minute",
+        )
+
+    def _cookies(self, headers: Headers) -> list[str]:
+        found: list[str] = []
+        for text in headers.getlist("cookie"):
+            try:
+                jar = SimpleCookie(text)
+            except CookieError:
+                continue
+            if self.cookie in jar:
+                found.append(jar[self.cookie].value)
+        return found
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+        if wants_page and refusal.code == "log_in":
+            body, kind = _door(refusal), "text/html; charset=utf-8"
+        else:
+            error = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+            body, kind = (
+                encode({"error": error | {"retryable": False, "path": None}}),
+                "application/json",
+            )
+        response = Response(body, refusal.status, media_type=kind)
+        await response(scope, receive, _dressed(send))
+
+
+def _door(refusal: Refusal) -> bytes:
+    return b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Holdfast</title>
+<meta name="viewport" content="width=device-width">
+<link rel="stylesheet" href="/static/look.css"><body class="door"><main>
+<h1>Holdfast</h1><p>You are not logged in.</p>
+<p>Run <code>holdfast up</code> in a terminal. It prints a link that works for a minute.</p>
+</main></body></html>"""
+
+
+def _dressed(send: Send) -> Send:
+    async def dressed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await send(message)
+
+    return dressed
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body that is sent in pieces, without its length, may not be larger either."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > LARGEST_BODY:
+                return {"type": "http.disconnect"}
+        return message
+
+    return bounded

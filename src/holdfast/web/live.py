@@ -1,0 +1,215 @@
+"""What changes in a home, told to every open page: one watcher, however many look.
+
+Four times a second the watcher compares sizes and times of the files that pages show, reads what
+is new at the end of the logs among them, and hands it to the subscribers.  A page that was away
+says which event it saw last and gets the rest, or is told to load itself anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.codec import Record, encode
+from holdfast.errors import HoldfastError
+from holdfast.ids import is_agent_id
+from holdfast.layout import SPENT
+from holdfast.ledger.book import agents
+from holdfast.store.primitives import CONTROL, START, Cursor, Line
+
+if TYPE_CHECKING:
+    from holdfast.layout import Layout, Part
+    from holdfast.store.home import Home
+    from holdfast.store.primitives import Log
+
+PAUSE = 0.25
+KEPT = 500
+"""So many events a page may have missed."""
+QUEUE = 200
+_AGENTS_AGAIN = 2.0
+LOGS: tuple[Part, ...] = ("ledger", "journal")
+FILES: tuple[Part, ...] = ("inbox", "tasks", "notes", "manifest")
+_LONGEST = 300
+
+
+class Told(NamedTuple):
+    number: int
+    data: bytes
+
+
+class Watched:
+    """A log and how far it was told."""
+
+    def __init__(self, log: Log, cursor: Cursor) -> None:
+        self.log, self.cursor = log, cursor
+
+    def news(self) -> Iterator[Record]:
+        for line in self.log.read(self.cursor):
+            if not isinstance(line, Line):
+                continue
+            if line.seq is not None and line.hash is not None:
+                self.cursor = Cursor(line.seq, line.hash, line.segment, line.end)
+            if CONTROL not in line.record:
+                yield line.record
+
+
+class Live:
+    def __init__(self, home: Home, layout: Layout) -> None:
+        self._home, self._layout = home, layout
+        self._kept: deque[Told] = deque(maxlen=KEPT)
+        self.number = 0
+        self._queues: set[asyncio.Queue[Told | None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._watched: dict[str, Watched] = {}
+        self._seen: dict[str, tuple[int, ...]] = {}
+        self._looked, self._began = float("-inf"), False
+        self._names: list[str] = []
+        self.run = f"{os.getpid():x}{home.clock.now():.0f}"
+        """Numbers of events mean something only within one run."""
+
+    # -- subscribers -------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def subscription(self, since: str) -> AsyncGenerator[AsyncIterator[Told | None]]:
+        """What happens from now on, and what was missed since an event; None: all is stale."""
+        queue: asyncio.Queue[Told | None] = asyncio.Queue(QUEUE)
+        self._begin()
+        for told in self._missed(since):
+            queue.put_nowait(told)
+        self._queues.add(queue)
+        try:
+            yield self._from(queue)
+        finally:
+            self._queues.discard(queue)
+
+    async def _from(self, queue: asyncio.Queue[Told | None]) -> AsyncIterator[Told | None]:
+        while not self._stop.is_set():
+            yield await queue.get()
+
+    def _missed(self, since: str) -> list[Told | None]:
+        run, _, number = since.rpartition("-")
+        if not since:
+            return []
+        if run != self.run or not number.isdecimal():
+            return [None]
+        last = int(number)
+        if self._kept and last + 1 < self._kept[0].number:
+            return [None]
+        missed: list[Told | None] = [told for told in self._kept if told.number > last]
+        return missed if len(missed) < QUEUE else [None]
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        for queue in self._queues:
+            _offer(queue, None)
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- the watcher -------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        self._look()
+        self._began = True  # what was there before is no news
+        while not self._stop.wait(PAUSE):
+            if self._queues:
+                for event in self._look():
+                    self._tell(event)
+
+    def _look(self) -> list[Record]:
+        events: list[Record] = []
+        try:
+            self._find_agents()
+            for agent in self._names:
+                events += self._look_at(agent)
+            if self._changed(SPENT):
+                events.append({"kind": "spend", "agent": None})
+        except (HoldfastError, OSError) as error:
+            self._home.notice("dashboard", f"watching failed: {error}"[:_LONGEST])
+        return events
+
+    def _find_agents(self) -> None:
+        now = self._home.clock.boottime()
+        if now - self._looked >= _AGENTS_AGAIN:
+            self._looked, self._names = now, agents(self._home, self._layout)
+
+    def _look_at(self, agent: str) -> Iterator[Record]:
+        if not is_agent_id(agent):
+            return
+        for kind in LOGS:
+            key = self._layout.path(kind, agent)
+            # Looked at before it is read: what comes in between is found the next time.
+            changed, watched = self._changed(key), self._watched.get(key)
+            if watched is None:
+                log = self._home.log(key)
+                watched = Watched(log, START if self._began else log.head())
+                self._watched[key] = watched
+            if changed:
+                for record in watched.news():
+                    yield {"kind": kind, "agent": agent, **_short(record)}
+        for kind in FILES:
+            if self._changed(self._layout.path(kind, agent)):
+                yield {"kind": kind, "agent": agent}
+
+    def _changed(self, key: str) -> bool:
+        """Whether a file or the newest file of a folder is another than last time."""
+        now = _mark(os.path.join(self._home.path, key))
+        before = self._seen.get(key, ())
+        self._seen[key] = now
+        return self._began and before != now
+
+    def _tell(self, event: Record) -> None:
+        self.number += 1
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._hand_out, Told(self.number, encode(event)))
+
+    def _hand_out(self, told: Told) -> None:
+        self._kept.append(told)
+        for queue in self._queues:
+            _offer(queue, told)
+
+
+def _offer(queue: asyncio.Queue[Told | None], told: Told | None) -> None:
+    try:
+        queue.put_nowait(told)
+    except asyncio.QueueFull:
+        # Too slow for single events: it loads the page anew instead.
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+def _mark(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+        marks = [found.st_mtime_ns, found.st_size, found.st_ino]
+        if not os.path.isdir(path):
+            return tuple(marks)
+        days = [name for name in os.listdir(path) if name.endswith(".jsonl")]
+        if days:
+            newest = os.stat(os.path.join(path, max(days)))
+            marks += [newest.st_mtime_ns, newest.st_size]
+        return tuple(marks)
+    except OSError:
+        return ()
+
+
+def _short(record: Record) -> Record:
+    shown: dict[str, Any] = {}
+    for name in ("event", "ts", "task_id", "session_id", "summary", "outcome", "text"):
+        value = record.get(name)
+        if isinstance(value, str):
+            shown[name] = value[:_LONGEST]
+    return shown

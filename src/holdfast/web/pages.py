@@ -1,0 +1,198 @@
+"""The pages: each shows what a few verbs say, and is drawn again when something changes.
+
+A page is a template over envelopes.  What a page can do, its buttons do by the same routes under
+/api that anybody may call; here is nothing but looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from holdfast.clock import instant_of
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.ops.operation import Table
+from holdfast.web.api import Opener, call
+
+PAGE_OF_EVENTS = 100
+STATES = {
+    "idle": "good",
+    "completed": "good",
+    "ok": "good",
+    "busy": "going",
+    "running": "going",
+    "offline": "quiet",
+    "unknown": "quiet",
+    "stale": "care",
+    "timeout": "care",
+    "error": "bad",
+    "crashed": "bad",
+}
+"""What a state means, which is what its colour and its shape say."""
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+def ago(seconds: float | None) -> str:
+    """How long ago, in the one unit that tells most."""
+    if seconds is None:
+        return "never"
+    for unit, size in _UNITS:
+        if abs(seconds) >= 2 * size:
+            return f"{round(seconds / size)}{unit}"
+    return f"{round(seconds)}s"
+
+
+def clock_of(stamp: object) -> str:
+    """The hour of a time stamp, as its zone has it; the day where that is another question."""
+    try:
+        return datetime.fromisoformat(str(stamp)).strftime("%H:%M:%S")
+    except ValueError:
+        return str(stamp)
+
+
+def day_of(stamp: object) -> str:
+    return str(stamp)[:10]
+
+
+def length(row: Mapping[str, Any]) -> str:
+    """How long a session took."""
+    began, ended = row.get("started_at"), row.get("ended_at")
+    if not began or not ended:
+        return ""
+    try:
+        return ago(instant_of(str(ended)) - instant_of(str(began)))
+    except ValueError:
+        return ""
+
+
+def money(usd: object) -> str:
+    return f"${usd:,.2f}" if isinstance(usd, int | float) else "?"
+
+
+def meaning(state: object) -> str:
+    return STATES.get(str(state), "quiet")
+
+
+_pages = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_pages.filters |= {
+    "ago": ago,
+    "clock": clock_of,
+    "day": day_of,
+    "length": length,
+    "money": money,
+    "meaning": meaning,
+}
+
+
+def draw(name: str, **values: Any) -> str:
+    return _pages.get_template(name).render(values)
+
+
+def stale_link() -> str:
+    told = {"title": "This link is used up", "text": "A link works once, and for a minute."}
+    return draw("message.html", **told, hint="Run `holdfast up` again: it prints a new one.")
+
+
+def nothing_here() -> str:
+    return draw("message.html", title="Nothing here", text="There is no such page.", hint="")
+
+
+def trouble(error: HoldfastError) -> str:
+    title = "Not found" if isinstance(error, NotFound) else "That did not work"
+    return draw("message.html", title=title, text=error.message, hint=error.hint or "")
+
+
+def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
+    verbs = {each.name: each for each in table.operations}
+    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+    def ask(name: str, **arguments: Any) -> dict[str, Any]:
+        """What a verb says; nothing where this Holdfast has no such verb."""
+        return call(verbs[name], opened, arguments)
+
+    def page(template: str, **values: Any) -> str:
+        return draw(template, read_only=read_only, **values)
+
+    @router.get("/")
+    def fleet() -> str:
+        found, spent = ask("status"), ask("budget show")
+        recent = ask("ledger list", limit=30)
+        return page(
+            "fleet.html",
+            agents=found["rows"],
+            counts=found["counts"],
+            spent=spent["rows"][-1],
+            events=recent["rows"][::-1],
+        )
+
+    @router.get("/agent/{name}")
+    def agent(name: str) -> str:
+        (row,) = ask("status", agent=name)["rows"]
+        asked = {"agent": row["agent"]}
+        return page(
+            "agent.html",
+            agent=row,
+            sessions=ask("session list", **asked, limit=20)["rows"][::-1],
+            events=ask("ledger list", **asked, limit=40)["rows"][::-1],
+            spent=ask("budget show", **asked)["rows"][0],
+            desk=_desk(verbs, ask, row["agent"]),
+        )
+
+    @router.get("/session/{id}")
+    def session(id: str) -> str:
+        return page("session.html", session=ask("session show", session=id)["data"])
+
+    @router.get("/ledger")
+    def ledger(
+        agent: Annotated[str, Query(max_length=64)] = "",
+        event: Annotated[str, Query(max_length=100)] = "",
+        task: Annotated[str, Query(max_length=200)] = "",
+        session: Annotated[str, Query(max_length=200)] = "",
+        since: Annotated[str, Query(max_length=40)] = "",
+        until: Annotated[str, Query(max_length=40)] = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = PAGE_OF_EVENTS,
+    ) -> str:
+        given = {"agent": agent, "event": event, "task": task, "session": session}
+        given |= {"since": since, "until": until}
+        asked: dict[str, Any] = {name: text for name, text in given.items() if text}
+        error: HoldfastError | None = None
+        found: dict[str, Any] = {"rows": [], "truncated": False, "counts": {}}
+        try:
+            found = ask("ledger list", **asked, limit=limit)
+        except HoldfastError as problem:
+            error = problem  # of what was typed into the form, which stays to be mended
+        more = urlencode({**asked, "limit": min(1000, limit * 3)}) if found["truncated"] else ""
+        return page(
+            "ledger.html",
+            given=given,
+            found=found,
+            events=found["rows"][::-1],
+            error=error,
+            more=more,
+        )
+
+    return router
+
+
+def _desk(verbs: Mapping[str, Any], ask: Any, agent: str) -> dict[str, Any]:
+    """Tasks, messages and notes of an agent."""
+    desk: dict[str, Any] = {"tasks": None, "inbox": None, "notes": None}
+    for part, verb in (("tasks", "task list"), ("inbox", "inbox list")):
+        if verb in verbs:
+            desk[part] = ask(verb, agent=agent)["rows"]
+    if "memory show" in verbs:
+        desk["notes"] = ask("memory show", agent=agent)["data"].get("text")
+    return desk

@@ -1,0 +1,140 @@
+"""Serving the dashboard: on this machine only unless somebody says otherwise, one for each home."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import uvicorn
+
+from holdfast.codec import DecodeError, decode, pretty
+from holdfast.errors import Busy, UsageError
+from holdfast.layout import CACHE
+from holdfast.store.primitives import Owner
+from holdfast.store.vfs import is_alive, this_process
+from holdfast.web.app import Setting, dashboard
+
+if TYPE_CHECKING:
+    from holdfast.ops.operation import Table
+    from holdfast.store.home import Home
+
+PORT = 4713
+_TRIES = 50
+_PLACE = f"{CACHE}/dashboard.json"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Served(NamedTuple):
+    """A dashboard that is up."""
+
+    url: str
+    token: str
+    owner: Owner
+
+
+def bound(host: str, port: int | None) -> socket.socket:
+    """A listening socket: on the port that was named, else on the first one that is free."""
+    ports = [port] if port is not None else range(PORT, PORT + _TRIES)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for each in ports:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, each))
+        except OSError as error:
+            listener.close()
+            if isinstance(error, socket.gaierror):
+                raise UsageError(f"not a host: {host[:80]!r}", hint="such as 127.0.0.1") from None
+            continue
+        return listener
+    what = f"port {port} is" if port is not None else f"ports {PORT} to {PORT + _TRIES} are"
+    raise Busy(f"{what} taken", hint="leave --port out to take the next free one")
+
+
+def serve(
+    home: Home,
+    layout: str | None,
+    table: Table,
+    listener: socket.socket,
+    *,
+    read_only: bool,
+    ready: Callable[[Served, str], None],
+) -> None:
+    """Serve until somebody ends it; `ready` is told where, and the first key."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    setting = Setting(home.path, layout, (*LOOPBACK, shown), port, read_only)
+    board = dashboard(setting, table)
+    url = f"http://{'localhost' if shown in LOOPBACK else shown}:{port}"
+    served = Served(url, board.keys.token, this_process())
+    config = uvicorn.Config(
+        board.app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config, lambda: ready(served, board.keys.link()))
+    record = home.document(_PLACE)
+    record.replace(pretty({**served._asdict(), "owner": list(served.owner)}))
+    try:
+        with _told_to_end():
+            server.run([listener])
+    finally:
+        record.replace(b"{}\n")
+
+
+@contextmanager
+def _told_to_end() -> Generator[None]:
+    """For the time of a block a signal is uvicorn's alone: it ends the server, and not us."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [(each, signal.signal(each, lambda *_: None)) for each in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def running(home: Home) -> Served | None:
+    """The dashboard of a home, if one is up."""
+    text = home.document(_PLACE).read()
+    try:
+        found: Any = decode(text.data) if text is not None else None
+    except DecodeError:
+        return None
+    match found:
+        case {
+            "url": str(url),
+            "token": str(token),
+            "owner": [str(host), str(boot), int(pid), int(started)],
+        }:
+            served = Served(url, token, Owner(host, boot, pid, started))
+            return served if is_alive(served.owner) else None
+        case _:
+            return None
+
+
+def new_link(served: Served) -> str:
+    """Ask a dashboard that is up for another link."""
+    import json  # noqa: PLC0415
+    from urllib.request import ProxyHandler, Request, build_opener  # noqa: PLC0415
+
+    headers = {"content-type": "application/json", "x-holdfast-token": served.token}
+    request = Request(f"{served.url}/link", b"{}", headers)
+    with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
+        return f"{served.url}/login?key={json.loads(answer.read())['key']}"

@@ -1,0 +1,57 @@
+// What the buttons of a page do: the same calls that anybody may make, with a token that is
+// fetched once and stays in this module.
+
+let known;
+export async function token() {
+  if (known === undefined && !("readOnly" in document.body.dataset)) {
+    known = fetch("/token", { headers: { "x-holdfast": "page" } }).then((answer) => answer.json()).then((told) => told.token);
+  }
+  return known;
+}
+
+export function toast(text) {
+  const line = document.createElement("p");
+  line.textContent = text;
+  document.getElementById("toasts").append(line);
+  setTimeout(() => line.remove(), 6_000);
+}
+
+export async function post(verb, body) {
+  const answer = await fetch(`/api/${verb}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-holdfast-token": await token() },
+    body: JSON.stringify(body),
+  });
+  const told = await answer.json();
+  if (!answer.ok) { toast(`${told.error.message}. ${told.error.hint ?? ""}`); return null; }
+  toast(told.detail);
+  return told;
+}
+
+async function verify(button) {
+  const verdict = button.parentElement.querySelector("[data-verdict]");
+  verdict.textContent = "reading…";
+  const answer = await fetch(`/api/ledger/verify?agent=${encodeURIComponent(button.dataset.verify)}`);
+  const told = await answer.json();
+  const bad = answer.ok ? told.rows.filter((row) => row.state !== "ok") : [{ state: told.error.message }];
+  verdict.className = "state";
+  verdict.dataset.is = bad.length ? "bad" : "good";
+  verdict.replaceChildren(document.createElement("i"), bad.length ? `${bad[0].state}: ${bad[0].detail ?? ""}` : "intact");
+}
+
+export function act() {
+  document.addEventListener("click", (click) => {
+    const button = click.target.closest("button");
+    if (!button) return;
+    if (button.dataset.verify) verify(button);
+    if (button.dataset.post) post(button.dataset.post, JSON.parse(button.dataset.body));
+  });
+  document.addEventListener("submit", async (sent) => {
+    const form = sent.target;
+    if (!form.dataset.post) return;
+    sent.preventDefault();
+    const fields = Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
+    if ("to" in fields) fields.to = [fields.to];
+    if (await post(form.dataset.post, fields)) form.reset();
+  });
+}

@@ -1,0 +1,135 @@
+"""A dashboard as a process, and somebody who talks to it byte by byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.ledger.shell import PATIENCE, Shell
+
+LINK = re.compile(r"(http://localhost:(\d+))/login\?key=(\S+)")
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Board:
+    def __init__(self, shell: Shell, process: subprocess.Popen[bytes], link: str) -> None:
+        self.shell, self.process, self.link = shell, process, link
+        found = LINK.fullmatch(link)
+        assert found is not None
+        self.url, self.port, self.key = found[1], int(found[2]), found[3]
+        self.host = f"localhost:{self.port}"
+        self.cookie = ""
+        self.token = ""
+
+    def raw(
+        self, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes = b""
+    ) -> Answer:
+        """Exactly these headers and no others."""
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+        text = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1", "replace")
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as wire:
+            wire.sendall(text + body)
+            data = b""
+            while piece := wire.recv(1 << 16):
+                data += piece
+        head, _, rest = data.partition(b"\r\n\r\n")
+        first, *others = head.decode("latin-1").split("\r\n")
+        found = {
+            name.lower(): value.strip() for name, _, value in (x.partition(":") for x in others)
+        }
+        if found.get("transfer-encoding") == "chunked":
+            rest = _joined(rest)
+        return Answer(int(first.split()[1]), found, rest)
+
+    def get(self, path: str, headers: Mapping[str, str] = {}) -> Answer:
+        cookie = [("Cookie", self.cookie)] if self.cookie else []
+        return self.raw("GET", path, [("Host", self.host), *cookie, *headers.items()])
+
+    def post(self, path: str, body: object) -> Answer:
+        data = json.dumps(body).encode()
+        headers = [
+            ("Host", self.host),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(data))),
+            ("X-Holdfast-Token", self.token),
+        ]
+        return self.raw("POST", path, headers, data)
+
+    def log_in(self) -> None:
+        answer = self.get(f"/login?key={self.key}")
+        assert answer.status == 303, answer
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        self.token = self.get("/token", {"X-Holdfast": "page"}).json()["token"]
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+def _joined(data: bytes) -> bytes:
+    whole = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        length = int(size, 16)
+        if not length:
+            break
+        whole, data = whole + data[:length], data[length + 2 :]
+    return whole
+
+
+@contextmanager
+def up(shell: Shell, *words: str) -> Iterator[Board]:
+    process = subprocess.Popen(
+        shell.command(("up", *words)),
+        env=shell.environment(),
+        cwd=shell.cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield Board(shell, process, link_from(process))
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def link_from(process: subprocess.Popen[bytes]) -> str:
+    """The link that it prints once it is up."""
+    assert process.stderr is not None
+    said, until = b"", time.monotonic() + PATIENCE
+    os.set_blocking(process.stderr.fileno(), False)
+    while time.monotonic() < until and process.poll() is None:
+        select.select([process.stderr], [], [], 0.2)
+        said += process.stderr.read() or b""
+        if found := LINK.search(said.decode()):
+            return found[0]
+    raise AssertionError(f"it did not come up: {said.decode()}")
+
+
+def a_home(tmp_path: Path) -> Shell:
+    """A home in which something happened."""
+    shell = Shell(tmp_path)
+    assert shell("init", "rio", "clay").code == 0
+    assert shell("run", "--agent", "rio", "--type", "research", "--", "echo", "hello").code == 0
+    assert shell("run", "--agent", "clay", "--", "sh", "-c", "echo no >&2; exit 3").code == 3
+    return shell
