@@ -75,10 +75,11 @@ def test_no_forged_request_changes_anything(board: Board) -> None:
     port = board.port
     wrong: dict[str, list[str | None]] = {
         "host": [None, "evil.example", f"evil.example:{port}", f"localhost.evil.example:{port}",
-                 "localhost", f"127.0.0.2:{port}", f"localhost:{port + 1}", f"{board.host}, evil", ""],
-        "origin": ["null", "http://evil.example", f"https://{board.host}", f"http://{board.host}.evil",
-                   "http://localhost", f"http://127.0.0.1:{port + 1}", "", f"{board.url}/"],
-        "token": [None, "", "x" * 43, board.token[:-1], board.token + "x", board.token.swapcase()],
+                 "localhost", f"127.0.0.2:{port}", f"localhost:{port + 1}", f"{board.host}, evil",
+                 ""],
+        "origin": ["null", "http://evil.example", f"https://{board.host}",
+                   f"http://{board.host}.evil", "http://localhost", f"http://127.0.0.1:{port + 1}", "", f"{board.url}/"],
+        "token": [None, "", "x" * 43, board.token[:-1], board.token + "x", board.token[::-1]],
         "method": ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "CONNECT", "PROPFIND"],
         "type": [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data",
                  "application/jsonp", "text/json", ""],
@@ -102,8 +103,8 @@ def test_no_forged_request_changes_anything(board: Board) -> None:
     assert accepted == []
     assert board.get("/api/ledger/list?limit=1000").json()["rows"] == before
     # The control: with everything right it works.
-    headers = [("Host", board.host), ("Origin", board.url), ("X-Holdfast-Token", board.token),
-               ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]  # fmt: skip
+    headers = [("Host", board.host), ("Origin", board.url), ("X-Holdfast-Token", board.token)]
+    headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     assert board.raw("POST", "/api/ledger/write", headers, body).status == 200
 
 

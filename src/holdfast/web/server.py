@@ -92,12 +92,16 @@ def serve(
 def _told_to_end() -> Generator[None]:
     """For the time of a block a signal is uvicorn's alone: it ends the server, and not us."""
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [(each, signal.signal(each, lambda *_: None)) for each in numbers]
+    before = [(each, signal.signal(each, _heard)) for each in numbers]
     try:
         yield
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _heard(number: int, frame: object) -> None:
+    pass
 
 
 class _Server(uvicorn.Server):
