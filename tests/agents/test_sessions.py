@@ -89,7 +89,7 @@ def test_two_roles_run_at_once_and_neither_overwrites_the_other(home: Home, rio:
     one = rio.start(Start("research"))
     two = rio.start(Start("extract", role="extract"))
     assert one.id != two.id
-    assert rio.report()["roles"]["extract"]["status"] == "running"
+    assert rio.report()["roles"]["extract"]["status"] == "extracting"
     assert shown(home, "state/rio/session.extract.json")["session_id"] == two.id
     rio.end("", one.fence, End("completed"))
     assert rio.open_session("extract") is not None

@@ -20,6 +20,7 @@ from holdfast.contracts.record import (
     NonEmpty,
     Number,
     Record,
+    UtcTime,
     broken_rule,
 )
 from holdfast.ids import is_agent_id, mapped_agent_id
@@ -85,6 +86,8 @@ class _Persona(Document, Generic[_Name]):
     agent_id: _Name
     display_name: NonEmpty | None = None
     """Additive: the name of an agent whose name cannot be an id."""
+    created_at: UtcTime | None = None
+    """Additive: since when there is the agent."""
     origin: str | None = None
     creator: str | None = None
     roles: list[str] = Field(default_factory=list[str])
@@ -163,7 +166,7 @@ def _check_persona(found: Sequence[Located], origin: Origin) -> Iterator[Finding
     for line, reading in found:
         names = [_object(reading.value).get(name) for name in ("agent_id", "display_name")]
         known = origin.parent(2) == "state" and isinstance(names[0], str)
-        if known and origin.parent() not in names:
+        if known and origin.parent().casefold() not in [str(name).casefold() for name in names]:
             reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
             yield Finding("error", "path", "agent_id", reason, line)
 
