@@ -8,14 +8,14 @@ what a dead process left untold is told by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
-from holdfast.codec import Record
+from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
@@ -26,6 +26,7 @@ from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+    from holdfast.store.view import View
 
 TYPES = tuple(history.STATUS_OF_TYPE)
 FOR_EVER = 1e9
@@ -101,11 +102,13 @@ class Agent:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
         self.journal = home.log(self.key("journal"))
         self.ledger = Ledger(home, self.name, layout)
-        self._report = home.view(self.key("report"), self.journal, history.report_shape(self.name))
+        self._report = home.view(
+            self.key("report"), self.journal, history.report_shape(self.name, self.born)
+        )
         self._metrics = home.view(
             self.key("metrics"),
             self.journal,
-            history.metrics_shape(self.name, home.clock.now),
+            history.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
@@ -192,6 +195,7 @@ class Agent:
         if found:
             self._told.catch_up()
             self.purse.settle()
+            self.ledger.refresh()
         return found
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
@@ -273,6 +277,7 @@ class Agent:
         try:
             lease.release(fence, *lines)
             self._told.catch_up(lease.acked)
+            self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
         finally:
@@ -286,13 +291,13 @@ class Agent:
         return self._report.read()[1]
 
     def report(self) -> Record:
-        return history.report(self.state())
+        return history.report(self.state(), self.born)
 
     def session(self, role: str = "") -> Record:
         return history.session(self.state(), role)
 
     def metrics(self) -> Record:
-        return history.metrics(self._metrics.read()[1], self._home.clock.now())
+        return history.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
 
     def open_session(self, role: str = "") -> Session | None:
         found = self.state()["sessions"].get(role)
@@ -339,18 +344,37 @@ class Agent:
         """What the command of a session printed, as much as was kept."""
         return f"{self.key('agent')}/output/{session}.txt"
 
-    def bootstrap(self) -> None:
-        """Write every view, also of an agent that has done nothing yet."""
-        self._show(self.journal.settle())
+    def born(self) -> str | None:
+        """Since when there is the agent, as its manifest says."""
+        text = self._home.document(self.key("manifest")).read()
+        try:
+            found = decode(text.data.rstrip(b"\n")) if text is not None else None
+        except DecodeError:
+            return None
+        created = found.get("created_at") if isinstance(found, dict) else None
+        return created if isinstance(created, str) else None
+
+    def views(self, roles: Iterable[str] = ("",)) -> Iterator[tuple[str, View[list[Any]]]]:
+        """The views of the journal and where each lies; to be used one after the other."""
+        yield self.key("report"), self._report
+        yield self.key("metrics"), self._metrics
+        for role in roles:
+            shape = history.session_shape(self.name, role)
+            view = self._home.view(self.session_key(role), self.journal, shape)
+            try:
+                yield self.session_key(role), view
+            finally:
+                view.close()
+
+    def rebuild(self) -> Iterator[tuple[str, list[str]]]:
+        """Fold every view anew; its key, and the names under which edited files were kept."""
+        for key, view in self.views({"", *self.state()["sessions"]}):
+            view.rebuild()
+            yield key, view.kept_aside
 
     def _show(self, acked: Cursor, role: str = "") -> None:
-        self._report.refresh(acked)
-        self._metrics.refresh(acked)
-        for each in {"", role}:
-            shape = history.session_shape(self.name, each)
-            view = self._home.view(self.session_key(each), self.journal, shape)
+        for _, view in self.views({"", role}):
             view.refresh(acked)
-            view.close()
 
     def _lease(self, role: str) -> DetachedLease:
         name = f"session.{role}" if role else "session"

@@ -6,6 +6,7 @@ Pure: lines in, plain values out.  A session is open from its `session_start` un
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from holdfast.clock import instant_of, utc_stamp
@@ -22,6 +23,9 @@ Session = dict[str, Any]
 DAY = 86_400
 ROLLING_DAYS = 30
 _DAYS_KEPT, _PAST_KEPT = 32, 500
+RECENT = 6
+"""How many of the newest sessions tell whether an agent does well."""
+_QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
 STATUS_OF_TYPE = {
     "research": "researching",
     "extract": "extracting",
@@ -76,6 +80,10 @@ def initial(agent: str) -> State:
         "blocked_by": None,
         # Report and session of another system, shown until the agent does something here.
         "imported": {},
+        # How the newest sessions ended, and what those of the last days cost, by quarters of
+        # an hour: days begin at one in every zone.
+        "recent": [],
+        "spent": {},
     }
 
 
@@ -162,6 +170,9 @@ def _say(state: State, session: Session | None, record: Record, stamp: str) -> N
         if name in said:
             state[name] = said.pop(name)
     if session is not None:
+        if session["ended_at"] is not None and "cost_usd" in said:
+            _spend(state, session["ended_at"], session["cost_usd"], -1)
+            _spend(state, session["ended_at"], said["cost_usd"], 1)
         session.update(said)
     state["updated_at"] = stamp
 
@@ -198,7 +209,34 @@ def _finish(state: State, record: Record, stamp: str) -> None:
     state["newest"] = session["role"]
     if session["status"] == "completed":
         state["summary"] = f"{session['type']} session completed"
+    recent = {"session_id": session["session_id"], "outcome": session["status"], "ended_at": stamp}
+    state["recent"] = [*state["recent"], {**recent, "cause": record.get("cause")}][-RECENT:]
+    _spend(state, stamp, session["cost_usd"], 1)
     _say(state, session, record, stamp)
+
+
+def _spend(state: State, stamp: str, usd: object, times: int) -> None:
+    """Add what a session cost to the quarter in which it ended, or take it back."""
+    try:
+        quarter = utc_stamp(instant_of(stamp) // _QUARTER * _QUARTER)
+    except ValueError:
+        return
+    spent: dict[str, list[float]] = state["spent"]
+    known, unknown = spent.pop(quarter, [0.0, 0])
+    if isinstance(usd, int | float) and not isinstance(usd, bool):
+        known = round(known + times * usd, 6)
+    else:
+        unknown += times
+    spent[quarter] = [known, unknown]
+    while len(spent) > _SPENT_KEPT:
+        del spent[min(spent)]
+
+
+def spent_since(state: State, instant: float) -> tuple[float, int]:
+    """What sessions that ended since then cost in USD, and of how many it is unknown."""
+    since = utc_stamp(instant)
+    found = [each for quarter, each in state["spent"].items() if quarter >= since]
+    return round(sum(known for known, _ in found), 6), sum(int(count) for _, count in found)
 
 
 def _note_number(numbers: dict[str, int], text: object) -> None:
@@ -214,7 +252,15 @@ def _note_number(numbers: dict[str, int], text: object) -> None:
 # --- what is shown --------------------------------------------------------------------------
 
 
-def report(state: State) -> Record:
+Born = Callable[[], str | None]
+"""Since when there is the agent: the time of what is shown before it did anything."""
+
+
+def unborn() -> str | None:
+    return None
+
+
+def report(state: State, born: Born = unborn) -> Record:
     if (brought := state["imported"].get("report")) is not None:
         said = {name: state[name] for name in ("updated_at", *_SAID)}
         return {**brought, **{name: each for name, each in said.items() if each is not None}}
@@ -222,46 +268,25 @@ def report(state: State) -> Record:
     shown: Record = {
         "schema_version": "1.0",
         "agent": state["agent"],
-        "updated_at": state["updated_at"],
+        "updated_at": state["updated_at"] or born(),
         "status": _status(state),
-        "summary": state["summary"],
+        "summary": state["summary"] or "no session yet",
         "current_task": _current_task(state),
         "last_session": None,
         "blocked_by": state["blocked_by"],
         "next_priority": state["next_priority"],
     }
     if last is not None:
-        shown["last_session"] = _last(last)
+        shown["last_session"] = _last_session(last)
     roles = {role: _role(each) for role, each in state["sessions"].items() if role}
     return {**shown, "roles": roles} if roles else shown
 
 
-def _last(session: Session) -> Record:
-    return {
-        "id": session["session_id"],
-        "started_at": session["started_at"],
-        "ended_at": session["ended_at"],
-        "outcome": None if session["ended_at"] is None else session["status"],
-        "sources_archived": session["sources_archived"],
-        "branch": session["branch"],
-        "pr_number": session["pr_number"],
-    }
-
-
-def _role(session: Session) -> Record:
-    """A report in small."""
-    return {
-        "status": _status_of(session),
-        "updated_at": session["ended_at"] or session["started_at"],
-        "current_task": None if session["ended_at"] else session["task"],
-        "last_session": _last(session),
-    }
-
-
 def _status(state: State) -> str:
+    for session in open_sessions(state):
+        return _status_of(session)
     last = newest_session(state)
-    shown = next(iter(open_sessions(state)), last)
-    return "idle" if shown is None else _status_of(shown)
+    return "idle" if last is None else _status_of(last)
 
 
 def _status_of(session: Session) -> str:
@@ -272,6 +297,27 @@ def _status_of(session: Session) -> str:
 
 def _current_task(state: State) -> str | None:
     return next((each["task"] for each in open_sessions(state) if each["task"]), None)
+
+
+def _role(session: Session) -> Record:
+    return {
+        "status": _status_of(session),
+        "updated_at": session["ended_at"] or session["started_at"],
+        "current_task": session["task"] if session["ended_at"] is None else None,
+        "last_session": _last_session(session),
+    }
+
+
+def _last_session(session: Session) -> Record:
+    return {
+        "id": session["session_id"],
+        "started_at": session["started_at"],
+        "ended_at": session["ended_at"],
+        "outcome": None if session["ended_at"] is None else session["status"],
+        "sources_archived": session["sources_archived"],
+        "branch": session["branch"],
+        "pr_number": session["pr_number"],
+    }
 
 
 def session(state: State, role: str = "") -> Record:
@@ -293,13 +339,13 @@ def session(state: State, role: str = "") -> Record:
     return found
 
 
-def report_shape(agent: str) -> Shape[list[Any]]:
+def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=2,
+            version=3,
             initial=lambda: initial(agent),
             fold=fold,
-            render=lambda state: pretty(report(state)),
+            render=lambda state: pretty(report(state, born)),
         )
     )
 
@@ -307,7 +353,7 @@ def report_shape(agent: str) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=2,
+            version=3,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),
@@ -447,7 +493,7 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
     state["recent"] = [each for each in recent if each[0] >= oldest]
 
 
-def metrics(state: State, now: float) -> Record:
+def metrics(state: State, now: float, born: Born = unborn) -> Record:
     """The counters, and the last thirty days counted anew from `now`."""
     if state["shown"] is not None:
         return state["shown"]
@@ -462,7 +508,7 @@ def metrics(state: State, now: float) -> Record:
     return {
         "schema_version": "1.0",
         "agent": state["agent"],
-        "updated_at": state["updated_at"],
+        "updated_at": state["updated_at"] or born(),
         "lifetime": state["lifetime"],
         "rolling_30d": {
             "sessions": sessions,
@@ -476,13 +522,13 @@ def metrics(state: State, now: float) -> Record:
     }
 
 
-def metrics_shape(agent: str, now: Any) -> Shape[list[Any]]:
+def metrics_shape(agent: str, now: Any, born: Born = unborn) -> Shape[list[Any]]:
     """`now` is asked when the file is written; whoever reads through the API counts anew."""
     return fenced(
         Shape(
             version=2,
             initial=lambda: no_metrics(agent),
             fold=fold_metrics,
-            render=lambda state: pretty(metrics(state, now())),
+            render=lambda state: pretty(metrics(state, now(), born)),
         )
     )

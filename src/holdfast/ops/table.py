@@ -27,10 +27,10 @@ OPERATIONS = (
     Operation(
         name="status",
         summary="Show who is busy, idle, failing or silent",
-        function="holdfast.ops.home:status",
+        function="holdfast.ops.status:status",
         effect="read",
         example="holdfast status",
-        columns=("agent", "state", "age", "session_id", "last_task_id", "note"),
+        columns=("agent", "state", "session", "age", "task", "inbox", "cost", "trouble"),
     ),
     Operation(
         name="check",
@@ -43,7 +43,7 @@ OPERATIONS = (
     Operation(
         name="doctor",
         summary="Examine the home and what it stands on, and say what to do",
-        function="holdfast.ops.home:doctor",
+        function="holdfast.ops.doctor:doctor",
         effect="change",
         faces=CLI_ONLY,
         example="holdfast doctor --fix",
@@ -154,6 +154,21 @@ OPERATIONS = (
         function="holdfast.ops.session:show",
         effect="read",
         example="holdfast session show 2026-11-15_rio_001",
+    ),
+    Operation(
+        name="agent list",
+        summary="List agents, or the order in which to wake them, and why",
+        function="holdfast.ops.agent:list_agents",
+        effect="read",
+        example="holdfast agent list --by health",
+        columns=("place", "agent", "health", "reason"),
+    ),
+    Operation(
+        name="agent show",
+        summary="Show all that is known of an agent",
+        function="holdfast.ops.agent:show",
+        effect="read",
+        example="holdfast agent show rio",
     ),
     Operation(
         name="agent count",
