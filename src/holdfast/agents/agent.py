@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents import history
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
+from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
-from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
+from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.ledger.entry import entry
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
+from holdfast.store.vfs import this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -123,34 +125,66 @@ class Agent:
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
+        begun = ""
 
         def act(head: Cursor, free: SessionId) -> list[Record]:
             nonlocal opened
             seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
-            begun, budget = SessionId("", "", 0), None
+            budget: float | None = None
 
             def first() -> Sequence[Record]:
                 nonlocal begun, budget
                 state = self.state()
-                begun = self._free(state, free)
+                number = self._free(state, free)
+                begun = str(number)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
                 buried.extend(each["session_id"] for each in dead)
                 # Under the lock, so that only the one who begins sets money aside.
-                budget = self.purse.reserve(begun, start.max_cost)
-                return [*self._obituaries(dead), _first_line(str(begun), start, budget)]
+                budget = self.purse.reserve(number, start.max_cost)
+                return [*self._obituaries(dead), _first_line(begun, start, budget)]
 
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
             fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
-            opened = Opened(str(begun), start.role, fence, buried, budget)
+            opened = Opened(begun, start.role, fence, buried, budget)
             return self._told.untold(head, lease.acked)
 
         try:
             self.ledger.numbered(act)
             self._show(lease.acked, start.role)
             self.purse.settle(lease.acked)
+        except Busy as error:
+            raise self._named(start.role, error) from None
+        except HoldfastError as error:
+            self._take_back(start.role, begun, error)
+            raise
         finally:
             lease.close()
         return opened
+
+    def _named(self, role: str, error: Busy) -> Busy:
+        """Which session is in the way, and what to do: a lease knows neither."""
+        session = self.open_session(role)
+        if session is None:
+            return error
+        hint = "wait until it has ended, end it, or give the new one a --role of its own"
+        said = f"{session['session_id']} is under way: {error.message}"
+        return Busy(said, hint=hint, path=error.path)
+
+    def _take_back(self, role: str, begun: str, error: HoldfastError) -> None:
+        """End a session whose start failed after its line was written, as on a full disk."""
+        session = self.open_session(role) if begun else None
+        if session is None or session["session_id"] != begun:
+            return
+        failed = {"kind": "holdfast", "message": f"it could not be begun: {error.message}"}
+        try:
+            self.end(role, session["fence"], End("error", "wrapper", failed))
+        except HoldfastError:
+            if self._is_open(session):
+                raise _half_told(f"the start of {begun}", error) from error
+
+    def _is_open(self, session: Session) -> bool:
+        found = self.open_session(session["role"])
+        return found is not None and found["session_id"] == session["session_id"]
 
     def _release_unbacked(self) -> None:
         """Give back what was set aside by somebody who died before his session began."""
@@ -185,7 +219,10 @@ class Agent:
                 return self._obituaries(dead)
 
             try:
-                fence = lease.take("putting a crash on record", seconds=GRACE, first=last)
+                # Owned by us, lest our own death at this point stop the next start for a minute.
+                fence = lease.take(
+                    "putting a crash on record", seconds=GRACE, owner=this_process(), first=last
+                )
                 lease.release(fence)
                 self._show(lease.acked, role)
             except (Busy, LeaseLost):
@@ -197,6 +234,17 @@ class Agent:
             self.purse.settle()
             self.ledger.refresh()
         return found
+
+    def settle(self) -> list[str]:
+        """Bury, and have ledger and files say what the journal says, whoever died before."""
+        buried = self.bury()
+        acked = self.journal.settle()
+        self._told.catch_up(acked)
+        self.ledger.refresh()
+        self.purse.settle(acked)
+        for role in {"", *self.state()["sessions"]}:
+            self._show(acked, role)
+        return buried
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
         lines: list[Record] = []
@@ -210,10 +258,19 @@ class Agent:
                     **what,
                     "outcome": "error",
                     "cause": "crashed",
+                    **self._lasted(session),
                     "summary": message,
                 },
             ]
         return lines
+
+    def _lasted(self, session: Session) -> Record:
+        """How long it took; of a crash, until it was found."""
+        try:
+            seconds = self._home.clock.now() - instant_of(str(session["started_at"]))
+        except ValueError:
+            return {}  # somebody edited the stamp
+        return {"duration_seconds": round(max(0.0, seconds), 3)}
 
     def note(self, event: str, text: str, data: Record, session: str | None = None) -> Cursor:
         """One line about the session under way."""
@@ -272,7 +329,8 @@ class Agent:
         cause = {"cause": end.cause} if end.cause else {}
         told = {name: session[name] for name in ("cost_usd", "tokens_used")}
         fields = {name: value for name, value in told.items() if value is not None} | end.fields
-        lines.append({"event": "session_end", **what, "outcome": end.outcome, **cause, **fields})
+        ended = {"event": "session_end", **what, "outcome": end.outcome, **cause}
+        lines.append({**ended, **self._lasted(session), **fields})
         lease = self._lease(role)
         try:
             lease.release(fence, *lines)
@@ -280,6 +338,10 @@ class Agent:
             self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
+        except HoldfastError as error:
+            if self._is_open(session):
+                raise
+            raise _half_told(f"the end of {session['session_id']}", error) from error
         finally:
             lease.close()
         return str(session["session_id"])
@@ -406,6 +468,12 @@ def end_remains(session: Session) -> None:
         end(Mark.of(session["tree"]))
 
 
+def _half_told(what: str, error: HoldfastError) -> HoldfastError:
+    hint = f"{error.hint or 'mend that'}; `holdfast session sweep` then brings the rest up to date"
+    said = f"{what} is in the journal, but not everywhere: {error.message}"
+    return type(error)(said, hint=hint, path=error.path)
+
+
 def _first_line(session: str, start: Start, budget: float | None) -> Record:
     record: Record = {"event": "session_start", "session_id": session, "type": start.type}
     if start.role:
@@ -431,7 +499,7 @@ def _tell(line: Line) -> Record | None:
     agent = session.split("_", 1)[-1].rpartition("_")[0]
     task = str(record.get("task") or session)
 
-    def told(event: str, summary: str, data: dict[str, Any]) -> Record:
+    def told(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
         return entry(
             agent=agent,
             session=session,
@@ -439,7 +507,7 @@ def _tell(line: Line) -> Record | None:
             task=task,
             source=SOURCE,
             summary=summary,
-            data={name: value for name, value in data.items() if value is not None},
+            data={name: value for name, value in data.items() if value is not None or name == keep},
         )
 
     match record.get("event"):
@@ -458,7 +526,8 @@ def _tell(line: Line) -> Record | None:
                 "exit_code": record.get("exit_code"),
             }
             summary = record.get("summary") or f"session ended: {record.get('outcome')}"
-            return told("task_result", str(summary), data)
+            # Null says that nobody knows it: of a crash, or of a session without a command.
+            return told("task_result", str(summary), data, keep="exit_code")
         case _:
             return None
 

@@ -6,7 +6,7 @@ Pure: lines in, plain values out.  A session is open from its `session_start` un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from holdfast.clock import instant_of, utc_stamp
@@ -22,7 +22,7 @@ Session = dict[str, Any]
 
 DAY = 86_400
 ROLLING_DAYS = 30
-_DAYS_KEPT, _PAST_KEPT = 32, 500
+_DAYS_KEPT, _PAST_KEPT, _ENDED_KEPT = 32, 500, 200
 RECENT = 6
 """How many of the newest sessions tell whether an agent does well."""
 _QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
@@ -165,6 +165,8 @@ def _session_of(state: State, record: Record) -> Session | None:
 
 
 def _say(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    if session is None and record.get("session_id") is not None:
+        return  # of an older session; what is said of the agent is newer
     said = {name: record[name] for name in SETTABLE & record.keys()}
     for name in _SAID:
         if name in said:
@@ -175,6 +177,19 @@ def _say(state: State, session: Session | None, record: Record, stamp: str) -> N
             _spend(state, session["ended_at"], said["cost_usd"], 1)
         session.update(said)
     state["updated_at"] = stamp
+
+
+def every_session(agent: str, lines: Iterable[Line]) -> list[Session]:
+    """All sessions that a journal tells of, oldest first, with what was said of them later."""
+    state, found = initial(agent), dict[str, Session]()
+    for line in lines:
+        state = fold(state, line)
+        found.update({str(each["session_id"]): each for each in state["sessions"].values()})
+        record, named = line.record, str(line.record.get("session_id"))
+        if record.get("event") == "session_set" and named in found:
+            said = SETTABLE & record.keys() - set(_SAID)
+            found[named].update({name: record[name] for name in said})
+    return list(found.values())
 
 
 def _note(state: State, session: Session | None, record: Record, stamp: str) -> None:
@@ -383,6 +398,8 @@ def no_metrics(agent: str) -> State:
             0,
         ),
         "running": {},
+        # What was counted of sessions that ended lately, for what is said of them afterwards.
+        "ended": {},
         "recent": [],
         # Metrics of another system, shown until something is counted here; what they added to
         # the counters above; and its sessions, by when they ended.
@@ -402,9 +419,7 @@ def fold_metrics(state: State, line: Line) -> State:
             target = bool(record.get("disconfirmation_target"))
             state["running"][str(record.get("session_id"))] = {"sources": 0, "target": target}
         case "session_set":
-            running = state["running"].get(str(record.get("session_id")))
-            if running is not None and record.get("disconfirmation_target"):
-                running["target"] = True
+            _say_more(state, record, stamp)
         case "sources_archived":
             running = state["running"].get(str(record.get("session_id")))
             if running is not None and type(record.get("count")) is int:
@@ -418,6 +433,24 @@ def fold_metrics(state: State, line: Line) -> State:
         case _:
             pass
     return state
+
+
+def _say_more(state: State, record: Record, stamp: str) -> None:
+    """What was said of a session in its course, or after its end, counts as said at its end."""
+    named, stated = str(record.get("session_id")), record.get("sources_archived")
+    target = bool(record.get("disconfirmation_target"))
+    if (running := state["running"].get(named)) is not None:
+        running["target"] = running["target"] or target
+        running["sources"] = stated if type(stated) is int else running["sources"]
+    elif (ended := state["ended"].get(named)) is not None:
+        lifetime = state["lifetime"]
+        if type(stated) is int and stated != ended["sources"]:
+            more, ended["sources"] = stated - ended["sources"], stated
+            lifetime["sources_archived"] += more
+            _recent(state, stamp, {"sources_archived": more})
+        if target and not ended["target"]:
+            ended["target"] = True
+            lifetime["disconfirmation_attempts"] += 1
 
 
 def _bring(state: State, record: Record) -> None:
@@ -467,6 +500,10 @@ def _count_session(state: State, record: Record, stamp: str) -> None:
     lifetime["sources_archived"] += sources
     lifetime["disconfirmation_attempts"] += running["target"]
     _recent(state, stamp, {"sessions": 1, "sources_archived": sources})
+    ended = state["ended"]
+    ended[str(record.get("session_id"))] = {"sources": sources, "target": running["target"]}
+    if len(ended) > _ENDED_KEPT:
+        del ended[next(iter(ended))]
 
 
 def _count(state: State, record: Record, stamp: str) -> None:
@@ -526,7 +563,7 @@ def metrics_shape(agent: str, now: Any, born: Born = unborn) -> Shape[list[Any]]
     """`now` is asked when the file is written; whoever reads through the API counts anew."""
     return fenced(
         Shape(
-            version=2,
+            version=3,
             initial=lambda: no_metrics(agent),
             fold=fold_metrics,
             render=lambda state: pretty(metrics(state, now(), born)),

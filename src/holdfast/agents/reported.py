@@ -24,10 +24,15 @@ NAMES = {
     "handoff": "handoff_notes",
 }
 """Flags of the command line that have a longer name in the journal; a report may use both."""
+_CLAIMS = SETTABLE - {"timeout_seconds"}
+_WHOLE = {"sources_archived", "sources_expected", "tokens_used", "pr_number"}
+_LARGEST = 2**53
+_LONGEST = 20_000
+"""Characters of a text; what is longer loses its end."""
 
 
 def from_file(data: bytes) -> tuple[Record, str]:
-    """What the report file says, and what is wrong with it."""
+    """What the report file says, and what is wrong with it; the rest of it counts."""
     if not data.strip():
         return {}, ""
     try:
@@ -37,9 +42,28 @@ def from_file(data: bytes) -> tuple[Record, str]:
     if not isinstance(found, dict):
         return {}, "the report is not an object"
     named = {NAMES.get(name, name): value for name, value in found.items()}
-    unknown = sorted(named.keys() - SETTABLE)
-    said = {name: value for name, value in named.items() if name in SETTABLE and value is not None}
-    return said, f"the report has unknown fields: {', '.join(unknown)[:200]}" if unknown else ""
+    given = {name: value for name, value in named.items() if value is not None}
+    said = {name: value for name, value in given.items() if name in _CLAIMS}
+    wrong = sorted(name for name, value in said.items() if not _fits(name, value))
+    odd: list[str] = []
+    if unknown := sorted(given.keys() - _CLAIMS):
+        odd.append(f"the report has unknown fields: {', '.join(unknown)[:200]}")
+    if wrong:
+        odd.append(f"the report says what cannot be of {', '.join(wrong)}")
+    return {
+        name: value[:_LONGEST] if isinstance(value, str) else value
+        for name, value in said.items()
+        if name not in wrong
+    }, "; ".join(odd)
+
+
+def _fits(name: str, value: object) -> bool:
+    """Whether a value can be what it is said to be: what comes from a command is not trusted."""
+    if name == "cost_usd":
+        return type(value) in (int, float) and 0 <= cast("float", value) < _LARGEST
+    if name in _WHOLE:
+        return type(value) is int and 0 <= value < _LARGEST
+    return isinstance(value, str)
 
 
 def from_output(text: str) -> Record:
@@ -63,8 +87,8 @@ def from_output(text: str) -> Record:
 def _claude(value: Record, usage: Record) -> Record:
     said: Record = {"tokens_used": _tokens(usage)}
     cost = value.get("total_cost_usd", value.get("cost_usd"))
-    if isinstance(cost, int | float) and not isinstance(cost, bool):
-        said["cost_usd"] = float(cost)
+    if _fits("cost_usd", cost):
+        said["cost_usd"] = float(cast("float", cost))
     models = value.get("modelUsage")
     if isinstance(models, dict) and len(cast("Record", models)) == 1:
         said["model"] = next(iter(cast("Record", models)))
