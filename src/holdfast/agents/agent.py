@@ -174,6 +174,8 @@ class Agent:
         """End a session whose start failed after its line was written, as on a full disk."""
         session = self.open_session(role) if begun else None
         if session is None or session["session_id"] != begun:
+            with suppress(HoldfastError):  # else the next one who starts finds it abandoned
+                self.purse.release(begun)
             return
         failed = {"kind": "holdfast", "message": f"it could not be begun: {error.message}"}
         try:
