@@ -32,7 +32,6 @@ Delivery = Literal["file", "env", "stdin"]
 MOST_FILES_NAMED = 100
 MOST_FILES_SEEN = 100_000
 _TAIL_IN_JOURNAL = 2_000
-_LARGEST_REPORT = 1 << 20
 
 
 class Plan(NamedTuple):
@@ -104,7 +103,7 @@ def _run(
 
     def beat(progress: Progress) -> None:
         _beat(agent, opened, progress, warnings)
-        if spent.look(reported.from_file(_read(report))[0]):
+        if spent.look(reported.from_file(_read(report)[0])[0]):
             tree.stop()
 
     tree = Tree(
@@ -121,8 +120,9 @@ def _run(
     )
     with _forwarding(tree), tree:
         ended = tree.wait()
-        said, odd = reported.from_file(_read(report))
-        warnings += [odd] if odd else []
+        data, unread = _read(report)
+        said, odd = reported.from_file(data)
+        warnings += [each for each in (unread, odd) if each]
         claimed = {**reported.from_output(ended.stdout.text), **said}
         if spent.look(claimed) and ended.outcome == "exited":
             warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
@@ -147,6 +147,9 @@ def _environment(
         "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
         "HOLDFAST_REPORT": os.path.join(folder, "report.json"),
     }
+    # A hook of Claude Code need not say again what the prompt says.
+    given = text and text in (_input(plan, text) or "")
+    own["HOLDFAST_CONTEXT_GIVEN"] = "stdin" if given else ""
     if plan.delivery == "env":
         own["HOLDFAST_CONTEXT_TEXT"] = text
     return {**os.environ, **own}
@@ -297,9 +300,9 @@ def _files(folder: str) -> Iterator[tuple[str, float]]:
                 continue  # it went while we looked
 
 
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST_REPORT)
-    except OSError:
-        return b""
+def _read(path: str) -> tuple[bytes, str]:
+    """The report of the command, and what is wrong with its file."""
+    if not os.path.lexists(path):
+        return b"", ""
+    data, wrong = reported.content(path, reported.LARGEST_REPORT)
+    return data, f"the report cannot be read: {wrong}" if wrong else ""
