@@ -79,16 +79,18 @@ def content(path: str, most: int) -> tuple[bytes, str]:
         number = os.open(path, flags)  # noqa: TID251 - read only, and no file of a home
     except (OSError, ValueError):
         return b"", "it cannot be opened"
-    with open(number, "rb") as file:
+    try:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             return b"", "it is no plain file of ours"
         if found.st_size > most:
             return b"", f"it is larger than {most} bytes"
-        try:
+        with open(number, "rb", closefd=False) as file:
             return file.read(most), ""
-        except OSError:
-            return b"", "it cannot be read"
+    except OSError:
+        return b"", "it cannot be read"
+    finally:
+        os.close(number)
 
 
 def from_file(data: bytes) -> tuple[Record, str]:
