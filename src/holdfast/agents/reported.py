@@ -104,18 +104,16 @@ def from_file(data: bytes) -> tuple[Record, str]:
     if not isinstance(found, dict):
         return {}, "the report is not an object"
     named = {NAMES.get(name, name): value for name, value in found.items() if value is not None}
-    unknown = sorted(named.keys() - SETTABLE)
-    if unknown:
-        return _only_credible(named), f"the report has unknown fields: {', '.join(unknown)[:200]}"
-    said = _only_credible(named)
-    odd = sorted(named.keys() - said.keys())
-    return said, f"the report says what cannot be: {', '.join(odd)}" if odd else ""
-
-
-def _only_credible(named: Record) -> Record:
-    return {
+    said = {
         name: value for name, value in named.items() if name in SETTABLE and _credible(name, value)
     }
+    unknown, odd = named.keys() - SETTABLE, (named.keys() & SETTABLE) - said.keys()
+    wrong = [
+        f"{what}: {', '.join(sorted(names))[:200]}"
+        for what, names in (("has unknown fields", unknown), ("says what cannot be", odd))
+        if names
+    ]
+    return said, f"the report {' and '.join(wrong)}" if wrong else ""
 
 
 def from_transcript(path: str, since: float | None = None) -> tuple[Record, str]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Delivery = Literal["file", "env", "stdin"]
 MOST_FILES_NAMED = 100
 MOST_FILES_SEEN = 100_000
+REPORT = "report"
+"""Not `.json`: a file of the agent's, which may be broken without the home being so."""
 _TAIL_IN_JOURNAL = 2_000
 
 
@@ -97,7 +99,7 @@ def _run(
 ) -> Ran:
     folder = os.path.join(home.path, "cache", "sessions", opened.id)
     home.document(scratch(opened.id, "context.md")).replace(text.encode())
-    report = os.path.join(folder, "report.json")
+    report = os.path.join(folder, REPORT)
     environment = _environment(home, agent, opened, plan, text, folder)
     began, spent = home.clock.now(), _Spent(opened.budget)
 
@@ -145,7 +147,7 @@ def _environment(
         "HOLDFAST_SESSION": opened.id,
         "HOLDFAST_ROLE": opened.role,
         "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
-        "HOLDFAST_REPORT": os.path.join(folder, "report.json"),
+        "HOLDFAST_REPORT": os.path.join(folder, REPORT),
     }
     # A hook of Claude Code need not say again what the prompt says.
     given = text and text in (_input(plan, text) or "")

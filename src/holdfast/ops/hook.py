@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
 
 MOST_INPUT = 64 << 20
-_PATIENCE = 10.0
+_PATIENCE = 5.0
 """Seconds for an event to arrive."""
 _NOT_KEPT = frozenset({"PreToolUse", "PermissionRequest", "Notification"})
 
