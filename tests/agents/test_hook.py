@@ -379,6 +379,25 @@ def test_a_home_that_cannot_be_used_does_not_stop_the_agent(shell: Shell) -> Non
     assert hook(shell, used("t1", command="ls"), "--strict").code == 3
 
 
+def test_a_hook_that_is_written_wrongly_does_not_stop_the_agent(shell: Shell) -> None:
+    """Exit code 2 would forbid Claude Code to take a prompt, or to stop."""
+    for words in (("--agnet", "rio"), ("--agent", "../rio"), ("--timeout", "soon"), ("extra",)):
+        ran = shell("hook", "claude-code", *words, said=json.dumps(event("Stop")).encode())
+        assert (ran.code, ran.out) == (0, ""), words
+        assert ran.err, words
+        assert shell("hook", "claude-code", *words, "--strict", said=b"{}").code == 2
+
+
+def test_what_hooks_leave_is_what_the_contracts_say(shell: Shell) -> None:
+    hook(shell, event("SessionStart", source="startup", model="opus"))
+    hook(shell, used("t1", "Write", file_path="/p/a.md"))
+    hook(shell, event("PostToolUseFailure", tool_name="Read", error="none"))
+    hook(shell, event("SessionEnd", reason="other"))
+    found = shell("--json", "validate", str(shell.home))
+    assert found.code == 0, found
+    assert found.json()["rows"] == []
+
+
 def test_a_hook_before_a_tool_never_says_a_word(shell: Shell) -> None:
     told = event("PreToolUse", tool_name="Bash", tool_input={"command": "rm -rf /"})
     ran = hook(shell, told)

@@ -276,3 +276,39 @@ def test_the_stand_in_says_that_it_is_one() -> None:
         [sys.executable, STAND_IN, "--help"], capture_output=True, text=True, check=True
     )
     assert "stand-in" in ran.stdout
+
+
+# --- the page about it ----------------------------------------------------------------------
+
+PAGE = REPO / "docs" / "claude-code.md"
+
+
+def test_the_commands_of_the_page_work(project: Project) -> None:
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    steps = [line[2:] for block in blocks for line in block.splitlines()]
+    assert len(steps) == 5
+    for step in steps:
+        ran = project.run("sh", "-c", step)
+        assert ran.returncode == 0, f"{step}: {ran.stderr}"
+    kinds = [line["event"] for line in project.journal()]
+    assert kinds == ["session_start", "tool_use", "session_end"]
+
+
+def test_the_page_shows_the_line_for_cron_that_is_in_the_examples() -> None:
+    [line] = cron_lines(EXAMPLES / "claude-code" / "crontab")
+    assert line in PAGE.read_text("utf-8")
+
+
+def test_the_page_knows_every_event_of_the_settings_that_it_treats_apart() -> None:
+    page = PAGE.read_text("utf-8")
+    for name in ("SessionStart", "PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"):
+        assert f"`{name}`" in page
+
+
+@pytest.mark.parametrize(
+    "page", [PAGE, EXAMPLES / "claude-code" / "README.md"], ids=["docs", "readme"]
+)
+def test_links_of_the_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+    assert links
+    assert [to for to in links if "://" not in to and not (page.parent / to).exists()] == []

@@ -308,7 +308,7 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
             agent.set(name, known)
         return Heard("noted" if known else "nothing", name, f"{name} is ended by its wrapper")
     reason = tools.told(told.text("reason"), 100) or "unknown"
-    counts = session["tools"] or {"calls": 0, "failed": 0, "by_name": {}, "wrote": []}
+    counts = tools.shown(session["tools"])
     fields: dict[str, Any] = {
         **said,
         "reason": reason,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 from holdfast.codec import Record
 
@@ -130,7 +130,7 @@ def line(tool: str, given: Record, call: str | None, error: str | None) -> Recor
 
 def counted(before: Record | None, record: Record) -> Record:
     """The counts of a session with one line more."""
-    counts: Record = before or {"calls": 0, "failed": 0, "by_name": {}, "wrote": [], "last": []}
+    counts: Record = before or {**shown(None), "last": []}
     counts["calls"] += 1
     counts["failed"] += "failed" in record
     by_name: dict[str, int] = counts["by_name"]
@@ -151,6 +151,8 @@ def knows(counts: Record | None, call: object) -> bool:
     return counts is not None and call is not None and call in counts["last"]
 
 
-def shown(counts: Record) -> Record:
-    names: tuple[Any, ...] = ("calls", "failed", "by_name", "wrote")
-    return {name: counts[name] for name in names}
+def shown(counts: Record | None) -> Record:
+    """The counts as people see them."""
+    if counts is None:
+        return {"calls": 0, "failed": 0, "by_name": {}, "wrote": []}
+    return {name: counts[name] for name in ("calls", "failed", "by_name", "wrote")}

@@ -200,6 +200,7 @@ OPERATIONS = (
         effect="append",
         faces=CLI_ONLY,
         example="holdfast hook claude-code --agent rio < event.json",
+        spares_caller=True,
     ),
     Operation(
         name="import",
