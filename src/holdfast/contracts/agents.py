@@ -181,7 +181,6 @@ class Tools(Record):
     failed: Count
     by_name: dict[str, Count]
     wrote: list[str]
-    """The first files that were written by a tool."""
 
 
 class Claimed(Record):
@@ -332,10 +331,8 @@ class JournalLine(Record):
     claimed: Claimed | None = None
     tree: Annotated[dict[str, Any], Free("the mark of the session's processes")] | None = None
     known_as: NonEmpty | None = None
-    """What others call the session, such as the hooks of Claude Code."""
     tool: NonEmpty | None = None
     input: str | None = None
-    """What the tool was called with, in a line; never all of it."""
     wrote: str | None = None
     failed: str | None = None
     call: NonEmpty | None = None

@@ -40,8 +40,10 @@ def claude_code(
     ] = None,
     strict: Annotated[bool, Arg("Fail when something fails, instead of warning")] = False,
 ) -> Show:
+    named = None if agent is None else agent_id(agent).lower()
+    silence = None if timeout is None else duration(timeout)
     try:
-        return _hear(context, agent, type, timeout)
+        return _hear(context, named, type, silence)
     except Exception as error:
         if strict:
             raise
@@ -53,7 +55,7 @@ def claude_code(
         return Show({"did": "nothing", "error": said[:500]}, text="")
 
 
-def _hear(context: Context, agent: str | None, type: Type, timeout: str | None) -> Show:
+def _hear(context: Context, agent: str | None, type: Type, silence: float | None) -> Show:
     from holdfast.agents import hooked
 
     told = hooked.parse(_input(context.clock))
@@ -68,7 +70,7 @@ def _hear(context: Context, agent: str | None, type: Type, timeout: str | None) 
     place = hooked.Place(
         within,
         type,
-        hooked.SILENCE if timeout is None else duration(timeout),
+        hooked.SILENCE if silence is None else silence,
         has_context=bool(within and os.environ.get("HOLDFAST_CONTEXT_GIVEN")),
     )
     name = _name(agent, within, project or told.text("cwd"))
@@ -106,12 +108,12 @@ def _within(agent: str | None) -> str | None:
         owner = session_id(text).agent
     except BadName:
         return None
-    return text if agent is None or agent.lower() == owner else None
+    return text if agent in (None, owner) else None
 
 
 def _name(agent: str | None, within: str | None, folder: str) -> str:
     if agent is not None:
-        return agent_id(agent).lower()
+        return agent
     if within is not None:
         return session_id(within).agent
     if named := os.environ.get("HOLDFAST_AGENT"):

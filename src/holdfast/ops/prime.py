@@ -68,7 +68,7 @@ def prime(
     *,
     agent: Annotated[str | None, Arg("Which agent; else $HOLDFAST_AGENT")] = None,
 ) -> Show:
-    name = agent or os.environ.get("HOLDFAST_AGENT") or None
+    name = agent if agent is not None else os.environ.get("HOLDFAST_AGENT") or None
     home = context.home()
     session, new = None, False
     if name is not None:

@@ -199,7 +199,7 @@ OPERATIONS = (
         function="holdfast.ops.hook:claude_code",
         effect="append",
         faces=CLI_ONLY,
-        example="holdfast hook claude-code --agent rio < event.json",
+        example="holdfast hook claude-code --agent rio",
         spares_caller=True,
     ),
     Operation(
