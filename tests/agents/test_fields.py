@@ -104,7 +104,17 @@ def test_every_field_can_be_filled_and_is_read_back(shell: Shell, way: Any) -> N
     assert (session["agent"], session["type"], session["status"]) == ("rio", "research", "error")
     assert (session["timeout_seconds"], session["task"]) == (5400, "task-001")
     assert len(session["errors"]) == 1
-    documented = set(Session.model_fields) - {"role", "cause", "exit_code"}
+    ours = {
+        "role",
+        "cause",
+        "exit_code",
+        "signal",
+        "duration_seconds",
+        "measured",
+        "claimed",
+        "tools",
+    }
+    documented = set(Session.model_fields) - ours
     assert [field for field in documented if session[field] is None] == []
     last = report["last_session"]
     assert (last["outcome"], last["sources_archived"]) == ("error", 8)

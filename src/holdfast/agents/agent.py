@@ -8,7 +8,7 @@ what a dead process left untold is told by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +52,8 @@ class Start(NamedTuple):
     """The mark of its processes, by which they are found when the wrapper is gone."""
     max_cost: float | None = None
     """In USD; None is what the budget allows."""
+    known_as: str = ""
+    """What others call it, such as the session id of Claude Code, so that they find it again."""
 
     def check(self) -> None:
         if self.type not in TYPES:
@@ -285,6 +287,24 @@ class Agent:
         self._show(acked)
         return acked
 
+    def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
+        """Append what `decide` makes of the state, nobody writing in between; if there was any."""
+        acked = self.journal.transact(lambda head: decide(self.state()))
+        if acked:
+            self._show(acked[-1], role)
+        return bool(acked)
+
+    def renew(self, role: str, fence: int, seconds: float) -> None:
+        """Let a session without a process go on for so long, if half of that is over."""
+        lease = self._lease(role)
+        try:
+            held = lease.holder()
+            left = held.deadline - self._home.clock.boottime() if held is not None else 0.0
+            if left < seconds / 2:
+                lease.renew(fence, seconds)
+        finally:
+            lease.close()
+
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
@@ -486,6 +506,8 @@ def _first_line(session: str, start: Start, budget: float | None) -> Record:
         record["tree"] = start.tree
     if budget is not None:
         record["budget_usd"] = budget
+    if start.known_as:
+        record["known_as"] = start.known_as
     return {**record, **start.fields}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from holdfast.agents import tools
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadName
@@ -22,7 +23,7 @@ Session = dict[str, Any]
 
 DAY = 86_400
 ROLLING_DAYS = 30
-_DAYS_KEPT, _PAST_KEPT, _ENDED_KEPT = 32, 500, 200
+_DAYS_KEPT, _PAST_KEPT, _ENDED_KEPT, _NAMES_KEPT = 32, 500, 200, 200
 RECENT = 6
 """How many of the newest sessions tell whether an agent does well."""
 _QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
@@ -84,6 +85,8 @@ def initial(agent: str) -> State:
         # an hour: days begin at one in every zone.
         "recent": [],
         "spent": {},
+        # Which session it is that others, such as the hooks of Claude Code, call by their name.
+        "known_as": {},
     }
 
 
@@ -104,6 +107,10 @@ def fold(state: State, line: Line) -> State:
             _note_error(state, _session_of(state, record), record, stamp)
         case "import":
             _take_in(state, documents_in(record))
+        case "joined":
+            _know(state, record)
+        case "tool_use":
+            _count_tool(_session_of(state, record), record)
         case _:
             _note(state, _session_of(state, record), record, stamp)
     return state
@@ -124,12 +131,30 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "tree": record.get("tree"),
         "task": None,
         "pr_number": None,
+        "known_as": record.get("known_as"),
+        "tools": None,
     }
     session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
     state["sessions"][role], state["newest"], state["imported"] = session, role, {}
     state["summary"] = record.get("summary") or f"{session['type']} session is running"
     state["updated_at"] = stamp
     _note_number(state["numbers"], session["session_id"])
+    _know(state, record)
+
+
+def _know(state: State, record: Record) -> None:
+    """Note what others call a session; the newest names are kept."""
+    name, known = record.get("known_as"), state["known_as"]
+    if isinstance(name, str):
+        known.pop(name, None)
+        known[name] = record.get("session_id")
+        if len(known) > _NAMES_KEPT:
+            del known[next(iter(known))]
+
+
+def _count_tool(session: Session | None, record: Record) -> None:
+    if session is not None:
+        session["tools"] = tools.counted(session["tools"], record)
 
 
 def documents_in(record: Record) -> dict[str, Record]:
@@ -351,13 +376,15 @@ def session(state: State, role: str = "") -> Record:
     for name in (*ours, "measured", "claimed"):
         if newest.get(name) not in (None, ""):
             found[name] = newest[name]
+    if newest["tools"] is not None:
+        found["tools"] = tools.shown(newest["tools"])
     return found
 
 
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=3,
+            version=4,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state, born)),
@@ -368,7 +395,7 @@ def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=3,
+            version=4,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),

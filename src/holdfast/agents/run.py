@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 Delivery = Literal["file", "env", "stdin"]
+REPORT = "report"
+"""Not `.json`: a file of the agent's, which may be broken without the home being so."""
 _TAIL_IN_JOURNAL = 2_000
 
 
@@ -159,11 +161,11 @@ class _Run:
 
     def _said(self) -> tuple[Record, str]:
         """What the report says so far; the command may have put anything in its place."""
-        try:
-            found = self._home.document(scratch(self._opened.id, "report.json")).read()
-        except HoldfastError as error:
-            return {}, f"the report cannot be read: {error.message}"
-        return reported.from_file(b"" if found is None else found.data)
+        path = os.path.join(self._folder, REPORT)
+        if not os.path.lexists(path):
+            return {}, ""
+        data, wrong = reported.content(path, reported.LARGEST_REPORT)
+        return ({}, f"the report cannot be read: {wrong}") if wrong else reported.from_file(data)
 
     def _keep(self, ended: Ended) -> HoldfastError | None:
         """Store what was printed; an error comes later, the end of the session goes first."""
@@ -221,8 +223,11 @@ def _environment(
         "HOLDFAST_SESSION": opened.id,
         "HOLDFAST_ROLE": opened.role,
         "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
-        "HOLDFAST_REPORT": os.path.join(folder, "report.json"),
+        "HOLDFAST_REPORT": os.path.join(folder, REPORT),
     }
+    # A hook of Claude Code need not say again what the prompt says.
+    given = text and text in (_input(plan, text) or "")
+    own["HOLDFAST_CONTEXT_GIVEN"] = "stdin" if given else ""
     if plan.delivery == "env":
         own["HOLDFAST_CONTEXT_TEXT"] = text
     return {**os.environ, **own}

@@ -12,6 +12,7 @@ NOUNS = {
     "session": "One run of an agent, from its start to its one end",
     "agent": "Who there is, and what is counted for them",
     "budget": "What may be spent, and what was",
+    "hook": "What programs of agents call at each step",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
 
@@ -184,6 +185,22 @@ OPERATIONS = (
         effect="read",
         example="holdfast budget show",
         columns=("agent", "usd", "unknown", "reserved_usd", "limit_usd", "left_usd"),
+    ),
+    Operation(
+        name="prime",
+        summary="Tell an agent how to use Holdfast here, in at most 40 lines",
+        function="holdfast.ops.prime:prime",
+        effect="read",
+        example="holdfast prime --agent rio",
+    ),
+    Operation(
+        name="hook claude-code",
+        summary="Take in one event of a hook of Claude Code, from standard input",
+        function="holdfast.ops.hook:claude_code",
+        effect="append",
+        faces=CLI_ONLY,
+        example="holdfast hook claude-code --agent rio",
+        spares_caller=True,
     ),
     Operation(
         name="import",
