@@ -73,12 +73,12 @@ def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
         yield "warning", f"session {session['session_id']}{role} crashed", "crashed"
     if one.report.state == "stale":
         yield "warning", f"stale: {one.report.detail}", "stale"
-    note = one.presence.note if one.presence.age is not None else ""
+    note = one.complaint
     if "in the future" in note or (one.report.age or 0.0) < -CLOCKS_DIFFER:
         yield "warning", note or f"{REPORT} is from the future", "clock"
-    elif note.startswith("offline while") and one.state != "crashed":
+    elif note.startswith("offline while"):
         yield "warning", note, "silent"
-    elif note and one.state != "crashed":
+    elif note:
         yield "warning", f"error: {note}", "error"
     if one.blocked_by:
         yield "warning", f"blocked by {one.blocked_by}", "blocked"
