@@ -21,7 +21,6 @@ NEXT = {
     "lost": "compare with a backup: `holdfast check` names the place",
     "stale": "wake it with `holdfast run`, or raise stale_after in holdfast.toml",
     "silent": "look for its process; `holdfast ledger orphans` lists what it left undone",
-    "error": "`holdfast ledger list --agent {agent} --event error` tells what went wrong",
     "blocked": "help it, then `holdfast session set --agent {agent} --blocked-by ''`",
     "clock": "set the clock of this machine, or of the one that wrote it",
     "empty": "restore it from a backup, or remove it: `holdfast doctor --fix` makes a new one",
@@ -67,7 +66,7 @@ def _files(home: Home, one: Standing) -> Iterator[tuple[str, str, str]]:
 
 
 def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with what an agent does."""
+    """What is wrong with what an agent does.  That its last task failed is for `status` to tell."""
     for session in one.crashed:
         role = f" as {session['role']}" if session["role"] else ""
         yield "warning", f"session {session['session_id']}{role} crashed", "crashed"
@@ -78,7 +77,5 @@ def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
         yield "warning", note or f"{REPORT} is from the future", "clock"
     elif note.startswith("offline while"):
         yield "warning", note, "silent"
-    elif note:
-        yield "warning", f"error: {note}", "error"
     if one.blocked_by:
         yield "warning", f"blocked by {one.blocked_by}", "blocked"
