@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.agents import history
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.agents.health import health
 from holdfast.agents.history import RECENT
 from holdfast.agents.standing import Moment, standing
+from holdfast.clock import utc_stamp
 from holdfast.store.home import Home
+from holdfast.store.primitives import Line
 from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import Verbs, on_its_own
@@ -159,3 +162,34 @@ def test_the_last_thirty_days_are_counted_when_somebody_looks(
     clock.advance(DAY)
     assert (rolling(verbs)["sessions"], rolling(verbs)["sources_archived"]) == (0, 0)
     assert verbs("agent show", agent="rio").data["metrics"]["lifetime"]["sessions_total"] == 2
+
+
+# --- what sessions cost ---------------------------------------------------------------------
+
+COSTS = st.none() | st.integers(0, 400).map(lambda cents: cents / 100)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2 * 86400), COSTS, COSTS), max_size=20),
+    st.integers(0, 192).map(lambda quarter: quarter * 900),
+)
+def test_what_was_spent_since_a_moment_is_the_sum_of_what_ended_since(
+    told: list[tuple[int, float | None, float | None]], since: int
+) -> None:
+    """Each session ends with a cost or without; perhaps one is told afterwards."""
+    state, first = history.initial("rio"), 1_700_006_400
+    expected: list[float | None] = []
+    for number, (at, cost, later) in enumerate(sorted(told, key=lambda each: each[0]), 1):
+        what = {"ts": utc_stamp(first + at), "session_id": f"2023-11-15_rio_{number:03d}"}
+        lines: list[dict[str, Any]] = [{"event": "session_start", "type": "research"}]
+        lines.append({"event": "session_end", "outcome": "completed", "cost_usd": cost})
+        if later is not None:
+            lines.append({"event": "session_set", "cost_usd": later})
+        for line in lines:
+            said = {name: value for name, value in line.items() if value is not None}
+            state = history.fold(state, Line(number, "", {**what, **said}, "", 0, 0))
+        if at >= since:
+            expected.append(cost if later is None else later)
+    known, unknown = history.spent_since(state, first + since)
+    assert known == pytest.approx(sum(each for each in expected if each is not None))
+    assert unknown == expected.count(None)

@@ -170,7 +170,7 @@ def test_a_command_that_is_not_there_becomes_no_session(shell: Shell) -> None:
     ran = shell("run", "--agent", "rio", "--", "no-such-command")
     assert ran.code == 4
     assert "hint:" in ran.err
-    assert not (shell.home / "state/rio/journal.jsonl").exists()
+    assert journal(shell) == []
 
 
 def test_what_a_cli_agent_prints_about_cost_is_read(shell: Shell) -> None:

@@ -334,7 +334,7 @@ def test_an_unreadable_report_is_broken_until_fix_folds_it_anew(verbs: Verbs) ->
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("what", ["stale", "silent", "failing", "blocked", "empty notes"])
+@pytest.mark.parametrize("what", ["stale", "silent", "blocked", "empty notes"])
 def test_what_an_agent_needs_is_said_with_what_to_do_next(
     verbs: Verbs, clock: Turner, what: str
 ) -> None:
@@ -345,9 +345,6 @@ def test_what_an_agent_needs_is_said_with_what_to_do_next(
         case "silent":
             clock.advance(600)
             said, agent = "offline while busy on wo-2", "rio"
-        case "failing":
-            verbs.write("x", agent="clay", event="error", data='{"error": "no key"}')
-            said, agent = "error: no key", "clay"
         case "blocked":
             verbs("session start", agent="clay")
             verbs("session end", agent="clay", outcome="completed", blocked_by="a key")

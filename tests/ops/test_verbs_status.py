@@ -316,6 +316,17 @@ def test_a_session_whose_process_is_gone_is_crashed_before_that_is_on_record(
     assert "running" not in "\n".join(verbs("status", agent="rio").plain)
 
 
+def test_a_failed_session_is_shown_with_what_it_said(verbs: Verbs) -> None:
+    verbs("session start", agent="rio")
+    verbs("session end", agent="rio", outcome="error", error="no key for the feed")
+    assert (standing(verbs)["state"], standing(verbs)["troubles"]) == (
+        "error",
+        ["no key for the feed"],
+    )
+    verbs("session start", agent="rio")
+    assert standing(verbs)["troubles"] == []
+
+
 def test_one_crashed_role_does_not_make_the_other_one_crashed(verbs: Verbs) -> None:
     with Home.open(verbs.path, clock=verbs.clock) as home, Agent(home, "rio") as rio:
         rio.start(Start("research"), owner=this_process())

@@ -108,6 +108,18 @@ class Standing(NamedTuple):
         return None if last == self.recorded["session_id"] else last
 
     @property
+    def complaint(self) -> str:
+        """Why it is in error, silent at work, or from the future; empty if it is none of that."""
+        if self.presence.age is None or self.state == "crashed":
+            return ""
+        last = history.newest_session(self.history)
+        if last is None or last["session_id"] != self.recorded["session_id"] or not last["errors"]:
+            return self.presence.note
+        # The session says more than the one word that its result has for the cause.
+        failed = self.presence.note and self.presence.note == self.recorded["last_error"]
+        return str(last["errors"][-1]) if failed else self.presence.note
+
+    @property
     def troubles(self) -> list[str]:
         """What somebody should look at, the worst first; empty if all is well."""
         return list(_troubles(self))
@@ -187,8 +199,8 @@ def _troubles(one: Standing) -> Iterator[str]:
     if one.report.state in ("missing", "unreadable"):
         yield f"{REPORT} {one.report.state}" + (f": {one.report.detail}" * bool(one.report.detail))
     yield from one.lost
-    if one.presence.age is not None and one.presence.note and one.state != "crashed":
-        yield one.presence.note
+    if one.complaint:
+        yield one.complaint
     if one.report.state == "stale":
         yield f"stale: {one.report.detail}"
     if (one.report.age or 0.0) < -CLOCKS_DIFFER:

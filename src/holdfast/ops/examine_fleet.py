@@ -21,7 +21,6 @@ NEXT = {
     "lost": "compare with a backup: `holdfast check` names the place",
     "stale": "wake it with `holdfast run`, or raise stale_after in holdfast.toml",
     "silent": "look for its process; `holdfast ledger orphans` lists what it left undone",
-    "error": "`holdfast ledger list --agent {agent} --event error` tells what went wrong",
     "blocked": "help it, then `holdfast session set --agent {agent} --blocked-by ''`",
     "clock": "set the clock of this machine, or of the one that wrote it",
     "empty": "restore it from a backup, or remove it: `holdfast doctor --fix` makes a new one",
@@ -67,18 +66,16 @@ def _files(home: Home, one: Standing) -> Iterator[tuple[str, str, str]]:
 
 
 def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with what an agent does."""
+    """What is wrong with what an agent does.  That its last task failed is for `status` to tell."""
     for session in one.crashed:
         role = f" as {session['role']}" if session["role"] else ""
         yield "warning", f"session {session['session_id']}{role} crashed", "crashed"
     if one.report.state == "stale":
         yield "warning", f"stale: {one.report.detail}", "stale"
-    note = one.presence.note if one.presence.age is not None else ""
+    note = one.complaint
     if "in the future" in note or (one.report.age or 0.0) < -CLOCKS_DIFFER:
         yield "warning", note or f"{REPORT} is from the future", "clock"
-    elif note.startswith("offline while") and one.state != "crashed":
+    elif note.startswith("offline while"):
         yield "warning", note, "silent"
-    elif note and one.state != "crashed":
-        yield "warning", f"error: {note}", "error"
     if one.blocked_by:
         yield "warning", f"blocked by {one.blocked_by}", "blocked"
