@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import local_stamp, zone
 from holdfast.codec import Record
-from holdfast.errors import BadName, HoldfastError, UsageError
+from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
 from holdfast.ledger.entry import check_event, entry, task_for
@@ -36,6 +36,7 @@ from holdfast.store.primitives import (
 from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
+    from holdfast.ledger.index import Index
     from holdfast.store.home import Home
 
 _DAY = 86400.0
@@ -233,16 +234,28 @@ class Ledger:
                 yield Found(line.record, line)
 
     def newest(
-        self, limit: int | None, wanted: Callable[[Found], bool], since: float | None = None
+        self,
+        limit: int | None,
+        wanted: Callable[[Found], bool],
+        since: float | None = None,
+        index: Index | None = None,
     ) -> list[Found]:
-        """The last `limit` entries that are wanted, oldest first; reads day by day, backwards."""
+        """The last `limit` entries that are wanted, oldest first; reads day by day, backwards.
+
+        An index has to be asked for what `wanted` asks for, or less.
+        """
         found: list[Found] = []
         # Others have called a day by another zone than that of the times in it.
         since = since if since is None or self._layout is HOLDFAST else since - _DAY
         for segment in reversed(self._log.segments()):
             if since is not None and segment[:10] < local_stamp(since, self._zone)[:10]:
                 break
-            found = [*filter(wanted, self._of(segment)), *found]
+            missing = None if limit is None else limit - len(found)
+            if index is None:
+                part = list(filter(wanted, self._of(segment)))
+            else:
+                part = self._indexed(index, segment, missing, wanted)
+            found = [*part, *found]
             if limit is not None and len(found) >= limit:
                 return found[len(found) - limit :]
         return found
@@ -252,6 +265,14 @@ class Ledger:
             if found.line.segment != segment:
                 return
             yield found
+
+    def _indexed(
+        self, index: Index, segment: str, most: int | None, wanted: Callable[[Found], bool]
+    ) -> list[Found]:
+        with typed("reading the ledger", self.key):
+            seen = index.newest(segment, most, lambda line: wanted(Found(line.record, line)))
+        self.damaged.update((segment, offset) for offset in seen.damaged)
+        return [Found(line.record, line) for line in seen.lines]
 
     def head(self) -> Cursor:
         return self._log.head()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
@@ -23,6 +24,7 @@ from holdfast.store.primitives import START, Cursor, Verified
 
 CORRUPT = 6
 _PAUSE = 0.2
+_ANYTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def write(
@@ -148,21 +150,17 @@ def list_events(
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
-    wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
+    asked = _named(event=event, task_id=task, session_id=session)
+    wanted = _filter(asked, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit and not dedupe else None
-    streams: list[list[Found]] = []
-    for name in chosen_agents(context, agent):
-        ledger = Ledger(home, name, context.layout)
-        streams.append(ledger.newest(most, wanted, begin))
-        if ledger.damaged:
-            count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
-            context.warn(f"{name}: left out {count}; `holdfast ledger verify` tells where")
-        if ledger.has_imports():
-            from holdfast.ledger import adopt
-
-            streams += adopt.newest(ledger, home, most, wanted, begin)
-    rows = _merged(streams)
+    rows = _merged(
+        [
+            stream
+            for name in chosen_agents(context, agent)
+            for stream in _streams(context, name, wanted, begin, asked, most)
+        ]
+    )
     counts: dict[str, int] = {}
     if dedupe:
         met, rows = len(rows), _distinct(rows)
@@ -176,6 +174,57 @@ def list_events(
         {"shown": len(shown), **counts},
         truncated=len(shown) < len(rows),
     )
+
+
+def entries(
+    context: Context,
+    agent: str,
+    wanted: Callable[[Found], bool],
+    since: float | None = None,
+    *,
+    asked: Mapping[str, str] = _ANYTHING,
+) -> list[Found]:
+    """The wanted entries of an agent, imported ones too, oldest first.
+
+    `asked` are values that they have to have: an index of the ledger finds those.
+    """
+    return _merged(_streams(context, agent, wanted, since, asked, None))
+
+
+def _streams(
+    context: Context,
+    agent: str,
+    wanted: Callable[[Found], bool],
+    since: float | None,
+    asked: Mapping[str, str],
+    most: int | None,
+) -> list[list[Found]]:
+    """The ledger of an agent and the files imported into it, each in its order."""
+    home, index = context.home(), None
+    ledger = Ledger(home, agent, context.layout)
+    progress = context.progress(f"making an index of the ledger of {agent}")
+    if asked:
+        from holdfast.ledger.index import Index
+
+        index = Index(
+            home,
+            ledger.key,
+            agent,
+            asked,
+            writable=context.adopted,
+            progress=progress,
+        )
+    streams = [ledger.newest(most, wanted, since, index)]
+    if index is not None and progress is not None:
+        progress(1, 1)
+    if ledger.damaged:
+        count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
+        context.warn(f"{agent}: left out {count}; `holdfast ledger verify` tells where")
+    if ledger.has_imports():
+        from holdfast.ledger import adopt
+
+        streams += adopt.newest(ledger, home, most, wanted, since)
+    return streams
 
 
 def _distinct(found: list[Found]) -> list[Found]:
@@ -371,11 +420,13 @@ def chosen_agents(context: Context, agent: str | None) -> list[str]:
     return [name]
 
 
-def _filter(
-    fields: dict[str, str | None], begin: float | None, end: float | None
-) -> Callable[[Found], bool]:
-    asked = {name: value for name, value in fields.items() if value is not None}
+def _named(**fields: str | None) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if value is not None}
 
+
+def _filter(
+    asked: Mapping[str, str], begin: float | None, end: float | None
+) -> Callable[[Found], bool]:
     def wanted(found: Found) -> bool:
         entry = found.entry if asked else {}
         if any(entry.get(name) != value for name, value in asked.items()):
