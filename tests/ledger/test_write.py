@@ -46,8 +46,8 @@ NO_OBJECTS = ["[1]", '"x"', "{bad", "", "null", "1", '{"a":1}x', '{"a":NaN}', '{
 
 
 def test_the_first_event_makes_everything_it_needs_and_has_the_eight_fields(shell: Shell) -> None:
-    """L1"""
-    ran = shell.write("hello", "--task", "wo-1", "--source", "user", event="task_start")
+    said = ("--task", "wo-1", "--source", "user", "--data", '{"task_type":"greeting"}')
+    ran = shell.write("hello", *said, event="task_start")
 
     assert (ran.code, ran.err) == (0, "")
     [file] = day_files(shell.home, "cls")
@@ -63,7 +63,7 @@ def test_the_first_event_makes_everything_it_needs_and_has_the_eight_fields(shel
         "task_id": "wo-1",
         "source": "user",
         "summary": "hello",
-        "data": {},
+        "data": {"task_type": "greeting"},
         "seq": 1,
         "hash": "",
     }
@@ -100,7 +100,6 @@ def test_the_patterns_above_cover_every_event_type() -> None:
 def test_data_comes_from_the_argument_a_file_or_standard_input(
     shell: Shell, tmp_path: Path
 ) -> None:
-    """L2"""
     given = {"status": "success", "duration_sec": 120}
     file = tmp_path / "data.json"
     file.write_text(json.dumps(given, indent=2), encoding="utf-8")
@@ -115,7 +114,6 @@ def test_data_comes_from_the_argument_a_file_or_standard_input(
 
 @pytest.mark.parametrize("data", NO_OBJECTS)
 def test_data_that_is_no_object_is_refused_and_nothing_is_written(verbs: Verbs, data: str) -> None:
-    """L2"""
     verbs.write("before")
     before = lines_in(verbs.path, "rio")
 
@@ -126,7 +124,6 @@ def test_data_that_is_no_object_is_refused_and_nothing_is_written(verbs: Verbs, 
 
 
 def test_a_refused_call_exits_with_two_and_says_how_to_do_it_right(shell: Shell) -> None:
-    """L2"""
     ran = shell.write("text", "--data", "[1]")
     assert (ran.code, ran.out) == (2, "")
     assert "error: data has to be a JSON object\n" in ran.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import local_stamp, zone
@@ -15,6 +15,7 @@ from holdfast.ledger.entry import check_event, entry, task_for
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
+    copied,
     current_session,
     fold,
     next_session,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _DAY = 86400.0
+_PAUSE = 0.05
+"""The file of the status follows at most so often, in seconds; and when the ledger is closed."""
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -67,12 +70,21 @@ class Event(NamedTuple):
             )
 
 
-class Written(NamedTuple):
-    cursor: Cursor
-    record: Record
-    """As it stands in the ledger: with its time, and without secrets."""
-    stale: HoldfastError | None
-    """Why the status could not be brought up to date; the event is safe all the same."""
+class Written:
+    """An event that is on disk."""
+
+    def __init__(
+        self, ledger: Ledger, before: Cursor, cursor: Cursor, stale: HoldfastError | None
+    ) -> None:
+        self._ledger, self._before, self.cursor = ledger, before, cursor
+        self.stale = stale
+        """Why the status could not be brought up to date; the event is safe all the same."""
+
+    @cached_property
+    def record(self) -> Record:
+        """As it stands in the ledger, from where it is read: with its time, without secrets."""
+        found = self._ledger.read(self._before)
+        return next(each.record for each in found if each.line.seq == self.cursor.seq)
 
 
 class Found(NamedTuple):
@@ -98,7 +110,16 @@ class Found(NamedTuple):
         return Cursor(line.seq or 0, line.hash or START.hash, line.segment, line.end)
 
 
+class _Known(NamedTuple):
+    """The state after a line that we wrote."""
+
+    cursor: Cursor
+    state: State
+
+
 class Ledger:
+    """Used by one thread at a time."""
+
     def __init__(self, home: Home, agent: str, layout: Layout = HOLDFAST) -> None:
         self._home, self.agent, self._layout = home, agent_id(agent).lower(), layout
         self.key = key_of(home, layout, "ledger", self.agent)
@@ -106,6 +127,10 @@ class Ledger:
         self._log = home.log(self.key)
         self._status = home.view(self.status_key, self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
+        self._known: _Known | None = None
+        self._seen = 0
+        self._owed: Cursor | None = None
+        self._refreshed = float("-inf")
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
@@ -114,22 +139,41 @@ class Ledger:
     def write(self, event: Event, spooled: Sequence[Event] = ()) -> Written:
         """Append one event, after the `spooled` ones that are not there yet."""
         event.check(self.agent, self._home.settings.extra_events)
-        self._status.read()  # outside the log's lock, so that inside there is little left to do
-        before = START
+        if self._known is None:
+            self._status.read()  # outside the log's lock, so that inside there is little left to do
+        before, after = START, State()
 
         def decide(head: Cursor) -> list[Record]:
-            nonlocal before
-            before, state, records = head, deepcopy(self._status.read()), list[Record]()
+            nonlocal before, after
+            before, after, records = head, self._state_at(head), list[Record]()
             for each in (*spooled, event):
-                if each is event or self._is_news(each, state):
-                    record = self._record(each, state)
+                if each is event or self._is_news(each, after):
+                    record = self._record(each, after)
                     records.append(record)
-                    fold(state, self._as_if_written(record))
+                    fold(after, self._as_if_written(record))
             return records
 
         cursor = self._log.transact(decide)[-1]
-        mine = next(found for found in self.read(before) if found.line.seq == cursor.seq)
-        return Written(cursor, mine.record, self._refresh(cursor))
+        self._known = _Known(cursor, after)
+        return Written(self, before, cursor, self._refresh(cursor))
+
+    def _state_at(self, head: Cursor) -> State:
+        """The state that the next entry meets, to be changed; under the log's lock.
+
+        A writer that wrote the newest line knows it, unless others have put something behind.
+        """
+        known, (version, size) = self._known, self._files(head)
+        same = version != 0 and version == self._seen and size == head.offset
+        self._seen = version
+        if same and known is not None and known.cursor == head:
+            return copied(known.state)
+        return copied(self._status.read())
+
+    def _files(self, head: Cursor) -> tuple[int, int]:
+        """Which files there are, as a number (0: cannot tell), and the size of the newest."""
+        with self._home.opened_dir(self.key) as directory:
+            found = directory.stat(head.segment) if directory and head.segment else None
+            return (directory.version(), found.size) if directory and found else (0, 0)
 
     def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
         """Append what `act` gives for the next free session id.
@@ -166,10 +210,15 @@ class Ledger:
         return Line(None, None, {"ts": stamp, **record}, "", 0, 0)
 
     def _refresh(self, cursor: Cursor) -> HoldfastError | None:
+        now = self._home.clock.boottime()
+        self._owed = cursor if now - self._refreshed < _PAUSE else None
+        if self._owed is not None:
+            return None
         try:
             self._status.refresh(cursor)
         except HoldfastError as error:
             return error
+        self._refreshed = now
         return None
 
     def _record(self, event: Event, state: State) -> Record:
@@ -193,6 +242,9 @@ class Ledger:
         return record | (event.extra or {})
 
     def close(self) -> None:
+        if self._owed is not None:
+            self._refreshed = float("-inf")
+            self._refresh(self._owed)
         self._status.close()
         self._log.close()
 

@@ -13,6 +13,12 @@ from holdfast.errors import BadValue, UsageError
 EVENTS = ("heartbeat", "task_start", "task_result", "error", "info")
 RESULTS = ("success", "failure")
 NO_TASK = "system"
+TYPICAL = {
+    "task_start": ("task_type",),
+    "task_result": ("status", "duration_sec"),
+    "error": ("error",),
+}
+"""What readers look for in the data of an event; of an `info`, the summary is the message."""
 IMPORT = "imported"
 """The field of `data` in an `info` that tells of files of others."""
 
@@ -53,6 +59,11 @@ def task_for(event: str, task: str | None) -> str:
     if event in ("task_start", "task_result"):
         raise UsageError(f"{event} without a task", hint="name it with --task ID")
     return NO_TASK
+
+
+def lacking(event: str, data: dict[str, Any]) -> list[str]:
+    """What is usually said in the data of such an event, and is not."""
+    return [name for name in TYPICAL.get(event, ()) if data.get(name) in (None, "")]
 
 
 def parse_data(event: str, text: bytes) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.layout import ledger_index
 from holdfast.ledger.foreign import as_entry
 from holdfast.store.document import read_file, write_temporary
+from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
 from holdfast.store.primitives import CONTROL, BadLine, Line
 from holdfast.store.reader import Source, read_lines
@@ -197,6 +198,7 @@ class Index:
                 temporary = write_temporary(
                     self._home.vfs, directory, _file(name), data, durable=False
                 )
+                hit("index.written")
                 directory.rename(temporary, _file(name))
             finally:
                 lock.close()
@@ -280,18 +282,18 @@ def _last(
 def _lines_at(name: str, text: Text, hits: Offsets) -> Iterator[Line]:
     """The lines that begin at these offsets, which ascend."""
     at, data = 0, b""
-    for hit in hits:
-        if hit >= at + len(data):
-            at, data = hit, b""
-        begin = hit - at
+    for place in hits:
+        if place >= at + len(data):
+            at, data = place, b""
+        begin = place - at
         while (cut := data.find(b"\n", begin)) < 0:
             more = next(iter(text.chunks(at + len(data))), None)
             if not isinstance(more, bytes) or len(data) - begin > 2 * MAX_LINE:
                 break
-            at, data, begin = hit, data[begin:] + more, 0
+            at, data, begin = place, data[begin:] + more, 0
         if cut >= 0:
             raw = data[begin : cut + 1]
-            yield from _of(read_lines([Source(name, hit, True, iter([raw]))]))
+            yield from _of(read_lines([Source(name, place, True, iter([raw]))]))
 
 
 def _of(lines: Iterable[Line | BadLine]) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, 
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, Found, Ledger, agents, unfit_agents
-from holdfast.ledger.entry import EVENTS, parse_data
+from holdfast.ledger.entry import EVENTS, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
@@ -36,7 +36,7 @@ def write(
         str, Arg("heartbeat, task_start, task_result, error, info, or one of your settings")
     ],
     task: Annotated[str | None, Arg("The task it belongs to", metavar="ID")] = None,
-    source: Annotated[str, Arg("Who or what asked for it")] = "cli",
+    source: Annotated[str, Arg("Who or what asked for it")] = "user",
     session: Annotated[str | None, Arg("Session id; `new` begins one", metavar="ID")] = None,
     data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
     best_effort: Annotated[
@@ -68,6 +68,8 @@ def write(
     _pass(context, spool, waiting)
     if written.stale is not None:
         context.warn(f"written, but the status is behind: {written.stale.message}")
+    if missing := lacking(event, what.data or {}):
+        context.warn(f"{event} without {' and '.join(missing)} in its data: readers look for it")
     record, cursor = written.record, written.cursor
     detail = f"{record['session_id']} #{cursor.seq} {record['event']} {record['task_id']}"
     return Change(
