@@ -1,4 +1,4 @@
-"""Many writers at once, some of them killed: no line is lost, doubled, mixed or glued (L7, L20)."""
+"""Many writers at once, some of them killed: no line is lost, doubled, mixed or glued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of an agent: what each event makes of it (L4), and what the file shows."""
+"""The status of an agent: what each event makes of it, and what the file shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loss and tampering are found and named: file, first bad position, exit code (L15, L16)."""
+"""Loss and tampering are found and named: file, first bad position, exit code."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_only_the_agent_asked_for_is_judged(ledger: Path, clock: Turner) -> None
     assert verbs("ledger verify").exit_code == 6
 
 
-# --- L15: what is no ledger -----------------------------------------------------------------
+# --- what is no ledger -----------------------------------------------------------------
 
 
 @pytest.fixture

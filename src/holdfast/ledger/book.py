@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,10 +40,12 @@ from holdfast.store.projection import Projection, Tell
 if TYPE_CHECKING:
     from holdfast.ledger.index import Index
     from holdfast.store.home import Home
+    from holdfast.store.vfs import Dir
 
 _DAY = 86400.0
-_PAUSE = 0.05
-"""The file of the status follows at most so often, in seconds; and when the ledger is closed."""
+_PAUSE, _PATIENCE = 0.05, 20
+"""The file of the status follows after so many seconds, or so many times as long as bringing it up
+to date took, where that is slow; and when the ledger is closed."""
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -130,7 +133,9 @@ class Ledger:
         self._known: _Known | None = None
         self._seen = 0
         self._owed: Cursor | None = None
-        self._refreshed = float("-inf")
+        self._next_refresh = float("-inf")
+        self._opened = ExitStack()
+        self._folder: Dir | None = None
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
@@ -146,11 +151,12 @@ class Ledger:
         def decide(head: Cursor) -> list[Record]:
             nonlocal before, after
             before, after, records = head, self._state_at(head), list[Record]()
+            stamp = local_stamp(self._home.clock.now(), self._zone)
             for each in (*spooled, event):
                 if each is event or self._is_news(each, after):
-                    record = self._record(each, after)
+                    record = self._record(each, after, stamp[:10])
                     records.append(record)
-                    fold(after, self._as_if_written(record))
+                    fold(after, Line(None, None, {"ts": stamp, **record}, "", 0, 0))
             return records
 
         cursor = self._log.transact(decide)[-1]
@@ -171,9 +177,17 @@ class Ledger:
 
     def _files(self, head: Cursor) -> tuple[int, int]:
         """Which files there are, as a number (0: cannot tell), and the size of the newest."""
-        with self._home.opened_dir(self.key) as directory:
-            found = directory.stat(head.segment) if directory and head.segment else None
-            return (directory.version(), found.size) if directory and found else (0, 0)
+        if self._folder is None:
+            self._folder = self._opened.enter_context(self._home.opened_dir(self.key))
+        found = self._folder.stat(head.segment) if self._folder and head.segment else None
+        if self._folder is None or found is None:
+            self._let_go()
+            return 0, 0
+        return self._folder.version(), found.size
+
+    def _let_go(self) -> None:
+        self._opened.close()
+        self._folder = None
 
     def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
         """Append what `act` gives for the next free session id.
@@ -205,27 +219,24 @@ class Ledger:
             return False
         return True
 
-    def _as_if_written(self, record: Record) -> Line:
-        stamp = local_stamp(self._home.clock.now(), self._zone)
-        return Line(None, None, {"ts": stamp, **record}, "", 0, 0)
-
     def _refresh(self, cursor: Cursor) -> HoldfastError | None:
-        now = self._home.clock.boottime()
-        self._owed = cursor if now - self._refreshed < _PAUSE else None
+        boottime = self._home.clock.boottime
+        began = boottime()
+        self._owed = cursor if began < self._next_refresh else None
         if self._owed is not None:
             return None
         try:
             self._status.refresh(cursor)
         except HoldfastError as error:
             return error
-        self._refreshed = now
+        ended = boottime()
+        self._next_refresh = ended + max(_PAUSE, _PATIENCE * (ended - began))
         return None
 
-    def _record(self, event: Event, state: State) -> Record:
-        today = self._home.today()
+    def _record(self, event: Event, state: State, today: str) -> Record:
         match event.session:
             case None:
-                session = str(current_session(state, today))
+                session = current_session(state, today)
             case "new":
                 session = str(next_session(state, today))
             case given:
@@ -243,8 +254,9 @@ class Ledger:
 
     def close(self) -> None:
         if self._owed is not None:
-            self._refreshed = float("-inf")
+            self._next_refresh = float("-inf")
             self._refresh(self._owed)
+        self._let_go()
         self._status.close()
         self._log.close()
 

@@ -58,10 +58,8 @@ def initial(agent: str) -> State:
 
 def copied(state: State) -> State:
     """A state that can be folded on without changing this one."""
-    return {
-        name: value.copy() if isinstance(value, dict | list) else value
-        for name, value in state.items()
-    }
+    parts = ("sessions", "over", "spools", "imports")
+    return {**state, **{name: state[name].copy() for name in parts}}
 
 
 def fold(state: State, line: Line) -> State:
@@ -141,7 +139,7 @@ def next_session(state: State, today: str) -> SessionId:
     return SessionId(today, state["agent"], state["sessions"].get(today, 0) + 1)
 
 
-def current_session(state: State, today: str) -> SessionId:
+def current_session(state: State, today: str) -> str:
     """The session that an entry without one belongs to.
 
     It is the one under way: the latest, unless that is over, or began on another day and nothing
@@ -150,15 +148,14 @@ def current_session(state: State, today: str) -> SessionId:
     """
     over: dict[str, bool] = state["over"]
     latest = state["session_id"]
-    if latest is not None and not over.get(latest, False):
-        found = session_id(latest)
-        if found.day == today or state["state"] == "busy":
-            return found
+    stays = latest is not None and (latest.startswith(today) or state["state"] == "busy")
+    if stays and not over.get(latest, False):
+        return latest
     if under_way := [name for name, ended in over.items() if not ended]:
-        return session_id(under_way[-1])
-    if state["ad_hoc"] is not None and session_id(state["ad_hoc"]).day == today:
-        return session_id(state["ad_hoc"])
-    return next_session(state, today)
+        return under_way[-1]
+    if (state["ad_hoc"] or "").startswith(today):
+        return state["ad_hoc"]
+    return str(next_session(state, today))
 
 
 class Presence(NamedTuple):
@@ -185,17 +182,19 @@ def presence(state: State, now: float, offline_after: float) -> Presence:
 
 def spooled_from(record: Record) -> tuple[str, int]:
     """Which spool an entry was taken from and its number there; 0 if it was written directly."""
-    match = _REF.fullmatch(str(record.get("ref", "")))
+    ref = record.get("ref")
+    match = _REF.fullmatch(ref) if isinstance(ref, str) else None
     return (match[1], int(match[2])) if match else ("", 0)
 
 
 def _note_session(state: State, record: Record) -> None:
-    text = record.get("session_id")
+    text, ref = record.get("session_id"), record.get("ref")
+    if ref is None and text is not None and text == state["session_id"]:
+        return  # as almost always
     if not _count_session(state, text):
         return
     session, over = str(text), state["over"]
     state["session_id"] = session
-    ref = record.get("ref")
     if isinstance(ref, str) and _TOLD.fullmatch(ref):
         # Told by the journal: this session has a beginning and will have an end.
         over[session] = record.get("event") == "task_result" or over.get(session, False)
@@ -222,6 +221,8 @@ def _count_session(state: State, text: object) -> bool:
 
 def later(known: str | None, stamp: str) -> str | None:
     """The later of two stamps, so that a clock that went back cannot age an agent."""
+    if stamp == known:
+        return known
     try:
         seen = instant_of(stamp)
     except ValueError:
