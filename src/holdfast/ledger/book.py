@@ -12,7 +12,7 @@ from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
-from holdfast.ledger.entry import check_event, entry, task_for
+from holdfast.ledger.entry import capped, check_event, entry, task_for
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
@@ -248,7 +248,7 @@ class Ledger:
             task=task_for(event.event, event.task),
             source=event.source,
             summary=event.summary,
-            data=event.data or {},
+            data=capped(event.data) if event.data else {},
         )
         return record | (event.extra or {})
 

@@ -158,6 +158,11 @@ def current_session(state: State, today: str) -> str:
     return str(next_session(state, today))
 
 
+def is_over(state: State, session: object) -> bool:
+    """Whether a session is known to have ended, or another one followed that nobody ends."""
+    return state["over"].get(session, session != state["session_id"])
+
+
 class Presence(NamedTuple):
     """How an agent stands at this moment."""
 
