@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.ledger.shell import Shell, Verbs, entries_in
+from tests.ledger.shell import PROGRAM, Shell, Verbs, entries_in
 
 
 def test_source_is_the_user_and_task_the_system(shell: Shell) -> None:
@@ -47,7 +47,7 @@ def test_after_a_run_an_entry_does_not_go_to_the_session_that_ended(shell: Shell
 
 
 def test_a_command_of_a_run_writes_to_its_session(shell: Shell) -> None:
-    write = "holdfast ledger write --agent cls --event info inside"
+    write = f"{PROGRAM} ledger write --agent cls --event info inside"
     assert shell("run", "--agent", "cls", "--", "sh", "-c", write).code == 0
     found = entries_in(shell.home, "cls")
     assert "inside" in {each["summary"] for each in found}

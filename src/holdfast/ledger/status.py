@@ -147,9 +147,9 @@ def current_session(state: State, today: str) -> str:
     that nobody began or ended, else a new one.
     """
     over: dict[str, bool] = state["over"]
-    latest = state["session_id"]
-    stays = latest is not None and (latest.startswith(today) or state["state"] == "busy")
-    if stays and not over.get(latest, False):
+    latest: str = state["session_id"] or ""
+    stays = latest.startswith(today) or state["state"] == "busy"
+    if latest and stays and not over.get(latest, False):
         return latest
     if under_way := [name for name, ended in over.items() if not ended]:
         return under_way[-1]
