@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
-from holdfast.ledger.book import Event, Found, Ledger, agents, unfit_agents
+from holdfast.ledger.book import Event, Found, Ledger, Written, agents, key_of, unfit_agents
 from holdfast.ledger.entry import EVENTS, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
-from holdfast.ops.moment import moment
+from holdfast.ops.moment import duration, moment
 from holdfast.ops.parameter import Arg
-from holdfast.store.home import Home, find
+from holdfast.store.home import SETTINGS, Home, find
 from holdfast.store.primitives import START, Cursor, Verified
 
 CORRUPT = 6
@@ -42,6 +42,9 @@ def write(
     best_effort: Annotated[
         bool, Arg("If it cannot be written: keep it for later, warn and exit 0")
     ] = False,
+    throttle: Annotated[
+        str | None, Arg("Count what was written so lately, instead of repeating it", metavar="D")
+    ] = None,
 ) -> Change:
     agent = agent_id(agent).lower()
     if not text and event != "heartbeat":
@@ -60,11 +63,17 @@ def write(
         with Ledger(home, agent, context.layout) as ledger:
             _greet(context, home, ledger)
             waiting = _waiting(context, spool, ledger)
-            written = ledger.write(what, waiting.events)
+            pause = _pause(home, throttle)
+            if pause is None:
+                written = ledger.write(what, waiting.events)
+            else:
+                written = _throttled(context, ledger, what, pause, waiting)
     except HoldfastError as error:
         if not best_effort or isinstance(error, UsageError):
             raise
         return _keep(context, spool, what, error)
+    if isinstance(written, Change):
+        return written
     _pass(context, spool, waiting)
     if written.stale is not None:
         context.warn(f"written, but the status is behind: {written.stale.message}")
@@ -78,6 +87,45 @@ def write(
         detail=detail,
         data={**record, "seq": cursor.seq, "hash": cursor.hash, "file": cursor.segment},
     )
+
+
+def _pause(home: Home, said: str | None) -> float | None:
+    """For how long the same event is not repeated: as said, else by the settings."""
+    if said is not None:
+        return duration(said)
+    text = home.document(SETTINGS).read()
+    if text is None or b"throttle" not in text.data:
+        return None  # as in almost every home
+    import tomllib
+
+    table: Any = tomllib.loads(text.data.decode()).get("ledger")
+    found = table.get("throttle") if isinstance(table, dict) else None
+    try:
+        return None if found is None else duration(str(found))
+    except UsageError as error:
+        raise ConfigError(
+            f"{SETTINGS}: throttle under [ledger]: {error.message}",
+            hint='write it as throttle = "30s"',
+            path=SETTINGS,
+        ) from None
+
+
+def _throttled(
+    context: Context, ledger: Ledger, what: Event, pause: float, waiting: Waiting
+) -> Written | Change:
+    from holdfast.ledger import throttle
+
+    home = context.home()
+    key = f"{key_of(home, context.layout, 'agent', ledger.agent)}/{throttle.NAME}"
+    done = throttle.write(
+        home, key, ledger, what, pause, lambda event: ledger.write(event, waiting.events)
+    )
+    if not isinstance(done, throttle.Counted):
+        return done
+    times = f"{done.times} time{'s' * (done.times > 1)}"
+    detail = f"counted, not repeated: it is #{done.seq}, and came {times} more"
+    data = {"seq": done.seq, "repeated": done.times}
+    return Change(f"{ledger.agent}#{done.seq}", applied=False, detail=detail, data=data)
 
 
 def _checked_home(context: Context, what: Event, agent: str) -> Home:
