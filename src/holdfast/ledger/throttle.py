@@ -53,9 +53,9 @@ def write(
         repeats, name = _read(old), _name(event)
         known = repeats.pop(name, None)
         if known is not None and now - seconds < known["at"] <= now and _may_wait(ledger, event):
-            again = {**known, "count": known["count"] + 1, "until": now}
-            result.append(Counted(again["count"], again["seq"]))
-            return pretty({**repeats, name: again})
+            count: int = known["count"] + 1
+            result.append(Counted(count, known["seq"]))
+            return pretty({**repeats, name: {**known, "count": count, "until": now}})
         for each in (known, *repeats.values()):
             if each is not None and each["count"]:
                 ledger.write(_told(each))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
@@ -98,10 +98,13 @@ def _pause(home: Home, said: str | None) -> float | None:
         return None  # as in almost every home
     import tomllib
 
-    table: Any = tomllib.loads(text.data.decode()).get("ledger")
-    found = table.get("throttle") if isinstance(table, dict) else None
+    match tomllib.loads(text.data.decode()).get("ledger"):
+        case {"throttle": found}:
+            pass
+        case _:
+            return None
     try:
-        return None if found is None else duration(str(found))
+        return duration(str(cast("object", found)))
     except UsageError as error:
         raise ConfigError(
             f"{SETTINGS}: throttle under [ledger]: {error.message}",
