@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,6 +203,30 @@ def test_a_builder_that_is_killed_leaves_the_old_index_or_none(shell: Shell) -> 
         assert len(ask().rows()) == 2000
         assert len(made.read_bytes()) > len(before)
     assert not [each for each in made.parent.iterdir() if each.name.endswith(".tmp")]
+
+
+def test_at_a_terminal_one_sees_that_it_is_made(shell: Shell) -> None:
+    with Home.open(str(shell.home), create=True, timezone="UTC") as home:
+        fill(home, list(range(12000)))
+    command = shell.command(["ledger", "list", "--task", "wo-1", "--limit", "1"])
+    master, slave = pty.openpty()
+    try:
+        for seen in (True, False):
+            subprocess.run(
+                command,
+                stderr=slave,
+                stdout=subprocess.DEVNULL,
+                env=shell.environment(),
+                check=True,
+            )
+            os.write(slave, b"END")
+            said = b""
+            while not said.endswith(b"END"):
+                said += os.read(master, 4096)
+            assert (b"making an index of the ledger of rio: " in said) is seen
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def test_damaged_lines_are_still_told_of(home: Home, path: str, clock: Turner) -> None:
