@@ -93,14 +93,16 @@ def _names_a_secret(value: Any) -> bool:
         if entries.keys() <= _innocent and _FLAT.issuperset(map(type, entries.values())):
             return any(map(_may_hold_header, entries.values()))
         for name, inner in entries.items():
-            if _kind(name) or _names_a_secret(inner):
+            if _kind(name):
+                return True
+            if _may_hold_header(inner) if type(inner) is str else _names_a_secret(inner):
                 return True
         if len(_innocent) < _MANY:
             _innocent.update(entries)
         return False
     if isinstance(value, _NESTED):
         return any(map(_names_a_secret, cast("list[Any]", value)))
-    return _may_hold_header(value)
+    return isinstance(value, str) and _may_hold_header(value)
 
 
 def _may_hold_header(value: Any) -> bool:
