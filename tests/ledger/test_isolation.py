@@ -1,4 +1,4 @@
-"""With a home named, no byte outside it changes (L29); and a write loads only what it needs."""
+"""With a home named, no byte outside it changes; and a write loads only what it needs."""
 
 from __future__ import annotations
 

@@ -206,6 +206,12 @@ def import_(place: Place) -> None:
     assert place.bytes() != before
 
 
+@deed("ledger summary")
+def summary(place: Place) -> None:
+    (row,) = place.run("ledger", "summary", "--day", "today")["rows"]
+    assert "Hello" in (place.home / row["file"]).read_text("utf-8")
+
+
 @deed("ledger merge")
 def merge(place: Place) -> None:
     file, out = place.path / "one.jsonl", place.path / "all.jsonl"

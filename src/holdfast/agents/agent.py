@@ -253,7 +253,7 @@ class Agent:
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
         lines: list[Record] = []
         for session in dead:
-            what = {"session_id": session["session_id"]}
+            what = _named(session)
             message = f"{session['session_id']} crashed: its process is gone"
             lines += [
                 {"event": "error", **what, "kind": "crashed", "message": message},
@@ -344,7 +344,7 @@ class Agent:
                 f"{self.name} has no open session" + (f" as {role}" if role else ""),
                 hint="it was ended or found crashed by somebody else: `holdfast session list`",
             )
-        what = {"session_id": session["session_id"]}
+        what = _named(session)
         lines: list[Record] = []
         if end.error is not None:
             lines.append({"event": "error", **what, **end.error})
@@ -512,6 +512,12 @@ def _first_line(session: str, start: Start, budget: float | None) -> Record:
 
 
 # --- what the ledger is told ----------------------------------------------------------------
+
+
+def _named(session: Session) -> Record:
+    """What a line about a session says of which: the ledger is told of its task by each."""
+    task = {"task": session["task"]} if session["task"] else {}
+    return {"session_id": session["session_id"], **task}
 
 
 def _tell(line: Line) -> Record | None:

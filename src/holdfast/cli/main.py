@@ -82,6 +82,7 @@ def _perform(request: Request, output: Output) -> int:
         gc.enable()
     try:
         with Context(request.home, layout=request.layout) as context:
+            context.watcher = output.watcher
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:

@@ -244,6 +244,14 @@ OPERATIONS = (
         columns=("agent", "state", "where", "detail"),
     ),
     Operation(
+        name="ledger summary",
+        summary="Write what happened in a session, for people",
+        function="holdfast.ops.ledger_summary:summary",
+        effect="change",
+        example="holdfast ledger summary --day yesterday",
+        columns=("session_id", "events", "tasks", "errors", "state", "file"),
+    ),
+    Operation(
         name="ledger merge",
         summary="Make one ledger of several files: every distinct entry once",
         function="holdfast.ops.ledger_mend:merge",
