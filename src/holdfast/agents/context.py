@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_MEMORY = 16_000
 """Characters of memory.md; beyond that each section keeps its newest lines."""
+_LEAST_MEMORY = 1_000
 MOST_BODY = 4_000
 """Characters of a message."""
 MOST_TASKS = 20
@@ -106,17 +107,27 @@ def pending(text: str) -> list[Record]:
 # --- as text --------------------------------------------------------------------------------
 
 
-def compose(given: Given, mark: str | None = None) -> str:
+def compose(given: Given, mark: str | None = None, most_memory: int = MOST_MEMORY) -> str:
     """The text; `mark` is what messages stand between."""
     mark = mark or secrets.token_hex(8)
     parts = [
         f"# What {given.agent} should know\n",
         *_last_session(given),
-        *_memory(given.memory),
+        *_memory(given.memory, most_memory),
         *_tasks(given.tasks),
         *_messages(given, mark),
     ]
     return "\n".join(parts)
+
+
+def fitted(given: Given, most: int, whole: str) -> str:
+    """The text in `most` characters: memory gives way first; `whole` says where the rest is."""
+    text = compose(given)
+    if len(text) > most:
+        room = min(len(given.memory), MOST_MEMORY) - (len(text) - most)
+        text = compose(given, most_memory=max(room, _LEAST_MEMORY))
+    note = f"\n[left out here: {whole}]\n"
+    return text if len(text) <= most else text[: most - len(note)] + note
 
 
 def _last_session(given: Given) -> Iterator[str]:
@@ -138,9 +149,9 @@ def _last_session(given: Given) -> Iterator[str]:
     yield ""
 
 
-def _memory(text: str) -> Iterator[str]:
+def _memory(text: str, most: int) -> Iterator[str]:
     if text.strip():
-        yield f"## Memory\n\n{bounded(text, MOST_MEMORY).strip()}\n"
+        yield f"## Memory\n\n{bounded(text, most).strip()}\n"
 
 
 def _tasks(tasks: Sequence[Record]) -> Iterator[str]:

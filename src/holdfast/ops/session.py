@@ -224,7 +224,9 @@ def sweep(
     rows: list[Record] = []
     for name in [agent_id(agent).lower()] if agent is not None else agents(home, context.layout):
         with opened(home, name, context.layout) as one:
-            rows += [{"agent": name, "session_id": each, "state": "crashed"} for each in one.bury()]
+            rows += [
+                {"agent": name, "session_id": each, "state": "crashed"} for each in one.settle()
+            ]
     return Rows(rows, {"crashed": len(rows)})
 
 
@@ -266,14 +268,7 @@ def sessions(one: Agent) -> list[Session]:
     """Every session of an agent, as its journal tells it, oldest first."""
     from holdfast.agents import history
 
-    state, ended = history.initial(one.name), list[Session]()
-    found: dict[str, Session] = {}
-    for line in one.lines():
-        state = history.fold(state, line)
-        for session in state["sessions"].values():
-            found[str(session["session_id"])] = session
-    ended += found.values()
-    return ended
+    return history.every_session(one.name, one.lines())
 
 
 def _row(one: Agent, session: Session) -> Record:
