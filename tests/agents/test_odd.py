@@ -80,6 +80,31 @@ def test_a_signal_before_the_command_begins_leaves_an_end(shell: Shell) -> None:
     assert events(shell).count("session_start") == events(shell).count("session_end")
 
 
+INTERRUPTED = """
+import os, signal, sys, weakref
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["STRIKE_AT"]:
+            weakref.ref(Finder(), strike)
+def strike(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+sys.meta_path.insert(0, Finder())
+from holdfast.cli.main import main
+sys.exit(main())
+"""
+"""Is interrupted where Python drops the exception, as in a callback of its import system."""
+
+
+@pytest.mark.parametrize("module", ["holdfast.agents.run", "holdfast.ops.opening"])
+def test_no_interrupt_is_lost_while_modules_are_loaded(shell: Shell, module: str) -> None:
+    words = ["--home", str(shell.home), "run", "--agent", "rio", "--", "true"]
+    command = [sys.executable, "-c", INTERRUPTED, *words]
+    ran = shell.run(command, env={"STRIKE_AT": module})
+    assert ran.code == 130
+    assert journal(shell) == []
+
+
 def test_a_wrapper_that_sleeps_for_a_while_goes_on(shell: Shell, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
