@@ -233,6 +233,11 @@ def charged(agent: str) -> str:
     return f"{CACHE}/charged/{agent_id(agent).lower()}.json"
 
 
+def tried(agent: str) -> str:
+    """How often sessions on a task failed, as the journal tells it: made again when it is lost."""
+    return f"{CACHE}/tried/{agent_id(agent).lower()}.json"
+
+
 def scratch(session: str, name: str) -> str:
     """A file for the time of a session, such as the context of its command."""
     return f"{CACHE}/sessions/{session}/{name}"

@@ -141,6 +141,45 @@ shows("ledger checkpoint")
 shows("budget show")
 
 
+def with_a_task(verb: str, *before: str) -> None:
+    """A deed on a task, after other verbs on it."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        of_rio = ("--agent", "rio")
+        id = place.run("task", "add", *of_rio, "Look into it")["target"]
+        for each in before:
+            place.run("task", each, *of_rio, id)
+        answer = place.run(*verb.split(), *of_rio, id)
+        assert answer["applied"] if "applied" in answer else answer["data"]["id"] == id
+
+
+changes("task add", "--agent", "rio", "Look into it")
+with_a_task("task show")
+with_a_task("task start")
+with_a_task("task done", "start")
+with_a_task("task drop")
+with_a_task("task reopen", "done")
+
+
+@deed("task list")
+def task_list(place: Place) -> None:
+    place.run("task", "add", "--agent", "rio", "Look into it")
+    assert [row["id"] for row in place.run("task", "list")["rows"]] == ["task-001"]
+
+
+@deed("task board")
+def task_board(place: Place) -> None:
+    place.run("task", "add", "--agent", "rio", "Look into it")
+    assert "Look into it" in place.run("task", "board")["data"]["board"]
+
+
+@deed("task import")
+def task_import(place: Place) -> None:
+    (place.path / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
+    assert place.run("task", "import", "queue.md")["counts"] == {"added": 1}
+
+
 @deed("run")
 def run(place: Place) -> None:
     answer = place.run("run", "--agent", "rio", "--quiet", "--", "true")

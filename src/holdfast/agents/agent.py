@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history
+from holdfast.agents.desk import Desk
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
 from holdfast.codec import Record
@@ -109,6 +110,7 @@ class Agent:
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
+        self.desk = Desk(home, self.name, self.key, self.journal)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -147,6 +149,8 @@ class Agent:
             self.purse.settle(lease.acked)
         finally:
             lease.close()
+        if opened.buried:
+            self.desk.settle()
         return opened
 
     def _release_unbacked(self) -> None:
@@ -192,6 +196,7 @@ class Agent:
         if found:
             self._told.catch_up()
             self.purse.settle()
+        self.desk.settle()
         return found
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
@@ -277,6 +282,7 @@ class Agent:
             self.purse.settle(lease.acked)
         finally:
             lease.close()
+        self.desk.settle()
         return str(session["session_id"])
 
     # -- reading -----------------------------------------------------------------------
@@ -362,6 +368,7 @@ class Agent:
         self._metrics.close()
         self._told.close()
         self.purse.close()
+        self.desk.close()
         self.ledger.close()
         self.journal.close()
 
