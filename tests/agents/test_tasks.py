@@ -367,7 +367,7 @@ class _Machine(RuleBasedStateMachine):
 
 
 TestAnyOrder = _Machine.TestCase
-TestAnyOrder.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestAnyOrder.settings = settings(max_examples=10, stateful_step_count=12, deadline=None)
 
 
 # --- through the shell ----------------------------------------------------------------------

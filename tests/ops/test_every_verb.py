@@ -162,6 +162,15 @@ with_a_task("task drop")
 with_a_task("task reopen", "done")
 
 
+changes("memory note", "--agent", "rio", "--section", "dead ends", "Nothing there")
+
+
+@deed("memory show")
+def memory_show(place: Place) -> None:
+    place.run("memory", "note", "--agent", "rio", "--section", "dead ends", "Nothing there")
+    assert "Nothing there" in place.run("memory", "show", "--agent", "rio")["data"]["text"]
+
+
 @deed("task list")
 def task_list(place: Place) -> None:
     place.run("task", "add", "--agent", "rio", "Look into it")

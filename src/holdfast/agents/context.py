@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import BadName
 from holdfast.store.primitives import Claim, Message
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
     from holdfast.store.home import Home
 
-MOST_MEMORY = 16_000
-"""Characters of memory.md; beyond that each section keeps its newest lines."""
+MOST_MEMORY = MOST_SHOWN
+"""Characters of memory.md; beyond that each section keeps its newest entries."""
 MOST_BODY = 4_000
 """Characters of a message."""
 MOST_TASKS = 20
@@ -184,45 +185,3 @@ def _messages(given: Given, mark: str) -> Iterator[str]:
 
 def _inline(value: object) -> str:
     return " ".join(str(value).split())
-
-
-def bounded(text: str, most: int) -> str:
-    """A text of sections within `most` characters: each keeps its heading and newest lines.
-
-    The rule: all sections get the same share; what one does not need goes to the others.
-    """
-    if len(text) <= most:
-        return text
-    sections = _sections(text)
-    waiting = sorted(range(len(sections)), key=lambda number: len(sections[number]))
-    left, shares = most, dict[int, int]()
-    for place, number in enumerate(waiting):
-        shares[number] = min(len(sections[number]), left // (len(waiting) - place))
-        left -= shares[number]
-    return "".join(_newest(section, shares[number]) for number, section in enumerate(sections))
-
-
-def _sections(text: str) -> list[str]:
-    found: list[str] = [""]
-    for line in text.splitlines(keepends=True):
-        if line.startswith("## "):
-            found.append("")
-        found[-1] += line
-    return found
-
-
-def _newest(section: str, most: int) -> str:
-    if len(section) <= most:
-        return section
-    heading, *lines = section.splitlines(keepends=True)
-    kept: list[str] = []
-    room = most - len(heading) - len(_LEFT_OUT)
-    for line in reversed(lines):
-        room -= len(line)
-        if room < 0:
-            break
-        kept.append(line)
-    return heading + _LEFT_OUT + "".join(reversed(kept))
-
-
-_LEFT_OUT = "- (older lines are left out here)\n"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from holdfast.agents.notes import Notes
 from holdfast.agents.tasks import TaskList
 from holdfast.errors import HoldfastError
 from holdfast.store.primitives import Log
@@ -30,6 +31,10 @@ class Desk:
     def tasks(self) -> TaskList:
         return TaskList(self._home, self._agent, self._key("tasks"), self._journal)
 
+    @cached_property
+    def notes(self) -> Notes:
+        return Notes(self._home, self._agent, self._key("notes"), self._journal)
+
     def settle(self) -> None:
         """Draw the consequences of sessions that ended, also of those whose owner died."""
         self._attempt("parking tasks", self.tasks.park)
@@ -41,5 +46,6 @@ class Desk:
             self._home.notice("desk", f"{self._agent}: {what}: {error.message}")
 
     def close(self) -> None:
-        if "tasks" in self.__dict__:
-            self.__dict__.pop("tasks").close()
+        for name in ("tasks", "notes"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()

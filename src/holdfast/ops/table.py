@@ -10,6 +10,7 @@ from holdfast.ops.operation import CLI_ONLY, Operation, Table
 
 NOUNS = {
     "session": "One run of an agent, from its start to its one end",
+    "memory": "What an agent knows across its sessions",
     "task": "What agents have to do",
     "agent": "Who there is, and what is counted for them",
     "budget": "What may be spent, and what was",
@@ -222,6 +223,20 @@ OPERATIONS = (
         faces=CLI_ONLY,
         example="holdfast task import queue.md",
         columns=("agent", "id", "state", "text"),
+    ),
+    Operation(
+        name="memory note",
+        summary="Add a note to one of the five sections of memory.md",
+        function="holdfast.ops.memory:note",
+        effect="change",
+        example='holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"',
+    ),
+    Operation(
+        name="memory show",
+        summary="Show memory.md, whole or as a prompt gets it",
+        function="holdfast.ops.memory:show",
+        effect="read",
+        example="holdfast memory show --agent rio --for-prompt",
     ),
     Operation(
         name="agent count",
