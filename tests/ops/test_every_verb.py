@@ -162,6 +162,50 @@ with_a_task("task drop")
 with_a_task("task reopen", "done")
 
 
+SEND = ("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "Look")
+
+
+def with_a_message(verb: str, *more: str, taken: bool = True) -> None:
+    """A deed on a message, perhaps after somebody has taken it."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        id = place.run(*SEND)["target"]
+        if taken:
+            place.run("inbox", "take", "--agent", "rio")
+        answer = place.run(*verb.split(), "--agent", "rio", *more, id)
+        assert answer["applied"] if "applied" in answer else answer["data"]["subject"] == "Fees"
+
+
+changes(*("inbox send", *SEND[2:]))
+with_a_message("inbox show", taken=False)
+with_a_message("inbox ack", "--as-task")
+with_a_message("inbox return")
+
+
+def about_a_message(verb: str, *words: str) -> None:
+    """A deed whose answer has a row for a message."""
+
+    @deed(verb)
+    def look(place: Place) -> None:
+        id = place.run(*SEND)["target"]
+        assert [row["id"] for row in place.run(*verb.split(), *words)["rows"]] == [id]
+
+
+about_a_message("inbox list", "--agent", "rio")
+about_a_message("inbox take", "--agent", "rio")
+
+
+@deed("inbox purge")
+def inbox_purge(place: Place) -> None:
+    id = place.run(*SEND)["target"]
+    place.run("inbox", "take", "--agent", "rio")
+    place.run("inbox", "ack", "--agent", "rio", id)
+    os.utime(place.home / f"state/rio/inbox/.done/{id}.json", (0, 0))
+    assert place.run("inbox", "purge")["counts"]["messages"] == 1
+    assert list((place.home / "state/rio/purged").iterdir())
+
+
 changes("memory note", "--agent", "rio", "--section", "dead ends", "Nothing there")
 
 

@@ -110,7 +110,7 @@ class Agent:
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
-        self.desk = Desk(home, self.name, self.key, self.journal)
+        self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -151,6 +151,8 @@ class Agent:
             lease.close()
         if opened.buried:
             self.desk.settle()
+        seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
+        self.desk.hand_out(opened.id, opened.fence, owner, seconds)
         return opened
 
     def _release_unbacked(self) -> None:

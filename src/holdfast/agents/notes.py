@@ -8,11 +8,11 @@ the journal first (`store.edited`), so an old copy that an editor saves loses no
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.codec import MAX_LINE, Record
+from holdfast.codec import MAX_LINE
 from holdfast.contracts import drift, markdown
 from holdfast.errors import UsageError
 from holdfast.store.edited import EditedDocument
@@ -171,18 +171,19 @@ class Notes:
             )
         return self.put(heading(section), f"{self._home.today()}: {said}")
 
-    def put(self, heading: str, line: str, act: Record | None = None) -> Noted:
-        """Add a line that has its date already; `act` is what the journal says beside it."""
+    def put(self, heading: str, line: str, first: Callable[[], object] = lambda: None) -> Noted:
+        """Add a line that has its date already; `first` is done under the lock of the file."""
         self._check_size()
         applied = False
 
         def change(old: str) -> str:
             nonlocal applied
+            first()
             new = added(old if old.strip() else empty(self.agent), heading, line)
             applied = new != old
             return new
 
-        self._document.update(change, {"event": NOTED, **(act or {}), "message": line[:200]})
+        self._document.update(change, {"event": NOTED, "message": line[:200]})
         return Noted(heading, line, applied)
 
     def _check_size(self) -> None:

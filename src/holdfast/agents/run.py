@@ -73,10 +73,11 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Callable[[str, bytes], None]
     probe = Tree(plan.command, limits=plan.limits, clock=home.clock)
     start = plan.start._replace(tree=probe.mark.as_dict())
     agent.bury()  # so that the context tells how the last session ended
-    text = context.compose(context.gather(home, agent))
+    given = context.gather(home, agent)
     opened = agent.start(start, owner=this_process())
     warnings += [f"{name} had crashed; that is on record now" for name in opened.buried]
     try:
+        text = context.compose(context.with_mail(agent, given))
         return _run(home, agent, plan, opened, text, probe.mark.id, echo, warnings)
     except Exception as error:
         # Whatever breaks here, the session has an end.

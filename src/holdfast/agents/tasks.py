@@ -7,22 +7,19 @@ is not kept in it: sessions say on which task they work and how they ended, so t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from holdfast.agents.endings import Endings, number_of
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
-from holdfast.layout import tried
 from holdfast.settings import settings, table
 from holdfast.store.edited import EditedDocument
-from holdfast.store.fence import fenced
 from holdfast.store.home import SETTINGS
 from holdfast.store.merge import merge_json
-from holdfast.store.primitives import Line, Log
-from holdfast.store.view import Shape, View
+from holdfast.store.primitives import Log
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -34,7 +31,6 @@ OPEN = ("pending", "active")
 PARK_AFTER = 3
 MOST_TEXT = 20_000
 """Characters of a description, a context or an outcome."""
-_OWN_ID = re.compile(r"task-([0-9]{1,9})")
 
 
 class _Step(NamedTuple):
@@ -129,61 +125,6 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
     return after
 
 
-# --- what the journal says of tasks ---------------------------------------------------------
-
-
-def _no_history() -> Record:
-    return {"highest": 0, "open": {}, "failed": {}, "parked": {}}
-
-
-def _fold(state: Record, line: Line) -> Record:
-    record = line.record
-    session, task = str(record.get("session_id")), record.get("task")
-    match record.get("event"):
-        case "session_start" | "session_set" if isinstance(task, str):
-            state["open"].setdefault(session, [task, None])[0] = task
-        case "error" if session in state["open"]:
-            state["open"][session][1] = record.get("message")
-        case "session_end" if session in state["open"]:
-            _count(state, record, *state["open"].pop(session))
-        case "task_added" if isinstance(task, str):
-            state["highest"] = max(state["highest"], number_of(task))
-        case "task_parked" if task in state["failed"]:
-            state["parked"][task] = state["failed"][task][0]
-        case "task_reopened" | "task_completed" | "task_dropped":
-            state["failed"].pop(task, None)
-            state["parked"].pop(task, None)
-        case _:
-            pass
-    return state
-
-
-def _count(state: Record, record: Record, task: str, why: str | None) -> None:
-    if record.get("outcome") == "completed":
-        state["failed"].pop(task, None)
-        state["parked"].pop(task, None)
-        return
-    times = state["failed"].get(task, [0])[0] + 1
-    said = record.get("summary") or why or record.get("cause") or record.get("outcome")
-    state["failed"][task] = [times, " ".join(str(said or "it failed").split())[:300]]
-
-
-def number_of(id: str) -> int:
-    """The number in an id of ours; 0 of another one."""
-    found = _OWN_ID.fullmatch(id)
-    return int(found[1]) if found else 0
-
-
-_HISTORY = fenced(
-    Shape(
-        version=1,
-        initial=_no_history,
-        fold=_fold,
-        render=lambda state: pretty({name: state[name] for name in ("highest", "failed")}),
-    )
-)
-
-
 def park_after(home: Home) -> int:
     """After how many failures in a row a task is handed out no more."""
     value = table(settings(home), "tasks").get("park_after", PARK_AFTER)
@@ -218,8 +159,8 @@ class TaskList:
         )
 
     @cached_property
-    def _history(self) -> View[list[Any]]:
-        return self._home.view(tried(self.agent), self._journal, _HISTORY)
+    def endings(self) -> Endings:
+        return Endings(self._home, self.agent, self._journal)
 
     def read(self) -> list[Record]:
         """Every task, in the order of the file; what was edited by hand is taken in first."""
@@ -232,7 +173,7 @@ class TaskList:
 
     def failures(self) -> dict[str, tuple[int, str]]:
         """How often in a row sessions on a task failed, and why the last time."""
-        failed = self._history.read()[1]["failed"]
+        failed = self.endings.read()["failed"]
         return {task: (times, why) for task, (times, why) in failed.items()}
 
     def add(self, new: New) -> Changed:
@@ -288,7 +229,7 @@ class TaskList:
 
     def park(self) -> list[str]:
         """Hand out no more what has failed too often; the ids that were parked now."""
-        history = self._history.read()[1]
+        history = self.endings.read()
         due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
         limit = park_after(self._home) if due else 0
         due = [id for id in due if history["failed"][id][0] >= limit]
@@ -324,7 +265,7 @@ class TaskList:
         """Under the lock of the document, so that no number is given twice."""
         tasks = cast("list[Record]", document["tasks"])
         known = [number_of(str(task.get("id"))) for task in tasks]
-        number = max(self._history.read()[1]["highest"], *known, 0) + 1
+        number = max(self.endings.read()["highest"], *known, 0) + 1
         task: Record = {
             "id": f"task-{number:03d}",
             "type": new.type,
@@ -353,13 +294,13 @@ class TaskList:
             return pretty({**fresh, **document, "updated_at": fresh["updated_at"]}).decode()
 
         self._document.update(rewritten, act)
-        self._history.refresh()
+        self.endings.refresh()
 
     def _now(self) -> str:
         return utc_stamp(self._home.clock.now())
 
     def close(self) -> None:
-        for name in ("_document", "_history"):
+        for name in ("_document", "endings"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
 
