@@ -1,9 +1,10 @@
 """Secrets become tags before the first byte reaches disk.
 
 The store calls a masker on every record it writes, so no writer can forget it.  This module
-knows the rule by key name: a string under a key that names a secret is replaced by
-`[SECRET:kind:tag]`, where the tag is keyed, so that the same secret shows as the same tag
-and the tag cannot be looked up without the home's key.
+knows two rules: a string under a key that names a secret is replaced by `[SECRET:kind:tag]`, and
+so are the credentials of an `Authorization:` header inside any string, such as a command.  The tag
+is keyed, so that the same secret shows as the same tag and cannot be looked up without the home's
+key.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ _NESTED = (dict, list, tuple)
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
+_HEADER = re.compile(
+    r"""(authorization[\\"']{0,4}[ \t]{0,8}[:=][ \t]{0,8}[\\"']{0,4})"""
+    r"""(?:((?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8})([^\s\\"'`]+)"""
+    r"""|((?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8})([^\r\n'`]+))""",
+    re.IGNORECASE,
+)
+_HEADER_SIGNS = ("uthorization", "UTHORIZATION")
+"""One of them is in every text that can hold a header, in the spellings that are met."""
 _TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
 
 
@@ -38,7 +47,7 @@ def nothing(record: Record) -> Record:
 
 
 def by_key_name(key: Callable[[], bytes]) -> Masker:
-    """A masker for values that stand under a telling name, tagged with a key of the home.
+    """A masker for values under a telling name and for headers, tagged with a key of the home.
 
     `key` is asked for when the first secret is met.
     """
@@ -49,9 +58,16 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
         ).hexdigest()
         return f"[SECRET:{kind}:{digest}]"
 
+    def header(found: re.Match[str]) -> str:
+        scheme, secret = (found[2], found[3]) if found[2] else (found[4], found[5])
+        masked = secret if _TAG.fullmatch(secret) else tag("authorization", secret)
+        return found[1] + scheme + masked
+
     def mask(value: Any, kind: str | None) -> Any:
         if isinstance(value, str):
-            return tag(kind, value) if kind and value and not _TAG.fullmatch(value) else value
+            if kind and value:
+                return value if _TAG.fullmatch(value) else tag(kind, value)
+            return _HEADER.sub(header, value) if _may_hold_header(value) else value
         if isinstance(value, dict):
             entries = cast("dict[str, Any]", value)
             return {name: mask(inner, _kind(name) or kind) for name, inner in entries.items()}
@@ -71,20 +87,26 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 
 
 def _names_a_secret(value: Any) -> bool:
-    """Whether masking would change anything; most records need no copy."""
+    """Whether masking could change anything; most records need no copy."""
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
         if entries.keys() <= _innocent and _FLAT.issuperset(map(type, entries.values())):
-            return False
+            return any(map(_may_hold_header, entries.values()))
         for name, inner in entries.items():
-            if _kind(name) or (isinstance(inner, _NESTED) and _names_a_secret(inner)):
+            if _kind(name):
+                return True
+            if _may_hold_header(inner) if type(inner) is str else _names_a_secret(inner):
                 return True
         if len(_innocent) < _MANY:
             _innocent.update(entries)
         return False
     if isinstance(value, _NESTED):
         return any(map(_names_a_secret, cast("list[Any]", value)))
-    return False
+    return isinstance(value, str) and _may_hold_header(value)
+
+
+def _may_hold_header(value: Any) -> bool:
+    return type(value) is str and (_HEADER_SIGNS[0] in value or _HEADER_SIGNS[1] in value)
 
 
 @lru_cache(maxsize=_MANY)

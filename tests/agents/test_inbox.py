@@ -23,6 +23,7 @@ from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, ren
 from holdfast.contracts.kinds import kind
 from holdfast.errors import LeaseLost, NotFound, UsageError
 from holdfast.store.home import Home
+from holdfast.store.primitives import Owner
 from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from tests.ledger.shell import Shell
@@ -263,8 +264,11 @@ def only_task(agent: Agent) -> dict[str, Any]:
 # --- sessions -------------------------------------------------------------------------------
 
 
-def begin(agent: Agent, **more: Any) -> Opened:
-    return agent.start(Start("research", timeout=600), **more)
+def begin(agent: Agent, role: str = "", owner: Owner | None = None) -> Opened:
+    """A session that is told of its messages, as `run` and `session start` do it."""
+    opened = agent.start(Start("research", role, 600), owner=owner)
+    agent.desk.hand_out(opened.id, opened.fence, owner)
+    return opened
 
 
 def states(agent: Agent) -> dict[str, str]:
@@ -323,7 +327,8 @@ def test_two_roles_have_each_their_own(rio: Agent) -> None:
     send(rio.desk.inbox, "a", priority="high")
     one = begin(rio)
     send(rio.desk.inbox, "b", priority="high")
-    two = rio.start(Start("extract", "extract", 600))
+    two = begin(rio, "extract")
+    assert [each.record["subject"] for each in rio.desk.handed_out(two.id)] == ["b"]
     rio.end("", one.fence, End("completed"))
     assert states(rio) == {"a": "done", "b": "claimed"}
     rio.end("extract", two.fence, End("error", None, {"kind": "x", "message": "x"}))
@@ -508,6 +513,7 @@ SENDER = """
 import sys
 from holdfast.agents.inbox import Inbox, New
 from holdfast.store.home import Home
+from holdfast.store.primitives import Owner
 with Home.open(sys.argv[1]) as home:
     inbox = Inbox(home, 'rio', 'state/rio/inbox')
     for number in range(int(sys.argv[3])):
@@ -519,6 +525,7 @@ import os, sys
 from holdfast.agents.inbox import Inbox
 from holdfast.errors import LeaseLost
 from holdfast.store.home import Home
+from holdfast.store.primitives import Owner
 from holdfast.store.vfs import this_process
 with Home.open(sys.argv[1]) as home, open(sys.argv[2], 'a', encoding='utf-8') as log:
     inbox = Inbox(home, 'rio', 'state/rio/inbox')

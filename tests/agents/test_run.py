@@ -7,44 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.agents.agent import Agent
 from holdfast.store.home import Home
-from tests.ledger.shell import Ran, Shell
-
-PATIENCE = 60.0
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path)
-    made("init", "rio", "--timezone", "UTC")
-    return made
-
-
-def run(shell: Shell, *words: str, code: str) -> Ran:
-    return shell("run", "--agent", "rio", *words, "--", sys.executable, "-c", code)
-
-
-def journal(shell: Shell) -> list[dict[str, Any]]:
-    lines = (shell.home / "state/rio/journal.jsonl").read_bytes().splitlines()
-    return [record for line in lines if "event" in (record := json.loads(line))]
-
-
-def shown(shell: Shell, name: str) -> dict[str, Any]:
-    return json.loads((shell.home / "state/rio" / name).read_bytes())
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
+from tests.agents.world import PATIENCE, journal, living, run, shown, until
+from tests.ledger.shell import Shell
 
 
 def test_the_exit_code_and_the_output_are_those_of_the_command(shell: Shell) -> None:
@@ -124,7 +94,7 @@ def test_a_command_that_takes_too_long_is_a_timeout_and_leaves_nobody(shell: She
     assert ran.code == 124
     end = journal(shell)[-1]
     assert (end["outcome"], end["cause"]) == ("timeout", "timeout")
-    assert [pid for pid in _processes() if mark in _command(pid)] == []
+    assert living(mark) == []
 
 
 def test_a_second_run_is_refused_and_names_the_holder(shell: Shell, tmp_path: Path) -> None:
@@ -154,7 +124,7 @@ def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
     wrapper.wait(PATIENCE)
     until(lambda: journal(shell)[-1]["event"] == "session_end")
     assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["cause"]) == ("error", "crashed")
-    assert child not in _processes()
+    assert not Path(f"/proc/{child}").exists()
     until(lambda: shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1)
     assert shell("run", "--agent", "rio", "--", "true").code == 0
 
@@ -200,7 +170,7 @@ def test_a_command_that_is_not_there_becomes_no_session(shell: Shell) -> None:
     ran = shell("run", "--agent", "rio", "--", "no-such-command")
     assert ran.code == 4
     assert "hint:" in ran.err
-    assert not (shell.home / "state/rio/journal.jsonl").exists()
+    assert journal(shell) == []
 
 
 def test_what_a_cli_agent_prints_about_cost_is_read(shell: Shell) -> None:
@@ -235,14 +205,3 @@ def test_the_state_on_disk_is_what_the_api_says(shell: Shell) -> None:
         assert rio.report() == shown(shell, "report.json")
         assert rio.session() == shown(shell, "session.json")
     assert shell("check").code == 0
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -105,6 +106,55 @@ def test_names_that_are_no_text_are_left_to_the_codec() -> None:
 def test_a_store_without_a_masker_masks_nothing() -> None:
     record = {"password": SECRET}
     assert nothing(record) is record
+
+
+HEADERS = [
+    f"curl -H 'Authorization: Bearer {SECRET}' https://example.org",
+    f'curl -H "authorization: bearer {SECRET}"',
+    f"AUTHORIZATION: Basic {SECRET}",
+    f"Proxy-Authorization:Token {SECRET}\nAccept: */*",
+    f'{{"Authorization": "Bearer {SECRET}"}}',
+    f'"{{\\"Authorization\\": \\"Bearer {SECRET}\\"}}"',
+    f"authorization=Bearer {SECRET}",
+    f'Authorization: Digest username="u", response="{SECRET}"',
+    f"Authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature={SECRET}",
+    f"twice Authorization: Bearer {SECRET} and Authorization: Bearer {SECRET}.",
+]
+
+
+@pytest.mark.parametrize("text", HEADERS)
+def test_the_credentials_of_a_header_inside_a_text_are_masked(text: str) -> None:
+    for record in ({"cmd": text}, {"data": {"log": ["x", text]}}, {"n": 1, "summary": text}):
+        masked = MASK(record)
+        assert SECRET not in repr(masked)
+        assert "[SECRET:authorization:" in repr(masked)
+        assert MASK(masked) == masked
+    before, after = text.split(SECRET, 1)[0], text.rsplit(SECRET, 1)[1]
+    if "username" not in text and "Credential" not in text:
+        masked = MASK({"cmd": text})["cmd"]
+        assert masked.startswith(before)
+        assert masked.endswith(after.lstrip("."))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "authorization: failed because the key was old",
+        "Authorization of the bearer token failed",
+        "the Authorization header is missing",
+        "Bearer of bad news",
+    ],
+)
+def test_prose_about_headers_stays(text: str) -> None:
+    assert MASK({"summary": text, "n": [text]}) == {"summary": text, "n": [text]}
+
+
+def test_long_texts_take_no_longer_than_their_length() -> None:
+    for unit in ("Authorization: ", "authorization:Bearer \t", "Authorization: Digest a='", " \t"):
+        text = "uthorization" + unit * (2_000_000 // len(unit))
+        started = time.process_time()
+        MASK({"cmd": text})
+        assert time.process_time() - started < 2
 
 
 VALUES = st.recursive(

@@ -1,4 +1,4 @@
-"""Many writers at once, some of them killed: no line is lost, doubled, mixed or glued (L7, L20)."""
+"""Many writers at once, some of them killed: no line is lost, doubled, mixed or glued."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def in_order_of_writer(records: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def test_16_processes_write_500_events_each_and_all_8000_are_there_in_order(ready: Shell) -> None:
-    """L7"""
     writers = [writer(ready, "cls", f"w{number}", 500) for number in range(16)]
     said = [text for each in writers for text in acknowledged(each)]
 
@@ -75,7 +74,6 @@ def test_16_processes_write_500_events_each_and_all_8000_are_there_in_order(read
 
 
 def test_writers_of_two_agents_do_not_meet(ready: Shell) -> None:
-    """L7"""
     writers = [writer(ready, f"agent{n % 2}", f"w{n}", 60) for n in range(8)]
     for each in writers:
         acknowledged(each)
@@ -87,7 +85,6 @@ def test_writers_of_two_agents_do_not_meet(ready: Shell) -> None:
 
 
 def test_killing_writers_at_random_costs_nothing_that_was_acknowledged(ready: Shell) -> None:
-    """L7"""
     chance = random.Random(7)
     said: list[str] = []
     for round_ in range(4):
@@ -121,7 +118,6 @@ def test_killing_writers_at_random_costs_nothing_that_was_acknowledged(ready: Sh
 
 @pytest.mark.parametrize("torn", [b'{"ts":"2023', b'{"ts":"x"}', b"\0" * 50, b"x" * 9000])
 def test_the_next_event_is_not_glued_to_a_torn_line(shell: Shell, torn: bytes) -> None:
-    """L7"""
     shell.write("before")
     file = day_files(shell.home, "cls")[-1]
     with file.open("ab") as appended:
@@ -139,7 +135,6 @@ def test_the_next_event_is_not_glued_to_a_torn_line(shell: Shell, torn: bytes) -
 def test_every_look_at_status_json_during_many_writes_sees_a_whole_and_newer_one(
     ready: Shell,
 ) -> None:
-    """L20"""
     assert ready.write("first").code == 0
     status = Path(ready.home, "state/cls/status.json")
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""Text is data: whatever stands in it comes back equal, on one line, and nothing runs (L3)."""
+"""Text is data: whatever stands in it comes back equal, on one line, and nothing runs."""
 
 from __future__ import annotations
 

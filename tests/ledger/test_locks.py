@@ -1,4 +1,4 @@
-"""Lock files (L26): one left behind blocks nobody, a living holder is waited for and named."""
+"""Lock files: one left behind blocks nobody, a living holder is waited for and named."""
 
 from __future__ import annotations
 

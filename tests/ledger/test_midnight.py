@@ -1,4 +1,4 @@
-"""Days and zones (L24): an event lies in the file of its own date, whatever clocks do."""
+"""Days and zones: an event lies in the file of its own date, whatever clocks do."""
 
 from __future__ import annotations
 

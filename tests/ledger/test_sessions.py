@@ -1,4 +1,4 @@
-"""Session ids: one for each session, never the same twice (L6)."""
+"""Session ids: one for each session, never the same twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events kept for later (L5): taken in by the next write, each exactly once, whatever dies."""
+"""Events kept for later: taken in by the next write, each exactly once, whatever dies."""
 
 from __future__ import annotations
 

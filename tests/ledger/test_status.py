@@ -1,4 +1,4 @@
-"""The status of an agent: what each event makes of it (L4), and what the file shows."""
+"""The status of an agent: what each event makes of it, and what the file shows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def test_each_transition_of_the_status(
 def test_beats_and_notes_while_busy_only_make_the_heartbeat_newer(
     verbs: Verbs, clock: Turner
 ) -> None:
-    """L4"""
     verbs.write("go", event="task_start", task="wo-1")
     begun = status_on_disk(verbs.path, "rio")
     for event in ("heartbeat", "info"):
@@ -83,7 +82,6 @@ def test_beats_and_notes_while_busy_only_make_the_heartbeat_newer(
 
 
 def test_the_next_start_clears_the_error_to_null(verbs: Verbs) -> None:
-    """L4"""
     verbs.write("go", event="task_start", task="wo-1")
     verbs.write("it broke", event="error", task="wo-1", data='{"error":"Timeout after 300s"}')
     assert status_on_disk(verbs.path, "rio")["last_error"] == "Timeout after 300s"

@@ -1,4 +1,4 @@
-"""A ledger that cannot be written (L5): nothing is pretended, and nothing but that is lost."""
+"""A ledger that cannot be written: nothing is pretended, and nothing but that is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loss and tampering are found and named: file, first bad position, exit code (L15, L16)."""
+"""Loss and tampering are found and named: file, first bad position, exit code."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_only_the_agent_asked_for_is_judged(ledger: Path, clock: Turner) -> None
     assert verbs("ledger verify").exit_code == 6
 
 
-# --- L15: what is no ledger -----------------------------------------------------------------
+# --- what is no ledger -----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -253,7 +253,6 @@ def script(verbs: Verbs) -> Path:
 def test_a_shell_script_in_place_of_a_day_has_24_bad_lines_and_no_records(
     verbs: Verbs, script: Path
 ) -> None:
-    """L15"""
     found = verbs("ledger verify")
     assert found.exit_code != 0
     assert (found.counts["bad_lines"], found.counts["lines"]) == (24, 0)
@@ -273,7 +272,6 @@ def test_bad_lines_are_named_by_file_and_line_number(verbs: Verbs, script: Path)
 def test_a_shell_script_is_neither_emptied_nor_overwritten_by_the_next_event(
     verbs: Verbs, script: Path
 ) -> None:
-    """L15"""
     verbs.write("after")
     assert script.read_bytes().startswith(SCRIPT)
     assert verbs.texts() == ["after"]
@@ -284,7 +282,6 @@ def test_a_shell_script_is_neither_emptied_nor_overwritten_by_the_next_event(
 
 
 def test_an_empty_ledger_no_events_yet_and_no_such_agent_are_three_things(verbs: Verbs) -> None:
-    """L15"""
     verbs("init", agent=["clay"], timezone="UTC")
     file = Path(verbs.path, "ledger/rio", OLDEST)
     file.parent.mkdir(parents=True)

@@ -46,8 +46,8 @@ NO_OBJECTS = ["[1]", '"x"', "{bad", "", "null", "1", '{"a":1}x', '{"a":NaN}', '{
 
 
 def test_the_first_event_makes_everything_it_needs_and_has_the_eight_fields(shell: Shell) -> None:
-    """L1"""
-    ran = shell.write("hello", "--task", "wo-1", "--source", "user", event="task_start")
+    said = ("--task", "wo-1", "--source", "user", "--data", '{"task_type":"greeting"}')
+    ran = shell.write("hello", *said, event="task_start")
 
     assert (ran.code, ran.err) == (0, "")
     [file] = day_files(shell.home, "cls")
@@ -63,7 +63,7 @@ def test_the_first_event_makes_everything_it_needs_and_has_the_eight_fields(shel
         "task_id": "wo-1",
         "source": "user",
         "summary": "hello",
-        "data": {},
+        "data": {"task_type": "greeting"},
         "seq": 1,
         "hash": "",
     }
@@ -100,7 +100,6 @@ def test_the_patterns_above_cover_every_event_type() -> None:
 def test_data_comes_from_the_argument_a_file_or_standard_input(
     shell: Shell, tmp_path: Path
 ) -> None:
-    """L2"""
     given = {"status": "success", "duration_sec": 120}
     file = tmp_path / "data.json"
     file.write_text(json.dumps(given, indent=2), encoding="utf-8")
@@ -115,7 +114,6 @@ def test_data_comes_from_the_argument_a_file_or_standard_input(
 
 @pytest.mark.parametrize("data", NO_OBJECTS)
 def test_data_that_is_no_object_is_refused_and_nothing_is_written(verbs: Verbs, data: str) -> None:
-    """L2"""
     verbs.write("before")
     before = lines_in(verbs.path, "rio")
 
@@ -126,7 +124,6 @@ def test_data_that_is_no_object_is_refused_and_nothing_is_written(verbs: Verbs, 
 
 
 def test_a_refused_call_exits_with_two_and_says_how_to_do_it_right(shell: Shell) -> None:
-    """L2"""
     ran = shell.write("text", "--data", "[1]")
     assert (ran.code, ran.out) == (2, "")
     assert "error: data has to be a JSON object\n" in ran.err
@@ -240,6 +237,50 @@ def test_what_stands_under_the_name_of_a_secret_never_reaches_the_disk(verbs: Ve
     assert data["calls"][0]["tokens"] == 5
     assert data["password"].startswith("[SECRET:password:")
     assert data["nested"]["api_key"].startswith("[SECRET:api-key:")
+
+
+def test_a_header_inside_a_command_and_nested_keys_are_masked_and_keys_stay(verbs: Verbs) -> None:
+    data = {
+        "password": "hunter2",
+        "nested": {"api_key": "k-123", "deep": [{"access_token": "t-456"}]},
+        "cmd": "curl -H 'Authorization: Bearer t0k3n' https://example.org",
+    }
+    verbs.write("call with Authorization: Bearer t0k3n", data=json.dumps(data))
+    on_disk = lines_in(verbs.path, "rio")[-1].decode()
+    for secret in ("hunter2", "k-123", "t-456", "t0k3n"):
+        assert secret not in on_disk
+    stored = json.loads(on_disk)["data"]
+    assert list(stored) == list(data)
+    assert list(stored["nested"]) == ["api_key", "deep"]
+    assert stored["cmd"].startswith("curl -H 'Authorization: Bearer [SECRET:authorization:")
+    assert stored["cmd"].endswith("]' https://example.org")
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr", "output"])
+def test_long_output_is_shortened_and_says_how_long_it_was(verbs: Verbs, name: str) -> None:
+    text = "".join(f"line {number} of the output\n" for number in range(5000))
+    data = {"result": {name: text, "exit_code": 0}, "notes": text}
+    stored = verbs.write("ran", data=json.dumps(data)).data["data"]
+    assert stored["notes"] == text
+    assert stored["result"]["exit_code"] == 0
+    short = stored["result"][name]
+    assert len(short) < 20_000
+    assert f"of {len(text)} characters left out]" in short
+    assert short.startswith("line 0 of the output\n")
+    assert short.endswith("\nline 4999 of the output\n")
+    kept = short.partition("left out]\n")[2]
+    assert text.endswith(f"\n{kept}")
+
+
+def test_long_output_without_lines_keeps_its_beginning(verbs: Verbs) -> None:
+    stored = verbs.write("ran", data=json.dumps({"stdout": "x" * 100_000})).data["data"]
+    assert stored["stdout"].startswith("xxx")
+    assert stored["stdout"].endswith(" of 100000 characters left out]\n")
+
+
+def test_short_output_stays_as_it_is(verbs: Verbs) -> None:
+    data = {"stdout": "x" * 16_000, "stderr": ""}
+    assert verbs.write("ran", data=json.dumps(data)).data["data"] == data
 
 
 def test_the_same_secret_shows_as_the_same_tag_and_another_as_another(verbs: Verbs) -> None:

@@ -46,7 +46,7 @@ class Place:
         self.run("init", "rio", "--timezone", "UTC")
         self.run("ledger", "write", "--agent", "rio", "--event", "info", "Hello")
 
-    def run(self, *words: str, code: int = 0) -> Any:
+    def run(self, *words: str, code: int = 0, said: str | None = None) -> Any:
         """What the verb answers in JSON."""
         at = words.index("--") if "--" in words else len(words)
         words = (*words[:at], "--json", *words[at:])
@@ -54,6 +54,7 @@ class Place:
             [PROGRAM, *words],
             env=self.environment,
             cwd=self.path,
+            input=said,
             capture_output=True,
             text=True,
             timeout=60,
@@ -107,6 +108,8 @@ changes("init", "clay")
 shows("status")
 shows("doctor")
 shows("path", "rio")
+shows("agent list", "--by", "health")
+shows("agent show", "rio")
 shows("schema")
 changes("ledger write", "--agent", "rio", "--event", "info", "Again")
 shows("ledger list")
@@ -136,6 +139,7 @@ in_a_session("session set", "--pr", "7")
 in_a_session("session beat")
 in_a_session("session end", "--outcome", "completed")
 in_a_session("agent count", "--source", "ci", "claims_accepted=1")
+shows("prime", "--agent", "rio")
 shows("session context", "--agent", "rio")
 shows("ledger checkpoint")
 shows("budget show")
@@ -240,6 +244,14 @@ def run(place: Place) -> None:
     assert (place.home / "state/rio/journal.jsonl").stat().st_size
 
 
+@deed("hook claude-code")
+def hook_claude_code(place: Place) -> None:
+    told = {"session_id": "8c35", "hook_event_name": "SessionStart", "source": "startup"}
+    answer = place.run("hook", "claude-code", "--agent", "rio", said=json.dumps(told))
+    assert answer["data"]["did"] == "began"
+    assert [row["status"] for row in place.run("session", "list")["rows"]] == ["running"]
+
+
 @deed("session list")
 def session_list(place: Place) -> None:
     begun = begin(place)
@@ -284,6 +296,12 @@ def import_(place: Place) -> None:
     before = place.bytes()
     assert place.run("import", str(place.path / "tree"))["rows"]
     assert place.bytes() != before
+
+
+@deed("ledger summary")
+def summary(place: Place) -> None:
+    (row,) = place.run("ledger", "summary", "--day", "today")["rows"]
+    assert "Hello" in (place.home / row["file"]).read_text("utf-8")
 
 
 @deed("ledger merge")

@@ -103,3 +103,41 @@ def test_an_agent_or_a_time_that_is_none_is_refused(verbs: Verbs) -> None:
         verbs("ledger archive", agent="nobody")
     with pytest.raises(UsageError):
         verbs("ledger archive", older_than="long")
+
+
+def test_after_sixty_days_the_older_half_is_packed_and_all_is_still_found(
+    path: str, clock: Turner
+) -> None:
+    verbs = Verbs(path, clock)
+    verbs("init", timezone="UTC")
+    for number in range(60):
+        verbs.write(f"begin {number}", event="task_start", task=f"wo-{number}", session="new")
+        verbs.write("done", event="task_result", task=f"wo-{number}")
+        clock.advance(DAY)
+    before = verbs.rows("ledger list", limit=0)
+    sessions = sorted({row["session_id"] for row in before})
+    summary = verbs("ledger summary", session=sessions[3], dry_run=True).text
+
+    found = verbs("ledger archive", older_than="30d")
+    assert found.counts["files"] == 30
+    names = files(path, "rio")
+    assert [name.endswith(".zst") for name in names] == [True] * 30 + [False] * 30
+    assert verbs.rows("ledger list", limit=0) == before
+    assert verbs.rows("ledger list", task="wo-2") == before[4:6]
+    assert verbs.rows("ledger list", session=sessions[3]) == before[6:8]
+    assert verbs("ledger verify").exit_code == 0
+    assert verbs("ledger verify").counts["lines"] == 120
+    assert verbs("ledger summary", session=sessions[3], dry_run=True).text == summary
+
+
+def test_looking_at_the_newest_shortens_nothing(path: str, clock: Turner) -> None:
+    verbs = Verbs(path, clock)
+    for number in range(250):
+        verbs.write(str(number))
+    bytes_before = [Path(path, "ledger/rio", name).read_bytes() for name in files(path, "rio")]
+    shown = verbs("ledger tail", limit=200)
+    assert [row["summary"] for row in shown] == [str(number) for number in range(50, 250)]
+    assert bytes_before == [
+        Path(path, "ledger/rio", name).read_bytes() for name in files(path, "rio")
+    ]
+    assert len(verbs.rows("ledger list", limit=0)) == 250

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.agent import Agent, Start
+from holdfast.store.home import Home
+from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import Shell, Verbs, day_files, is_status, on_its_own, status_on_disk
 
@@ -76,11 +79,12 @@ def test_a_sound_home_passes_and_every_question_is_answered(verbs: Verbs) -> Non
     assert verbs("check").exit_code == 0
     counts = verbs("check").counts
     assert (counts["broken"], counts["harmless"]) == (0, 0)
-    # Settings, the manifests of two agents, a day of events and a status.
-    assert counts["files"] == 5
+    # Settings, seven files of each of two agents, a day of events and a status.
+    assert counts["files"] == 17
     found = verbs("doctor")
     assert found.exit_code == 0
-    assert list(answers(verbs)) == ["home", "disk", "file system", "git", "clock", "integrity"]
+    asked = ["home", "disk", "file system", "git", "clock", "locks", "agents", "integrity"]
+    assert list(answers(verbs)) == asked
     assert {row["state"] for row in found.rows} == {"ok"}
     assert verbs.path in answers(verbs)["home"]["detail"]
 
@@ -197,6 +201,171 @@ def test_a_home_that_is_itself_a_work_tree_is_warned_about(tmp_path: Path) -> No
     assert row["state"] == "warning"
 
 
+@pytest.fixture
+def inside_git(tmp_path: Path) -> Shell:
+    """A home in a work tree, with an agent in it."""
+    if shutil.which("git") is None:
+        pytest.skip("there is no git")
+    shell = Shell(tmp_path)
+    tree = tmp_path / "project"
+    shell.home = tree / "deep/inside"
+    assert shell("init", "rio").code == 0
+    assert shell.run(["git", "init", "-q", str(tree)]).code == 0
+    return shell
+
+
+def of_git(shell: Shell) -> dict[str, dict[str, str]]:
+    rows = shell("doctor", "--json").rows()
+    return {row["check"]: row for row in rows if row["check"].startswith("git")}
+
+
+def test_doctor_says_what_git_would_do_to_the_home(inside_git: Shell) -> None:
+    shell, tree = inside_git, inside_git.home.parents[1]
+    row = of_git(shell)["git"]
+    assert "git tracks nothing of it; not ignored; `git clean -fd` would" in row["detail"]
+    (tree / ".gitignore").write_text("deep/\n", encoding="utf-8")
+    row = of_git(shell)["git"]
+    assert "git tracks nothing of it; ignored; `git clean -fdx` would" in row["detail"]
+
+
+def test_what_doctor_says_of_git_clean_is_what_it_does(inside_git: Shell) -> None:
+    shell, tree = inside_git, inside_git.home.parents[1]
+    (tree / ".gitignore").write_text("deep/\n", encoding="utf-8")
+    shell.run(["git", "-C", str(tree), "clean", "-fdq"])
+    assert shell.home.exists()
+    shell.run(["git", "-C", str(tree), "clean", "-fdxq"])
+    assert not shell.home.exists()
+
+
+def test_lock_files_that_git_tracks_are_named(inside_git: Shell) -> None:
+    shell, tree = inside_git, inside_git.home.parents[1]
+    assert shell.run(["git", "-C", str(tree), "add", "-A"]).code == 0
+    found = of_git(shell)
+    count = sum(file.is_file() for file in shell.home.rglob("*"))
+    assert f"git tracks {count} of its files" in found["git"]["detail"]
+    assert "git rm -r --cached" in found["git"]["fix"]
+    assert ".journal.jsonl.lock" in found["git locks"]["detail"]
+    assert shell("ledger", "write", "--agent", "rio", "--event", "info", "still works").code == 0
+
+
+def test_git_is_asked_without_running_what_the_repository_names(inside_git: Shell) -> None:
+    shell, tree = inside_git, inside_git.home.parents[1]
+    ran = tree / "ran"
+    hook = tree / ".git/hooks/post-index-change"
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n", encoding="utf-8")
+    hook.chmod(0o755)
+    shell.run(["git", "-C", str(tree), "config", "core.fsmonitor", f"touch {ran}; false"])
+    index = {file: file.read_bytes() for file in (tree / ".git").rglob("*") if file.is_file()}
+    assert "git" in of_git(shell)
+    assert not ran.exists()
+    after = {file: file.read_bytes() for file in (tree / ".git").rglob("*") if file.is_file()}
+    assert after == index
+
+
+def test_a_home_that_is_a_dangling_link_is_called_that(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.home.symlink_to(tmp_path / "nowhere")
+    ran = shell("doctor")
+    assert ran.code == 4
+    assert "symbolic link" in ran.err
+    assert "nowhere" in ran.err
+
+
+def test_a_link_inside_the_home_is_shown_with_where_it_leads(verbs: Verbs) -> None:
+    Path(verbs.path, "state/rio/link.json").symlink_to("/not/there")
+    detail = answers(verbs)["state/rio/link.json"]["detail"]
+    assert "/not/there, which is not there" in detail
+
+
+def test_a_lock_whose_process_is_gone_is_named(verbs: Verbs) -> None:
+    Path(verbs.path, "state/runner.lock").write_text("999999999", encoding="utf-8")
+    row = answers(verbs)["state/runner.lock"]
+    assert row["state"] == "warning"
+    assert "process 999999999 is gone" in row["detail"]
+    Path(verbs.path, "state/runner.lock").write_text(str(os.getpid()), encoding="utf-8")
+    assert "state/runner.lock" not in answers(verbs)
+
+
+# --- agents ---------------------------------------------------------------------------------
+
+
+def crashed(verbs: Verbs, agent: str = "clay") -> str:
+    """A session whose process is gone."""
+    with Home.open(verbs.path, clock=verbs.clock) as home, Agent(home, agent) as one:
+        return one.start(Start("research"), owner=this_process()._replace(started=1)).id
+
+
+def test_a_crashed_session_is_reported_and_put_on_record_by_fix(verbs: Verbs) -> None:
+    session = crashed(verbs)
+    row = answers(verbs)["clay"]
+    assert session in row["detail"]
+    assert "doctor --fix" in row["fix"]
+    planned = {row["check"] for row in verbs.rows("doctor", fix=True, dry_run=True)}
+    assert session in planned
+    assert verbs.rows("session list", agent="clay")[0]["ended_at"] is None
+    mended = [row["check"] for row in verbs.rows("doctor", fix=True) if row["state"] == "mended"]
+    assert session in mended
+    [ended] = verbs.rows("session list", agent="clay")
+    assert (ended["status"], ended["cause"]) == ("error", "crashed")
+
+
+def test_what_is_missing_is_made_by_fix_and_nothing_is_overwritten(verbs: Verbs) -> None:
+    folder = Path(verbs.path, "state/clay")
+    for name in ("tasks.json", "report.json", "memory.md"):
+        (folder / name).unlink()
+    kept = (folder / "session.json").read_bytes()
+    assert "tasks.json" in answers(verbs)["clay"]["detail"]
+    verbs("doctor", fix=True, dry_run=True)
+    assert not (folder / "tasks.json").exists()
+    found = verbs("doctor", fix=True)
+    assert (found.exit_code, found.counts["mended"]) == (0, 3)
+    assert json.loads((folder / "tasks.json").read_bytes())["tasks"] == []
+    assert (folder / "session.json").read_bytes() == kept
+
+
+def test_an_unreadable_report_is_broken_until_fix_folds_it_anew(verbs: Verbs) -> None:
+    file = Path(verbs.path, "state/clay/report.json")
+    before = file.read_bytes()
+    file.write_bytes(b'{"agent": ')
+    row = answers(verbs)["clay"]
+    assert row["state"] == "broken"
+    assert "report.json is unreadable: not JSON" in row["detail"]
+    assert verbs("doctor", fix=True).exit_code == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["stale", "silent", "blocked", "empty notes"])
+def test_what_an_agent_needs_is_said_with_what_to_do_next(
+    verbs: Verbs, clock: Turner, what: str
+) -> None:
+    match what:
+        case "stale":
+            clock.advance(3 * DAY)
+            said, agent = "stale: report 3d old", "clay"
+        case "silent":
+            clock.advance(600)
+            said, agent = "offline while busy on wo-2", "rio"
+        case "blocked":
+            verbs("session start", agent="clay")
+            verbs("session end", agent="clay", outcome="completed", blocked_by="a key")
+            said, agent = "blocked by a key", "clay"
+        case _:
+            Path(verbs.path, "state/clay/memory.md").write_bytes(b"")
+            said, agent = "memory.md is empty", "clay"
+    found = [row for row in verbs.rows("doctor") if row["check"] == agent]
+    assert said in [row["detail"] for row in found]
+    assert all(row["fix"] for row in found)
+    assert verbs("doctor").exit_code == 1
+
+
+def test_what_doctor_says_of_a_blocked_agent_helps(verbs: Verbs) -> None:
+    verbs("session start", agent="clay")
+    verbs("session end", agent="clay", outcome="completed", blocked_by="a key")
+    assert "--blocked-by ''" in answers(verbs)["clay"]["fix"]
+    verbs("session set", agent="clay", blocked_by="")
+    assert "clay" not in answers(verbs)
+
+
 def test_a_clock_behind_the_newest_day_is_warned_about(verbs: Verbs, clock: Turner) -> None:
     clock.step(-DAY)
     row = answers(verbs)["clock"]
@@ -245,6 +414,32 @@ def test_rebuild_keeps_a_hand_edited_view_and_says_so(verbs: Verbs) -> None:
     assert aside.read_bytes() == edited
     assert any(aside.name in warning for warning in verbs.warnings)
     assert status_on_disk(verbs.path, "rio")["state"] == "busy"
+
+
+def test_rebuild_makes_every_view_of_every_agent_anew(verbs: Verbs) -> None:
+    for role in ("", "miner"):
+        verbs("session start", agent="clay", type="extract", role=role)
+    folder = Path(verbs.path, "state/clay")
+    names = ("status", "report", "session", "session.miner", "metrics")
+    before = {name: (folder / f"{name}.json").read_bytes() for name in names}
+    for name in names:
+        (folder / f"{name}.json").unlink()
+        (folder / f".{name}.json.view").unlink()
+    done = verbs("rebuild")
+    assert all(f"state/clay/{name}.json" in done.detail for name in names)
+    assert {name: (folder / f"{name}.json").read_bytes() for name in names} == before
+
+
+@pytest.mark.parametrize("name", ["report", "session", "metrics"])
+def test_rebuild_keeps_aside_whichever_view_was_edited(verbs: Verbs, name: str) -> None:
+    file = Path(verbs.path, f"state/clay/{name}.json")
+    edited = file.read_bytes().replace(b'"clay"', b'"mine"')
+    file.write_bytes(edited)
+    verbs("rebuild")
+    [aside] = file.parent.glob(f"{name}.json.edited-*")
+    assert aside.read_bytes() == edited
+    assert any(aside.name in warning for warning in verbs.warnings)
+    assert json.loads(file.read_bytes())["agent"] == "clay"
 
 
 def test_rebuild_makes_no_status_for_an_agent_of_which_nothing_is_known(verbs: Verbs) -> None:

@@ -8,7 +8,7 @@ what a dead process left untold is told by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,17 +16,20 @@ from holdfast.agents import history
 from holdfast.agents.desk import Desk
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
-from holdfast.codec import Record
-from holdfast.errors import BadName, Busy, LeaseLost, NotFound, UsageError
+from holdfast.clock import instant_of
+from holdfast.codec import DecodeError, Record, decode
+from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.ledger.entry import entry
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
+from holdfast.store.vfs import this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+    from holdfast.store.view import View
 
 TYPES = tuple(history.STATUS_OF_TYPE)
 FOR_EVER = 1e9
@@ -50,6 +53,8 @@ class Start(NamedTuple):
     """The mark of its processes, by which they are found when the wrapper is gone."""
     max_cost: float | None = None
     """In USD; None is what the budget allows."""
+    known_as: str = ""
+    """What others call it, such as the session id of Claude Code, so that they find it again."""
 
     def check(self) -> None:
         if self.type not in TYPES:
@@ -102,11 +107,13 @@ class Agent:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
         self.journal = home.log(self.key("journal"))
         self.ledger = Ledger(home, self.name, layout)
-        self._report = home.view(self.key("report"), self.journal, history.report_shape(self.name))
+        self._report = home.view(
+            self.key("report"), self.journal, history.report_shape(self.name, self.born)
+        )
         self._metrics = home.view(
             self.key("metrics"),
             self.journal,
-            history.metrics_shape(self.name, home.clock.now),
+            history.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
@@ -122,38 +129,70 @@ class Agent:
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
+        begun = ""
 
         def act(head: Cursor, free: SessionId) -> list[Record]:
             nonlocal opened
             seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
-            begun, budget = SessionId("", "", 0), None
+            budget: float | None = None
 
             def first() -> Sequence[Record]:
                 nonlocal begun, budget
                 state = self.state()
-                begun = self._free(state, free)
+                number = self._free(state, free)
+                begun = str(number)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
                 buried.extend(each["session_id"] for each in dead)
                 # Under the lock, so that only the one who begins sets money aside.
-                budget = self.purse.reserve(begun, start.max_cost)
-                return [*self._obituaries(dead), _first_line(str(begun), start, budget)]
+                budget = self.purse.reserve(number, start.max_cost)
+                return [*self._obituaries(dead), _first_line(begun, start, budget)]
 
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
             fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
-            opened = Opened(str(begun), start.role, fence, buried, budget)
+            opened = Opened(begun, start.role, fence, buried, budget)
             return self._told.untold(head, lease.acked)
 
         try:
             self.ledger.numbered(act)
             self._show(lease.acked, start.role)
             self.purse.settle(lease.acked)
+        except Busy as error:
+            raise self._named(start.role, error) from None
+        except HoldfastError as error:
+            self._take_back(start.role, begun, error)
+            raise
         finally:
             lease.close()
         if opened.buried:
             self.desk.settle()
-        seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
-        self.desk.hand_out(opened.id, opened.fence, owner, seconds)
         return opened
+
+    def _named(self, role: str, error: Busy) -> Busy:
+        """Which session is in the way, and what to do: a lease knows neither."""
+        session = self.open_session(role)
+        if session is None:
+            return error
+        hint = "wait until it has ended, end it, or give the new one a --role of its own"
+        said = f"{session['session_id']} is under way: {error.message}"
+        return Busy(said, hint=hint, path=error.path)
+
+    def _take_back(self, role: str, begun: str, error: HoldfastError) -> None:
+        """End a session whose start failed after its line was written, as on a full disk."""
+        session = self.open_session(role) if begun else None
+        if session is None or session["session_id"] != begun:
+            with suppress(HoldfastError):  # else the next one who starts finds it abandoned
+                self.purse.release(begun)
+            return
+        failed = {"kind": "holdfast", "message": f"it could not be begun: {error.message}"}
+        try:
+            self.end(role, session["fence"], End("error", "wrapper", failed))
+        except HoldfastError:
+            if self._is_open(session):
+                raise _half_told(f"the start of {begun}", error) from error
+
+    def _is_open(self, session: Session) -> bool:
+        found = self.open_session(session["role"])
+        return found is not None and found["session_id"] == session["session_id"]
 
     def _release_unbacked(self) -> None:
         """Give back what was set aside by somebody who died before his session began."""
@@ -188,7 +227,10 @@ class Agent:
                 return self._obituaries(dead)
 
             try:
-                fence = lease.take("putting a crash on record", seconds=GRACE, first=last)
+                # Owned by us, lest our own death at this point stop the next start for a minute.
+                fence = lease.take(
+                    "putting a crash on record", seconds=GRACE, owner=this_process(), first=last
+                )
                 lease.release(fence)
                 self._show(lease.acked, role)
             except (Busy, LeaseLost):
@@ -198,13 +240,25 @@ class Agent:
         if found:
             self._told.catch_up()
             self.purse.settle()
+            self.ledger.refresh()
         self.desk.settle()
         return found
+
+    def settle(self) -> list[str]:
+        """Bury, and have ledger and files say what the journal says, whoever died before."""
+        buried = self.bury()
+        acked = self.journal.settle()
+        self._told.catch_up(acked)
+        self.ledger.refresh()
+        self.purse.settle(acked)
+        for role in {"", *self.state()["sessions"]}:
+            self._show(acked, role)
+        return buried
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
         lines: list[Record] = []
         for session in dead:
-            what = {"session_id": session["session_id"]}
+            what = _named(session)
             message = f"{session['session_id']} crashed: its process is gone"
             lines += [
                 {"event": "error", **what, "kind": "crashed", "message": message},
@@ -213,10 +267,19 @@ class Agent:
                     **what,
                     "outcome": "error",
                     "cause": "crashed",
+                    **self._lasted(session),
                     "summary": message,
                 },
             ]
         return lines
+
+    def _lasted(self, session: Session) -> Record:
+        """How long it took; of a crash, until it was found."""
+        try:
+            seconds = self._home.clock.now() - instant_of(str(session["started_at"]))
+        except ValueError:
+            return {}  # somebody edited the stamp
+        return {"duration_seconds": round(max(0.0, seconds), 3)}
 
     def note(self, event: str, text: str, data: Record, session: str | None = None) -> Cursor:
         """One line about the session under way."""
@@ -228,6 +291,24 @@ class Agent:
         acked = self.journal.append({**record, **data})
         self._show(acked)
         return acked
+
+    def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
+        """Append what `decide` makes of the state, nobody writing in between; if there was any."""
+        acked = self.journal.transact(lambda head: decide(self.state()))
+        if acked:
+            self._show(acked[-1], role)
+        return bool(acked)
+
+    def renew(self, role: str, fence: int, seconds: float) -> None:
+        """Let a session without a process go on for so long, if half of that is over."""
+        lease = self._lease(role)
+        try:
+            held = lease.holder()
+            left = held.deadline - self._home.clock.boottime() if held is not None else 0.0
+            if left < seconds / 2:
+                lease.renew(fence, seconds)
+        finally:
+            lease.close()
 
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
@@ -268,20 +349,26 @@ class Agent:
                 f"{self.name} has no open session" + (f" as {role}" if role else ""),
                 hint="it was ended or found crashed by somebody else: `holdfast session list`",
             )
-        what = {"session_id": session["session_id"]}
+        what = _named(session)
         lines: list[Record] = []
         if end.error is not None:
             lines.append({"event": "error", **what, **end.error})
         cause = {"cause": end.cause} if end.cause else {}
         told = {name: session[name] for name in ("cost_usd", "tokens_used")}
         fields = {name: value for name, value in told.items() if value is not None} | end.fields
-        lines.append({"event": "session_end", **what, "outcome": end.outcome, **cause, **fields})
+        ended = {"event": "session_end", **what, "outcome": end.outcome, **cause}
+        lines.append({**ended, **self._lasted(session), **fields})
         lease = self._lease(role)
         try:
             lease.release(fence, *lines)
             self._told.catch_up(lease.acked)
+            self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
+        except HoldfastError as error:
+            if self._is_open(session):
+                raise
+            raise _half_told(f"the end of {session['session_id']}", error) from error
         finally:
             lease.close()
         self.desk.settle()
@@ -294,13 +381,13 @@ class Agent:
         return self._report.read()[1]
 
     def report(self) -> Record:
-        return history.report(self.state())
+        return history.report(self.state(), self.born)
 
     def session(self, role: str = "") -> Record:
         return history.session(self.state(), role)
 
     def metrics(self) -> Record:
-        return history.metrics(self._metrics.read()[1], self._home.clock.now())
+        return history.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
 
     def open_session(self, role: str = "") -> Session | None:
         found = self.state()["sessions"].get(role)
@@ -347,18 +434,37 @@ class Agent:
         """What the command of a session printed, as much as was kept."""
         return f"{self.key('agent')}/output/{session}.txt"
 
-    def bootstrap(self) -> None:
-        """Write every view, also of an agent that has done nothing yet."""
-        self._show(self.journal.settle())
+    def born(self) -> str | None:
+        """Since when there is the agent, as its manifest says."""
+        text = self._home.document(self.key("manifest")).read()
+        try:
+            found = decode(text.data.rstrip(b"\n")) if text is not None else None
+        except DecodeError:
+            return None
+        created = found.get("created_at") if isinstance(found, dict) else None
+        return created if isinstance(created, str) else None
+
+    def views(self, roles: Iterable[str] = ("",)) -> Iterator[tuple[str, View[list[Any]]]]:
+        """The views of the journal and where each lies; to be used one after the other."""
+        yield self.key("report"), self._report
+        yield self.key("metrics"), self._metrics
+        for role in roles:
+            shape = history.session_shape(self.name, role)
+            view = self._home.view(self.session_key(role), self.journal, shape)
+            try:
+                yield self.session_key(role), view
+            finally:
+                view.close()
+
+    def rebuild(self) -> Iterator[tuple[str, list[str]]]:
+        """Fold every view anew; its key, and the names under which edited files were kept."""
+        for key, view in self.views({"", *self.state()["sessions"]}):
+            view.rebuild()
+            yield key, view.kept_aside
 
     def _show(self, acked: Cursor, role: str = "") -> None:
-        self._report.refresh(acked)
-        self._metrics.refresh(acked)
-        for each in {"", role}:
-            shape = history.session_shape(self.name, each)
-            view = self._home.view(self.session_key(each), self.journal, shape)
+        for _, view in self.views({"", role}):
             view.refresh(acked)
-            view.close()
 
     def _lease(self, role: str) -> DetachedLease:
         name = f"session.{role}" if role else "session"
@@ -391,6 +497,12 @@ def end_remains(session: Session) -> None:
         end(Mark.of(session["tree"]))
 
 
+def _half_told(what: str, error: HoldfastError) -> HoldfastError:
+    hint = f"{error.hint or 'mend that'}; `holdfast session sweep` then brings the rest up to date"
+    said = f"{what} is in the journal, but not everywhere: {error.message}"
+    return type(error)(said, hint=hint, path=error.path)
+
+
 def _first_line(session: str, start: Start, budget: float | None) -> Record:
     record: Record = {"event": "session_start", "session_id": session, "type": start.type}
     if start.role:
@@ -401,10 +513,18 @@ def _first_line(session: str, start: Start, budget: float | None) -> Record:
         record["tree"] = start.tree
     if budget is not None:
         record["budget_usd"] = budget
+    if start.known_as:
+        record["known_as"] = start.known_as
     return {**record, **start.fields}
 
 
 # --- what the ledger is told ----------------------------------------------------------------
+
+
+def _named(session: Session) -> Record:
+    """What a line about a session says of which: the ledger is told of its task by each."""
+    task = {"task": session["task"]} if session["task"] else {}
+    return {"session_id": session["session_id"], **task}
 
 
 def _tell(line: Line) -> Record | None:
@@ -416,7 +536,7 @@ def _tell(line: Line) -> Record | None:
     agent = session.split("_", 1)[-1].rpartition("_")[0]
     task = str(record.get("task") or session)
 
-    def told(event: str, summary: str, data: dict[str, Any]) -> Record:
+    def told(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
         return entry(
             agent=agent,
             session=session,
@@ -424,7 +544,7 @@ def _tell(line: Line) -> Record | None:
             task=task,
             source=SOURCE,
             summary=summary,
-            data={name: value for name, value in data.items() if value is not None},
+            data={name: value for name, value in data.items() if value is not None or name == keep},
         )
 
     match record.get("event"):
@@ -443,7 +563,8 @@ def _tell(line: Line) -> Record | None:
                 "exit_code": record.get("exit_code"),
             }
             summary = record.get("summary") or f"session ended: {record.get('outcome')}"
-            return told("task_result", str(summary), data)
+            # Null says that nobody knows it: of a crash, or of a session without a command.
+            return told("task_result", str(summary), data, keep="exit_code")
         case _:
             return None
 

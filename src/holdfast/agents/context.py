@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_MEMORY = MOST_SHOWN
 """Characters of memory.md; beyond that each section keeps its newest entries."""
+_LEAST_MEMORY = 1_000
 MOST_TASKS = 20
 MOST_SUBJECTS = 20
 
@@ -51,11 +52,13 @@ def gather(home: Home, agent: Agent) -> Given:
     return with_mail(agent, given)
 
 
-def with_mail(agent: Agent, given: Given) -> Given:
-    """The same with the messages as they are now: those that sessions under way were handed,
-    and those that wait."""
+def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
+    """The same with the messages as they are now: what a session was handed, and what waits.
+
+    Without a session, what all that are under way were handed.
+    """
     waiting = [each for each in agent.desk.inbox.waiting() if each.state == "waiting"]
-    urgent = agent.desk.handed_out() + [each for each in waiting if each.is_urgent]
+    urgent = agent.desk.handed_out(session) + [each for each in waiting if each.is_urgent]
     others = [each for each in waiting if not each.is_urgent]
     return given._replace(
         urgent=[for_prompt(each) for each in urgent],
@@ -92,17 +95,27 @@ def pending(text: str) -> list[Record]:
 # --- as text --------------------------------------------------------------------------------
 
 
-def compose(given: Given, mark: str | None = None) -> str:
+def compose(given: Given, mark: str | None = None, most_memory: int = MOST_MEMORY) -> str:
     """The text; `mark` is what messages stand between."""
     mark = mark or new_mark()
     parts = [
         f"# What {given.agent} should know\n",
         *_last_session(given),
-        *_memory(given.memory),
+        *_memory(given.memory, most_memory),
         *_tasks(given.tasks),
         *_messages(given, mark),
     ]
     return "\n".join(parts)
+
+
+def fitted(given: Given, most: int, whole: str) -> str:
+    """The text in `most` characters: memory gives way first; `whole` says where the rest is."""
+    text = compose(given)
+    if len(text) > most:
+        room = min(len(given.memory), MOST_MEMORY) - (len(text) - most)
+        text = compose(given, most_memory=max(room, _LEAST_MEMORY))
+    note = f"\n[left out here: {whole}]\n"
+    return text if len(text) <= most else text[: most - len(note)] + note
 
 
 def _last_session(given: Given) -> Iterator[str]:
@@ -124,9 +137,9 @@ def _last_session(given: Given) -> Iterator[str]:
     yield ""
 
 
-def _memory(text: str) -> Iterator[str]:
+def _memory(text: str, most: int) -> Iterator[str]:
     if text.strip():
-        yield f"## Memory\n\n{bounded(text, MOST_MEMORY).strip()}\n"
+        yield f"## Memory\n\n{bounded(text, most).strip()}\n"
 
 
 def _tasks(tasks: Sequence[Record]) -> Iterator[str]:

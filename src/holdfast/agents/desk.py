@@ -62,8 +62,10 @@ class Desk:
 
     # -- sessions ----------------------------------------------------------------------
 
-    def hand_out(self, session: str, fence: int, owner: Owner | None, seconds: float) -> None:
-        """Claim the urgent messages for a session that has begun."""
+    def hand_out(
+        self, session: str, fence: int, owner: Owner | None = None, seconds: float = _A_YEAR
+    ) -> None:
+        """Claim the urgent messages for a session that has begun and is told of them."""
 
         def claim() -> None:
             waiting = [each for each in self.inbox.waiting() if each.state == "waiting"]
@@ -71,7 +73,7 @@ class Desk:
             if urgent:
                 self.inbox.take(
                     _claimant(session_id(session)),
-                    seconds=min(seconds, _A_YEAR),
+                    seconds=seconds,
                     limit=urgent,
                     fence=fence,
                     owner=owner,
@@ -79,9 +81,10 @@ class Desk:
 
         self._attempt("claiming messages", claim)
 
-    def handed_out(self) -> list[Letter]:
-        """What sessions were told of and have not ended with yet."""
-        return [each for each in self.inbox.claimed() if self._session_of(each) is not None]
+    def handed_out(self, session: str | None = None) -> list[Letter]:
+        """What a session was told of and has not ended with yet; without a name, what all were."""
+        held = [(self._session_of(each), each) for each in self.inbox.claimed()]
+        return [each for whose, each in held if whose and session in (None, str(whose))]
 
     def settle(self) -> None:
         """Draw the consequences of sessions that ended, also of those whose owner died."""

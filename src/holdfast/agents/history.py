@@ -6,8 +6,10 @@ Pure: lines in, plain values out.  A session is open from its `session_start` un
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from holdfast.agents import tools
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadName
@@ -21,7 +23,10 @@ Session = dict[str, Any]
 
 DAY = 86_400
 ROLLING_DAYS = 30
-_DAYS_KEPT, _PAST_KEPT = 32, 500
+_DAYS_KEPT, _PAST_KEPT, _ENDED_KEPT, _NAMES_KEPT = 32, 500, 200, 200
+RECENT = 6
+"""How many of the newest sessions tell whether an agent does well."""
+_QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
 STATUS_OF_TYPE = {
     "research": "researching",
     "extract": "extracting",
@@ -76,6 +81,12 @@ def initial(agent: str) -> State:
         "blocked_by": None,
         # Report and session of another system, shown until the agent does something here.
         "imported": {},
+        # How the newest sessions ended, and what those of the last days cost, by quarters of
+        # an hour: days begin at one in every zone.
+        "recent": [],
+        "spent": {},
+        # Which session it is that others, such as the hooks of Claude Code, call by their name.
+        "known_as": {},
     }
 
 
@@ -96,6 +107,10 @@ def fold(state: State, line: Line) -> State:
             _note_error(state, _session_of(state, record), record, stamp)
         case "import":
             _take_in(state, documents_in(record))
+        case "joined":
+            _know(state, record)
+        case "tool_use":
+            _count_tool(_session_of(state, record), record)
         case _:
             _note(state, _session_of(state, record), record, stamp)
     return state
@@ -116,12 +131,30 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "tree": record.get("tree"),
         "task": None,
         "pr_number": None,
+        "known_as": record.get("known_as"),
+        "tools": None,
     }
     session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
     state["sessions"][role], state["newest"], state["imported"] = session, role, {}
     state["summary"] = record.get("summary") or f"{session['type']} session is running"
     state["updated_at"] = stamp
     _note_number(state["numbers"], session["session_id"])
+    _know(state, record)
+
+
+def _know(state: State, record: Record) -> None:
+    """Note what others call a session; the newest names are kept."""
+    name, known = record.get("known_as"), state["known_as"]
+    if isinstance(name, str):
+        known.pop(name, None)
+        known[name] = record.get("session_id")
+        if len(known) > _NAMES_KEPT:
+            del known[next(iter(known))]
+
+
+def _count_tool(session: Session | None, record: Record) -> None:
+    if session is not None:
+        session["tools"] = tools.counted(session["tools"], record)
 
 
 def documents_in(record: Record) -> dict[str, Record]:
@@ -157,13 +190,31 @@ def _session_of(state: State, record: Record) -> Session | None:
 
 
 def _say(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    if session is None and record.get("session_id") is not None:
+        return  # of an older session; what is said of the agent is newer
     said = {name: record[name] for name in SETTABLE & record.keys()}
     for name in _SAID:
         if name in said:
             state[name] = said.pop(name)
     if session is not None:
+        if session["ended_at"] is not None and "cost_usd" in said:
+            _spend(state, session["ended_at"], session["cost_usd"], -1)
+            _spend(state, session["ended_at"], said["cost_usd"], 1)
         session.update(said)
     state["updated_at"] = stamp
+
+
+def every_session(agent: str, lines: Iterable[Line]) -> list[Session]:
+    """All sessions that a journal tells of, oldest first, with what was said of them later."""
+    state, found = initial(agent), dict[str, Session]()
+    for line in lines:
+        state = fold(state, line)
+        found.update({str(each["session_id"]): each for each in state["sessions"].values()})
+        record, named = line.record, str(line.record.get("session_id"))
+        if record.get("event") == "session_set" and named in found:
+            said = SETTABLE & record.keys() - set(_SAID)
+            found[named].update({name: record[name] for name in said})
+    return list(found.values())
 
 
 def _note(state: State, session: Session | None, record: Record, stamp: str) -> None:
@@ -198,7 +249,34 @@ def _finish(state: State, record: Record, stamp: str) -> None:
     state["newest"] = session["role"]
     if session["status"] == "completed":
         state["summary"] = f"{session['type']} session completed"
+    recent = {"session_id": session["session_id"], "outcome": session["status"], "ended_at": stamp}
+    state["recent"] = [*state["recent"], {**recent, "cause": record.get("cause")}][-RECENT:]
+    _spend(state, stamp, session["cost_usd"], 1)
     _say(state, session, record, stamp)
+
+
+def _spend(state: State, stamp: str, usd: object, times: int) -> None:
+    """Add what a session cost to the quarter in which it ended, or take it back."""
+    try:
+        quarter = utc_stamp(instant_of(stamp) // _QUARTER * _QUARTER)
+    except ValueError:
+        return
+    spent: dict[str, list[float]] = state["spent"]
+    known, unknown = spent.pop(quarter, [0.0, 0])
+    if isinstance(usd, int | float) and not isinstance(usd, bool):
+        known = round(known + times * usd, 6)
+    else:
+        unknown += times
+    spent[quarter] = [known, unknown]
+    while len(spent) > _SPENT_KEPT:
+        del spent[min(spent)]
+
+
+def spent_since(state: State, instant: float) -> tuple[float, int]:
+    """What sessions that ended since then cost in USD, and of how many it is unknown."""
+    since = utc_stamp(instant)
+    found = [each for quarter, each in state["spent"].items() if quarter >= since]
+    return round(sum(known for known, _ in found), 6), sum(int(count) for _, count in found)
 
 
 def _note_number(numbers: dict[str, int], text: object) -> None:
@@ -214,7 +292,15 @@ def _note_number(numbers: dict[str, int], text: object) -> None:
 # --- what is shown --------------------------------------------------------------------------
 
 
-def report(state: State) -> Record:
+Born = Callable[[], str | None]
+"""Since when there is the agent: the time of what is shown before it did anything."""
+
+
+def unborn() -> str | None:
+    return None
+
+
+def report(state: State, born: Born = unborn) -> Record:
     if (brought := state["imported"].get("report")) is not None:
         said = {name: state[name] for name in ("updated_at", *_SAID)}
         return {**brought, **{name: each for name, each in said.items() if each is not None}}
@@ -222,46 +308,25 @@ def report(state: State) -> Record:
     shown: Record = {
         "schema_version": "1.0",
         "agent": state["agent"],
-        "updated_at": state["updated_at"],
+        "updated_at": state["updated_at"] or born(),
         "status": _status(state),
-        "summary": state["summary"],
+        "summary": state["summary"] or "no session yet",
         "current_task": _current_task(state),
         "last_session": None,
         "blocked_by": state["blocked_by"],
         "next_priority": state["next_priority"],
     }
     if last is not None:
-        shown["last_session"] = _last(last)
+        shown["last_session"] = _last_session(last)
     roles = {role: _role(each) for role, each in state["sessions"].items() if role}
     return {**shown, "roles": roles} if roles else shown
 
 
-def _last(session: Session) -> Record:
-    return {
-        "id": session["session_id"],
-        "started_at": session["started_at"],
-        "ended_at": session["ended_at"],
-        "outcome": None if session["ended_at"] is None else session["status"],
-        "sources_archived": session["sources_archived"],
-        "branch": session["branch"],
-        "pr_number": session["pr_number"],
-    }
-
-
-def _role(session: Session) -> Record:
-    """A report in small."""
-    return {
-        "status": _status_of(session),
-        "updated_at": session["ended_at"] or session["started_at"],
-        "current_task": None if session["ended_at"] else session["task"],
-        "last_session": _last(session),
-    }
-
-
 def _status(state: State) -> str:
+    for session in open_sessions(state):
+        return _status_of(session)
     last = newest_session(state)
-    shown = next(iter(open_sessions(state)), last)
-    return "idle" if shown is None else _status_of(shown)
+    return "idle" if last is None else _status_of(last)
 
 
 def _status_of(session: Session) -> str:
@@ -272,6 +337,27 @@ def _status_of(session: Session) -> str:
 
 def _current_task(state: State) -> str | None:
     return next((each["task"] for each in open_sessions(state) if each["task"]), None)
+
+
+def _role(session: Session) -> Record:
+    return {
+        "status": _status_of(session),
+        "updated_at": session["ended_at"] or session["started_at"],
+        "current_task": session["task"] if session["ended_at"] is None else None,
+        "last_session": _last_session(session),
+    }
+
+
+def _last_session(session: Session) -> Record:
+    return {
+        "id": session["session_id"],
+        "started_at": session["started_at"],
+        "ended_at": session["ended_at"],
+        "outcome": None if session["ended_at"] is None else session["status"],
+        "sources_archived": session["sources_archived"],
+        "branch": session["branch"],
+        "pr_number": session["pr_number"],
+    }
 
 
 def session(state: State, role: str = "") -> Record:
@@ -290,16 +376,18 @@ def session(state: State, role: str = "") -> Record:
     for name in (*ours, "measured", "claimed"):
         if newest.get(name) not in (None, ""):
             found[name] = newest[name]
+    if newest["tools"] is not None:
+        found["tools"] = tools.shown(newest["tools"])
     return found
 
 
-def report_shape(agent: str) -> Shape[list[Any]]:
+def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=2,
+            version=4,
             initial=lambda: initial(agent),
             fold=fold,
-            render=lambda state: pretty(report(state)),
+            render=lambda state: pretty(report(state, born)),
         )
     )
 
@@ -307,7 +395,7 @@ def report_shape(agent: str) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=2,
+            version=4,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),
@@ -337,6 +425,8 @@ def no_metrics(agent: str) -> State:
             0,
         ),
         "running": {},
+        # What was counted of sessions that ended lately, for what is said of them afterwards.
+        "ended": {},
         "recent": [],
         # Metrics of another system, shown until something is counted here; what they added to
         # the counters above; and its sessions, by when they ended.
@@ -356,9 +446,7 @@ def fold_metrics(state: State, line: Line) -> State:
             target = bool(record.get("disconfirmation_target"))
             state["running"][str(record.get("session_id"))] = {"sources": 0, "target": target}
         case "session_set":
-            running = state["running"].get(str(record.get("session_id")))
-            if running is not None and record.get("disconfirmation_target"):
-                running["target"] = True
+            _say_more(state, record, stamp)
         case "sources_archived":
             running = state["running"].get(str(record.get("session_id")))
             if running is not None and type(record.get("count")) is int:
@@ -372,6 +460,24 @@ def fold_metrics(state: State, line: Line) -> State:
         case _:
             pass
     return state
+
+
+def _say_more(state: State, record: Record, stamp: str) -> None:
+    """What was said of a session in its course, or after its end, counts as said at its end."""
+    named, stated = str(record.get("session_id")), record.get("sources_archived")
+    target = bool(record.get("disconfirmation_target"))
+    if (running := state["running"].get(named)) is not None:
+        running["target"] = running["target"] or target
+        running["sources"] = stated if type(stated) is int else running["sources"]
+    elif (ended := state["ended"].get(named)) is not None:
+        lifetime = state["lifetime"]
+        if type(stated) is int and stated != ended["sources"]:
+            more, ended["sources"] = stated - ended["sources"], stated
+            lifetime["sources_archived"] += more
+            _recent(state, stamp, {"sources_archived": more})
+        if target and not ended["target"]:
+            ended["target"] = True
+            lifetime["disconfirmation_attempts"] += 1
 
 
 def _bring(state: State, record: Record) -> None:
@@ -421,6 +527,10 @@ def _count_session(state: State, record: Record, stamp: str) -> None:
     lifetime["sources_archived"] += sources
     lifetime["disconfirmation_attempts"] += running["target"]
     _recent(state, stamp, {"sessions": 1, "sources_archived": sources})
+    ended = state["ended"]
+    ended[str(record.get("session_id"))] = {"sources": sources, "target": running["target"]}
+    if len(ended) > _ENDED_KEPT:
+        del ended[next(iter(ended))]
 
 
 def _count(state: State, record: Record, stamp: str) -> None:
@@ -447,7 +557,7 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
     state["recent"] = [each for each in recent if each[0] >= oldest]
 
 
-def metrics(state: State, now: float) -> Record:
+def metrics(state: State, now: float, born: Born = unborn) -> Record:
     """The counters, and the last thirty days counted anew from `now`."""
     if state["shown"] is not None:
         return state["shown"]
@@ -462,7 +572,7 @@ def metrics(state: State, now: float) -> Record:
     return {
         "schema_version": "1.0",
         "agent": state["agent"],
-        "updated_at": state["updated_at"],
+        "updated_at": state["updated_at"] or born(),
         "lifetime": state["lifetime"],
         "rolling_30d": {
             "sessions": sessions,
@@ -476,13 +586,13 @@ def metrics(state: State, now: float) -> Record:
     }
 
 
-def metrics_shape(agent: str, now: Any) -> Shape[list[Any]]:
+def metrics_shape(agent: str, now: Any, born: Born = unborn) -> Shape[list[Any]]:
     """`now` is asked when the file is written; whoever reads through the API counts anew."""
     return fenced(
         Shape(
-            version=2,
+            version=3,
             initial=lambda: no_metrics(agent),
             fold=fold_metrics,
-            render=lambda state: pretty(metrics(state, now())),
+            render=lambda state: pretty(metrics(state, now(), born)),
         )
     )

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.agents.history import State, open_sessions
-from holdfast.ids import SessionId
+from holdfast.ids import SessionId, session_id
 from holdfast.layout import charged
 from holdfast.spend.book import Held, Spend
 from holdfast.spend.budget import budget_of
@@ -46,6 +46,11 @@ class Purse:
     def abandoned(self) -> list[Held]:
         """Reservations whose maker is gone; most of them belong to sessions under way."""
         return [each for each in self._spend.open() if not (each.owner and is_alive(each.owner))]
+
+    def release(self, session: str) -> None:
+        """Give back what was set aside for a session that could not be begun."""
+        if session:
+            self._spend.release(session_id(session), "it could not be begun")
 
     def release_unless(self, held: Held, state: State) -> None:
         """Give it back, unless its session is under way."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from holdfast.agents import context, reported
+from holdfast.agents import context, measure, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 Delivery = Literal["file", "env", "stdin"]
-MOST_FILES_NAMED = 100
-MOST_FILES_SEEN = 100_000
+REPORT = "report"
+"""Not `.json`: a file of the agent's, which may be broken without the home being so."""
 _TAIL_IN_JOURNAL = 2_000
-_LARGEST_REPORT = 1 << 20
 
 
 class Plan(NamedTuple):
@@ -66,72 +65,152 @@ class _Spent:
         return self.over
 
 
-def run(home: Home, agent: Agent, plan: Plan, echo: Callable[[str, bytes], None]) -> Ran:
-    """Run a command as a session; `echo` gets its output as it comes."""
-    warnings: list[str] = []
+class Echo(Protocol):
+    """Gets the output of a command as it comes."""
+
+    def __call__(self, stream: str, data: bytes) -> None: ...
+
+    def blocked(self) -> int | None:
+        """Pass on what was not yet; the descriptor that has to take more of it first."""
+        ...
+
+
+def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
+    """Run a command as a session."""
+    place = _working_directory()
     # Made before the session: a command that is not there must not become a session.
     probe = Tree(plan.command, limits=plan.limits, clock=home.clock)
     start = plan.start._replace(tree=probe.mark.as_dict())
-    agent.bury()  # so that the context tells how the last session ended
+    buried = agent.bury()  # first, so that the context tells how the last session ended
     given = context.gather(home, agent)
-    opened = agent.start(start, owner=this_process())
-    warnings += [f"{name} had crashed; that is on record now" for name in opened.buried]
-    try:
-        text = context.compose(context.with_mail(agent, given))
-        return _run(home, agent, plan, opened, text, probe.mark.id, echo, warnings)
-    except Exception as error:
-        # Whatever breaks here, the session has an end.
-        failed = {"kind": "holdfast", "message": f"the wrapper failed: {error}"}
-        with suppress(LeaseLost):  # it may have had its end before the failure
-            agent.end(opened.role, opened.fence, End("error", "wrapper", failed))
-        raise
+    count = measure.Count(home, agent.name, place)
+    with _Signals() as signals:
+        opened = agent.start(start, owner=this_process())
+        buried += opened.buried
+        one = _Run(home, agent, plan, opened, place, signals)
+        one.warnings += [f"{name} had crashed; that is on record now" for name in buried]
+        try:
+            agent.desk.hand_out(opened.id, opened.fence, this_process())
+            text = context.compose(context.with_mail(agent, given, opened.id))
+            return one.run(text, probe.mark.id, echo, count)
+        except BaseException as error:
+            one.fail(error)
+            raise
 
 
-def _run(
-    home: Home,
-    agent: Agent,
-    plan: Plan,
-    opened: Opened,
-    text: str,
-    mark: str,
-    echo: Callable[[str, bytes], None],
-    warnings: list[str],
-) -> Ran:
-    folder = os.path.join(home.path, "cache", "sessions", opened.id)
-    home.document(scratch(opened.id, "context.md")).replace(text.encode())
-    report = os.path.join(folder, "report.json")
-    environment = _environment(home, agent, opened, plan, text, folder)
-    began, spent = home.clock.now(), _Spent(opened.budget)
+class _Run:
+    """One session under way."""
 
-    def beat(progress: Progress) -> None:
-        _beat(agent, opened, progress, warnings)
-        if spent.look(reported.from_file(_read(report))[0]):
-            tree.stop()
+    def __init__(
+        self,
+        home: Home,
+        agent: Agent,
+        plan: Plan,
+        opened: Opened,
+        place: str,
+        signals: _Signals,
+    ) -> None:
+        self._home, self._agent, self._plan, self._opened = home, agent, plan, opened
+        self._place, self._signals = place, signals
+        self._folder = os.path.join(home.path, "cache", "sessions", opened.id)
+        self._spent = _Spent(opened.budget)
+        self._ended: Ended | None = None
+        self.warnings: list[str] = []
 
-    tree = Tree(
-        plan.command,
-        limits=plan.limits,
-        env=environment,
-        stdin=_input(plan, text),
-        on_output=echo,
-        on_beat=beat,
-        beat_every=home.settings.heartbeat,
-        orphaned=_undertaker(home, agent),
-        id=mark,
-        clock=home.clock,
-    )
-    with _forwarding(tree), tree:
-        ended = tree.wait()
-        said, odd = reported.from_file(_read(report))
-        warnings += [odd] if odd else []
+    def run(self, text: str, mark: str, echo: Echo, count: measure.Count) -> Ran:
+        home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
+        home.document(scratch(opened.id, "context.md")).replace(text.encode())
+        began = home.clock.now()
+
+        def beat(progress: Progress) -> None:
+            _beat(agent, opened, progress, self.warnings)
+            if self._spent.look(self._said()[0]):
+                tree.stop()
+
+        tree = Tree(
+            plan.command,
+            limits=plan.limits,
+            env=_environment(home, agent, opened, plan, text, self._folder),
+            stdin=_input(plan, text),
+            on_output=echo,
+            blocked=echo.blocked,
+            on_beat=beat,
+            beat_every=home.settings.heartbeat,
+            orphaned=_undertaker(home, agent),
+            id=mark,
+            clock=home.clock,
+        )
+        self._signals.end(tree)
+        with tree:
+            self._ended = ended = tree.wait()
+            claimed = self._claims(ended)
+            seen = measure.look(self._place)
+            measured = {**count.new_in(seen), **measure.touched(seen, began)}
+            end = _end(ended, claimed, measured, self._spent)
+            unkept = self._keep(ended)
+            agent.end(opened.role, opened.fence, end)
+        if unkept is not None:
+            raise unkept
+        return Ran(opened.id, ended, end, self.warnings)
+
+    def _claims(self, ended: Ended) -> Record:
+        said, odd = self._said()
+        self.warnings += [odd] if odd else []
         claimed = {**reported.from_output(ended.stdout.text), **said}
-        if spent.look(claimed) and ended.outcome == "exited":
-            warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
-        touched = files_touched(os.getcwd(), began)
-        home.document(agent.output_key(opened.id)).replace(_kept(ended).encode("utf-8", "replace"))
-        end = _end(ended, claimed, touched, spent)
-        agent.end(opened.role, opened.fence, end)
-    return Ran(opened.id, ended, end, warnings)
+        if self._spent.look(claimed) and ended.outcome == "exited":
+            self.warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
+        return claimed
+
+    def _said(self) -> tuple[Record, str]:
+        """What the report says so far; the command may have put anything in its place."""
+        path = os.path.join(self._folder, REPORT)
+        if not os.path.lexists(path):
+            return {}, ""
+        data, wrong = reported.content(path, reported.LARGEST_REPORT)
+        return ({}, f"the report cannot be read: {wrong}") if wrong else reported.from_file(data)
+
+    def _keep(self, ended: Ended) -> HoldfastError | None:
+        """Store what was printed; an error comes later, the end of the session goes first."""
+        key = self._agent.output_key(self._opened.id)
+        try:
+            self._home.document(key).replace(_kept(ended).encode("utf-8", "replace"))
+        except HoldfastError as error:
+            return _while_ending(error, ended, "its output could not be kept")
+        return None
+
+    def fail(self, error: BaseException) -> None:
+        """Whatever broke, the session has an end; what the command did is told in any case."""
+        said = getattr(error, "message", None) or str(error) or type(error).__name__
+        failed = {"kind": "holdfast", "message": f"the wrapper failed: {said}"}
+        fields: Record = {}
+        if self._ended is not None:
+            fields = {"exit_code": self._ended.exit_code, "signal": self._ended.signal}
+            fields["duration_seconds"] = round(self._ended.duration, 3)
+        end = End("error", "wrapper", failed, {k: v for k, v in fields.items() if v is not None})
+        # It may have had its end before the failure, or the disk may be what failed.
+        with suppress(HoldfastError):
+            self._agent.end(self._opened.role, self._opened.fence, end)
+        if self._ended is not None and isinstance(error, HoldfastError):
+            raise _while_ending(error, self._ended, "its end could not be recorded") from error
+
+
+def _while_ending(error: HoldfastError, ended: Ended, what: str) -> HoldfastError:
+    """The same error, which also tells how the command itself had ended."""
+    if error.message.startswith(_HOW):
+        return error
+    how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.exit_code}"
+    said = f"{_HOW} {how}, but {what}: {error.message}"
+    return type(error)(said, hint=error.hint, path=error.path)
+
+
+_HOW = "the command ended with"
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise NotFound("the working directory is gone", hint="`cd` to one that is there") from None
 
 
 # --- before ---------------------------------------------------------------------------------
@@ -146,8 +225,11 @@ def _environment(
         "HOLDFAST_SESSION": opened.id,
         "HOLDFAST_ROLE": opened.role,
         "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
-        "HOLDFAST_REPORT": os.path.join(folder, "report.json"),
+        "HOLDFAST_REPORT": os.path.join(folder, REPORT),
     }
+    # A hook of Claude Code need not say again what the prompt says.
+    given = text and text in (_input(plan, text) or "")
+    own["HOLDFAST_CONTEXT_GIVEN"] = "stdin" if given else ""
     if plan.delivery == "env":
         own["HOLDFAST_CONTEXT_TEXT"] = text
     return {**os.environ, **own}
@@ -183,21 +265,38 @@ def _beat(agent: Agent, opened: Opened, progress: Progress, warnings: list[str])
         warnings.append(f"a heartbeat could not be written: {error.message}")
 
 
-class _forwarding:
-    """For the time of a block the signals that would end us end the command instead."""
+class _Signals:
+    """For the time of a block the signals that would end us end the command instead.
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree, self._before = tree, dict[int, Any]()
+    One that comes before there is a command ends it before it begins, and one that was ignored,
+    as by `nohup`, stays so.
+    """
 
-    def __enter__(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    def __init__(self) -> None:
+        self._before = dict[int, Any]()
+        self._tree: Tree | None = None
+        self._asked = False
+
+    def end(self, tree: Tree) -> None:
+        """End this one from now on."""
+        self._tree = tree
+        if self._asked:
+            tree.stop()
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._asked = True
+        if self._tree is not None:
+            self._tree.stop()
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            if signal.getsignal(number) == signal.SIG_IGN:
+                continue
             try:
                 self._before[number] = signal.signal(number, self._stop)
             except ValueError:
-                return  # not the main thread: whoever has it decides
-
-    def _stop(self, number: int, frame: object) -> None:
-        self._tree.stop()
+                break  # not the main thread: whoever has it decides
+        return self
 
     def __exit__(self, *exc: object) -> None:
         for number, handler in self._before.items():
@@ -207,7 +306,7 @@ class _forwarding:
 # --- afterwards -----------------------------------------------------------------------------
 
 
-def _end(ended: Ended, claimed: Record, touched: Record, spent: _Spent) -> End:
+def _end(ended: Ended, claimed: Record, measured: Record, spent: _Spent) -> End:
     outcome, cause = _outcome(ended, spent)
     failed = claimed.pop("failed", None)
     if failed and outcome == "completed":
@@ -216,8 +315,8 @@ def _end(ended: Ended, claimed: Record, touched: Record, spent: _Spent) -> End:
     error = None
     if outcome != "completed":
         error = {"kind": cause, "message": message, "output_tail": ended.tail[-_TAIL_IN_JOURNAL:]}
-    measured: Record = {
-        **touched,
+    measured = {
+        **measured,
         "cpu_seconds": round(ended.cpu_seconds, 2),
         "peak_memory_bytes": ended.peak_memory,
         "output_bytes": ended.output_bytes,
@@ -226,11 +325,13 @@ def _end(ended: Ended, claimed: Record, touched: Record, spent: _Spent) -> End:
     fields: Record = {
         **claimed,
         "duration_seconds": round(ended.duration, 3),
-        "exit_code": ended.code,
+        "exit_code": ended.exit_code,
         "signal": ended.signal,
         "measured": measured,
         "claimed": {name: claimed[name] for name in ("sources_archived",) if name in claimed},
     }
+    if measured["sources_archived"] is not None:
+        fields["sources_archived"] = measured["sources_archived"]
     if "summary" not in claimed:
         fields["summary"] = message if error else ended.last_line[:200] or "completed"
     return End(outcome, cause, error, {name: v for name, v in fields.items() if v is not None})
@@ -271,36 +372,3 @@ def _kept(ended: Ended) -> str:
     if ended.stderr.total:
         parts += ["\n--- standard error ---\n", ended.stderr.text]
     return "".join(parts)
-
-
-def files_touched(folder: str, since: float) -> Record:
-    """Files below a folder that were written since then: how many, and the first names."""
-    names: list[str] = []
-    count = 0
-    for seen, (path, changed) in enumerate(_files(folder)):
-        if seen >= MOST_FILES_SEEN:
-            return {"files_touched": names, "files_touched_count": None}
-        if changed >= since:
-            count += 1
-            if len(names) < MOST_FILES_NAMED:
-                names.append(os.path.relpath(path, folder))
-    return {"files_touched": sorted(names), "files_touched_count": count}
-
-
-def _files(folder: str) -> Iterator[tuple[str, float]]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in (".git", ".holdfast")]
-        for name in files:
-            path = os.path.join(place, name)
-            try:
-                yield path, os.lstat(path).st_mtime
-            except OSError:
-                continue  # it went while we looked
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST_REPORT)
-    except OSError:
-        return b""

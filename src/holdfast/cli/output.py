@@ -12,7 +12,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
 from holdfast.cli.safe import safe, safe_json
@@ -36,6 +36,11 @@ class Output:
         self._colour = (
             at_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
+
+    @property
+    def watcher(self) -> Callable[[str, int, int], None] | None:
+        """Shows on a terminal how far long work has come."""
+        return _show_progress if _is_terminal(sys.stderr) else None
 
     # --- data ---------------------------------------------------------------------------
 
@@ -221,6 +226,14 @@ def json_line(value: Mapping[str, Any]) -> str:
 
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return safe_json(text)
+
+
+def _show_progress(what: str, done: int, total: int) -> None:
+    """On one line, which is gone when the work is done."""
+    line = f"{safe(what)}: {100 * done // max(1, total)} %" if done < total else ""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

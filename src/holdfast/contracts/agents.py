@@ -172,6 +172,17 @@ class Measured(Record):
     peak_memory_bytes: Count | None = None
     output_bytes: Count | None = None
     survivors_killed: Count | None = None
+    tool_calls: Count | None = None
+    tool_failures: Count | None = None
+
+
+class Tools(Record):
+    """What hooks told of the tools that an agent used."""
+
+    calls: Count
+    failed: Count
+    by_name: dict[str, Count]
+    wrote: list[str]
 
 
 class Claimed(Record):
@@ -211,6 +222,7 @@ class Session(Document):
     duration_seconds: Seconds | None = None
     measured: Measured | None = None
     claimed: Claimed | None = None
+    tools: Tools | None = None
     often_missing: ClassVar[frozenset[str]] = frozenset(
         {
             *("domain", "branch", "model", "timeout_seconds", "research_question"),
@@ -288,6 +300,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "session_end": ("outcome",),
     "count": ("source", "counters"),
     "error": ("message",),
+    "joined": ("session_id", "known_as"),
+    "tool_use": ("session_id", "tool"),
     "edited_by_hand": ("file", "new", "patch"),
     "text_imported": ("file", "new", "patch"),
     "import": ("imported",),
@@ -320,6 +334,13 @@ class JournalLine(Record):
     measured: Measured | None = None
     claimed: Claimed | None = None
     tree: Annotated[dict[str, Any], Free("the mark of the session's processes")] | None = None
+    known_as: NonEmpty | None = None
+    tool: NonEmpty | None = None
+    input: str | None = None
+    wrote: str | None = None
+    failed: str | None = None
+    call: NonEmpty | None = None
+    reason: str | None = None
     text: str | None = None
     task: NonEmpty | None = None
     branch: str | None = None

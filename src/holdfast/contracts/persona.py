@@ -87,7 +87,7 @@ class _Persona(Document, Generic[_Name]):
     display_name: NonEmpty | None = None
     """Additive: the name of an agent whose name cannot be an id."""
     created_at: UtcTime | None = None
-    """Additive: when a home first heard of it."""
+    """Additive: since when there is the agent."""
     origin: str | None = None
     creator: str | None = None
     roles: list[str] = Field(default_factory=list[str])
@@ -166,7 +166,7 @@ def _check_persona(found: Sequence[Located], origin: Origin) -> Iterator[Finding
     for line, reading in found:
         names = [_object(reading.value).get(name) for name in ("agent_id", "display_name")]
         known = origin.parent(2) == "state" and isinstance(names[0], str)
-        if known and origin.parent() not in names:
+        if known and origin.parent().casefold() not in [str(name).casefold() for name in names]:
             reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
             yield Finding("error", "path", "agent_id", reason, line)
 

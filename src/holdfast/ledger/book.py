@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import local_stamp, zone
 from holdfast.codec import Record
-from holdfast.errors import BadName, HoldfastError, UsageError
+from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
-from holdfast.ledger.entry import check_event, entry, task_for
+from holdfast.ledger.entry import capped, check_event, entry, task_for
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
+    copied,
     current_session,
     fold,
     next_session,
@@ -36,9 +38,14 @@ from holdfast.store.primitives import (
 from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
+    from holdfast.ledger.index import Index
     from holdfast.store.home import Home
+    from holdfast.store.vfs import Dir
 
 _DAY = 86400.0
+_PAUSE, _PATIENCE = 0.05, 20
+"""The file of the status follows after so many seconds, or so many times as long as bringing it up
+to date took, where that is slow; and when the ledger is closed."""
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -66,12 +73,21 @@ class Event(NamedTuple):
             )
 
 
-class Written(NamedTuple):
-    cursor: Cursor
-    record: Record
-    """As it stands in the ledger: with its time, and without secrets."""
-    stale: HoldfastError | None
-    """Why the status could not be brought up to date; the event is safe all the same."""
+class Written:
+    """An event that is on disk."""
+
+    def __init__(
+        self, ledger: Ledger, before: Cursor, cursor: Cursor, stale: HoldfastError | None
+    ) -> None:
+        self._ledger, self._before, self.cursor = ledger, before, cursor
+        self.stale = stale
+        """Why the status could not be brought up to date; the event is safe all the same."""
+
+    @cached_property
+    def record(self) -> Record:
+        """As it stands in the ledger, from where it is read: with its time, without secrets."""
+        found = self._ledger.read(self._before)
+        return next(each.record for each in found if each.line.seq == self.cursor.seq)
 
 
 class Found(NamedTuple):
@@ -97,7 +113,16 @@ class Found(NamedTuple):
         return Cursor(line.seq or 0, line.hash or START.hash, line.segment, line.end)
 
 
+class _Known(NamedTuple):
+    """The state after a line that we wrote."""
+
+    cursor: Cursor
+    state: State
+
+
 class Ledger:
+    """Used by one thread at a time."""
+
     def __init__(self, home: Home, agent: str, layout: Layout = HOLDFAST) -> None:
         self._home, self.agent, self._layout = home, agent_id(agent).lower(), layout
         self.key = key_of(home, layout, "ledger", self.agent)
@@ -105,6 +130,12 @@ class Ledger:
         self._log = home.log(self.key)
         self._status = home.view(self.status_key, self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
+        self._known: _Known | None = None
+        self._seen = 0
+        self._owed: Cursor | None = None
+        self._next_refresh = float("-inf")
+        self._opened = ExitStack()
+        self._folder: Dir | None = None
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
@@ -113,22 +144,50 @@ class Ledger:
     def write(self, event: Event, spooled: Sequence[Event] = ()) -> Written:
         """Append one event, after the `spooled` ones that are not there yet."""
         event.check(self.agent, self._home.settings.extra_events)
-        self._status.read()  # outside the log's lock, so that inside there is little left to do
-        before = START
+        if self._known is None:
+            self._status.read()  # outside the log's lock, so that inside there is little left to do
+        before, after = START, State()
 
         def decide(head: Cursor) -> list[Record]:
-            nonlocal before
-            before, state, records = head, deepcopy(self._status.read()), list[Record]()
+            nonlocal before, after
+            before, after, records = head, self._state_at(head), list[Record]()
+            stamp = local_stamp(self._home.clock.now(), self._zone)
             for each in (*spooled, event):
-                if each is event or self._is_news(each, state):
-                    record = self._record(each, state)
+                if each is event or self._is_news(each, after):
+                    record = self._record(each, after, stamp[:10])
                     records.append(record)
-                    fold(state, self._as_if_written(record))
+                    fold(after, Line(None, None, {"ts": stamp, **record}, "", 0, 0))
             return records
 
         cursor = self._log.transact(decide)[-1]
-        mine = next(found for found in self.read(before) if found.line.seq == cursor.seq)
-        return Written(cursor, mine.record, self._refresh(cursor))
+        self._known = _Known(cursor, after)
+        return Written(self, before, cursor, self._refresh(cursor))
+
+    def _state_at(self, head: Cursor) -> State:
+        """The state that the next entry meets, to be changed; under the log's lock.
+
+        A writer that wrote the newest line knows it, unless others have put something behind.
+        """
+        known, (version, size) = self._known, self._files(head)
+        same = version != 0 and version == self._seen and size == head.offset
+        self._seen = version
+        if same and known is not None and known.cursor == head:
+            return copied(known.state)
+        return copied(self._status.read())
+
+    def _files(self, head: Cursor) -> tuple[int, int]:
+        """Which files there are, as a number (0: cannot tell), and the size of the newest."""
+        if self._folder is None:
+            self._folder = self._opened.enter_context(self._home.opened_dir(self.key))
+        found = self._folder.stat(head.segment) if self._folder and head.segment else None
+        if self._folder is None or found is None:
+            self._let_go()
+            return 0, 0
+        return self._folder.version(), found.size
+
+    def _let_go(self) -> None:
+        self._opened.close()
+        self._folder = None
 
     def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
         """Append what `act` gives for the next free session id.
@@ -160,22 +219,24 @@ class Ledger:
             return False
         return True
 
-    def _as_if_written(self, record: Record) -> Line:
-        stamp = local_stamp(self._home.clock.now(), self._zone)
-        return Line(None, None, {"ts": stamp, **record}, "", 0, 0)
-
     def _refresh(self, cursor: Cursor) -> HoldfastError | None:
+        boottime = self._home.clock.boottime
+        began = boottime()
+        self._owed = cursor if began < self._next_refresh else None
+        if self._owed is not None:
+            return None
         try:
             self._status.refresh(cursor)
         except HoldfastError as error:
             return error
+        ended = boottime()
+        self._next_refresh = ended + max(_PAUSE, _PATIENCE * (ended - began))
         return None
 
-    def _record(self, event: Event, state: State) -> Record:
-        today = self._home.today()
+    def _record(self, event: Event, state: State, today: str) -> Record:
         match event.session:
             case None:
-                session = str(current_session(state, today))
+                session = current_session(state, today)
             case "new":
                 session = str(next_session(state, today))
             case given:
@@ -187,11 +248,15 @@ class Ledger:
             task=task_for(event.event, event.task),
             source=event.source,
             summary=event.summary,
-            data=event.data or {},
+            data=capped(event.data) if event.data else {},
         )
         return record | (event.extra or {})
 
     def close(self) -> None:
+        if self._owed is not None:
+            self._next_refresh = float("-inf")
+            self._refresh(self._owed)
+        self._let_go()
         self._status.close()
         self._log.close()
 
@@ -233,16 +298,28 @@ class Ledger:
                 yield Found(line.record, line)
 
     def newest(
-        self, limit: int | None, wanted: Callable[[Found], bool], since: float | None = None
+        self,
+        limit: int | None,
+        wanted: Callable[[Found], bool],
+        since: float | None = None,
+        index: Index | None = None,
     ) -> list[Found]:
-        """The last `limit` entries that are wanted, oldest first; reads day by day, backwards."""
+        """The last `limit` entries that are wanted, oldest first; reads day by day, backwards.
+
+        An index has to be asked for what `wanted` asks for, or less.
+        """
         found: list[Found] = []
         # Others have called a day by another zone than that of the times in it.
         since = since if since is None or self._layout is HOLDFAST else since - _DAY
         for segment in reversed(self._log.segments()):
             if since is not None and segment[:10] < local_stamp(since, self._zone)[:10]:
                 break
-            found = [*filter(wanted, self._of(segment)), *found]
+            missing = None if limit is None else limit - len(found)
+            if index is None:
+                part = list(filter(wanted, self._of(segment)))
+            else:
+                part = self._indexed(index, segment, missing, wanted)
+            found = [*part, *found]
             if limit is not None and len(found) >= limit:
                 return found[len(found) - limit :]
         return found
@@ -252,6 +329,14 @@ class Ledger:
             if found.line.segment != segment:
                 return
             yield found
+
+    def _indexed(
+        self, index: Index, segment: str, most: int | None, wanted: Callable[[Found], bool]
+    ) -> list[Found]:
+        with typed("reading the ledger", self.key):
+            seen = index.newest(segment, most, lambda line: wanted(Found(line.record, line)))
+        self.damaged.update((segment, offset) for offset in seen.damaged)
+        return [Found(line.record, line) for line in seen.lines]
 
     def head(self) -> Cursor:
         return self._log.head()

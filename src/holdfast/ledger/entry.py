@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode
 from holdfast.errors import BadValue, UsageError
@@ -13,6 +13,16 @@ from holdfast.errors import BadValue, UsageError
 EVENTS = ("heartbeat", "task_start", "task_result", "error", "info")
 RESULTS = ("success", "failure")
 NO_TASK = "system"
+TYPICAL = {
+    "task_start": ("task_type",),
+    "task_result": ("status", "duration_sec"),
+    "error": ("error",),
+}
+"""What readers look for in the data of an event; of an `info`, the summary is the message."""
+OUTPUT = frozenset({"stdout", "stderr", "output"})
+"""The fields of `data`, however deep, in which the output of a command is shortened."""
+MOST_OUTPUT = 16 << 10
+_HEAD = MOST_OUTPUT // 4
 IMPORT = "imported"
 """The field of `data` in an `info` that tells of files of others."""
 
@@ -53,6 +63,46 @@ def task_for(event: str, task: str | None) -> str:
     if event in ("task_start", "task_result"):
         raise UsageError(f"{event} without a task", hint="name it with --task ID")
     return NO_TASK
+
+
+def capped(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with long output shortened: how much there was is said in its place."""
+    return _capped(data, "") if _names_output(data) else data
+
+
+def _names_output(value: Any) -> bool:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return not OUTPUT.isdisjoint(found) or any(map(_names_output, found.values()))
+    return isinstance(value, list) and any(map(_names_output, cast("list[Any]", value)))
+
+
+def _capped(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return {inner: _capped(each, inner) for inner, each in found.items()}
+    if isinstance(value, list):
+        return [_capped(each, name) for each in cast("list[Any]", value)]
+    if isinstance(value, str) and name in OUTPUT and len(value) > MOST_OUTPUT:
+        return _shortened(value)
+    return value
+
+
+def _shortened(text: str) -> str:
+    """Its beginning and, from the start of a line on, its end.
+
+    A line is not cut in front: a secret would be parted from what tells that it is one.
+    """
+    first = len(text) - (MOST_OUTPUT - _HEAD)
+    start = text.find("\n", first - 1) + 1
+    end = text[start:] if start else ""
+    left_out = len(text) - _HEAD - len(end)
+    return f"{text[:_HEAD]}\n[{left_out} of {len(text)} characters left out]\n{end}"
+
+
+def lacking(event: str, data: dict[str, Any]) -> list[str]:
+    """What is usually said in the data of such an event, and is not."""
+    return [name for name in TYPICAL.get(event, ()) if data.get(name) in (None, "")]
 
 
 def parse_data(event: str, text: bytes) -> dict[str, Any]:

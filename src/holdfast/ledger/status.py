@@ -21,7 +21,9 @@ from holdfast.store.view import Shape
 
 State = dict[str, Any]
 _REF = re.compile(r"spool:([0-9a-f]{16})#([0-9]{1,18})")
+_TOLD = re.compile(r".*/journal\.jsonl#[0-9]{1,18}")
 _DAYS_KEPT = 32
+_RUNS_KEPT = 16
 STATES = ("idle", "busy", "error", "offline")
 SHOWN = ("agent", "state", "last_heartbeat", "last_task_id", "session_id", "last_error")
 
@@ -32,7 +34,7 @@ def status_of(agent: str) -> Shape[State]:
     def begin() -> State:
         return initial(agent)
 
-    return Shape(version=2, initial=begin, fold=fold, render=render)
+    return Shape(version=3, initial=begin, fold=fold, render=render)
 
 
 def initial(agent: str) -> State:
@@ -43,12 +45,21 @@ def initial(agent: str) -> State:
         "last_task_id": None,
         "session_id": None,
         "last_error": None,
-        # Not shown: the highest session number of each of the latest days, how far each spool
-        # has been taken in, and where lines tell of imported files.
+        # Not shown: the highest session number of each of the latest days, which of the latest
+        # sessions that have a beginning and an end are over, the latest one that has neither,
+        # how far each spool has been taken in, and where lines tell of imported files.
         "sessions": {},
+        "over": {},
+        "ad_hoc": None,
         "spools": {},
         "imports": [],
     }
+
+
+def copied(state: State) -> State:
+    """A state that can be folded on without changing this one."""
+    parts = ("sessions", "over", "spools", "imports")
+    return {**state, **{name: state[name].copy() for name in parts}}
 
 
 def fold(state: State, line: Line) -> State:
@@ -66,7 +77,7 @@ def fold(state: State, line: Line) -> State:
         _count_session(state, record.get("session_id"))
         return _adopt(state, imported)
     state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
-    _note_session(state, record.get("session_id"))
+    _note_session(state, record)
     spool, number = spooled_from(record)
     if number:
         state["spools"][spool] = max(number, state["spools"].get(spool, 0))
@@ -128,17 +139,28 @@ def next_session(state: State, today: str) -> SessionId:
     return SessionId(today, state["agent"], state["sessions"].get(today, 0) + 1)
 
 
-def current_session(state: State, today: str) -> SessionId:
+def current_session(state: State, today: str) -> str:
     """The session that an entry without one belongs to.
 
-    It is the latest one, unless that began on another day and nothing is under way: a
-    session that runs over midnight stays one session.
+    It is the one under way: the latest, unless that is over, or began on another day and nothing
+    is being done (a session that runs over midnight stays one).  Else it is the latest of today
+    that nobody began or ended, else a new one.
     """
-    if state["session_id"] is not None:
-        latest = session_id(state["session_id"])
-        if latest.day == today or state["state"] == "busy":
-            return latest
-    return next_session(state, today)
+    over: dict[str, bool] = state["over"]
+    latest: str = state["session_id"] or ""
+    stays = latest.startswith(today) or state["state"] == "busy"
+    if latest and stays and not over.get(latest, False):
+        return latest
+    if under_way := [name for name, ended in over.items() if not ended]:
+        return under_way[-1]
+    if (state["ad_hoc"] or "").startswith(today):
+        return state["ad_hoc"]
+    return str(next_session(state, today))
+
+
+def is_over(state: State, session: object) -> bool:
+    """Whether a session is known to have ended, or another one followed that nobody ends."""
+    return state["over"].get(session, session != state["session_id"])
 
 
 class Presence(NamedTuple):
@@ -165,13 +187,26 @@ def presence(state: State, now: float, offline_after: float) -> Presence:
 
 def spooled_from(record: Record) -> tuple[str, int]:
     """Which spool an entry was taken from and its number there; 0 if it was written directly."""
-    match = _REF.fullmatch(str(record.get("ref", "")))
+    ref = record.get("ref")
+    match = _REF.fullmatch(ref) if isinstance(ref, str) else None
     return (match[1], int(match[2])) if match else ("", 0)
 
 
-def _note_session(state: State, text: object) -> None:
-    if _count_session(state, text):
-        state["session_id"] = str(text)
+def _note_session(state: State, record: Record) -> None:
+    text, ref = record.get("session_id"), record.get("ref")
+    if ref is None and text is not None and text == state["session_id"]:
+        return  # as almost always
+    if not _count_session(state, text):
+        return
+    session, over = str(text), state["over"]
+    state["session_id"] = session
+    if isinstance(ref, str) and _TOLD.fullmatch(ref):
+        # Told by the journal: this session has a beginning and will have an end.
+        over[session] = record.get("event") == "task_result" or over.get(session, False)
+        if len(over) > _RUNS_KEPT:
+            del over[next(iter(over))]
+    elif session not in over:
+        state["ad_hoc"] = session
 
 
 def _count_session(state: State, text: object) -> bool:
@@ -191,6 +226,8 @@ def _count_session(state: State, text: object) -> bool:
 
 def later(known: str | None, stamp: str) -> str | None:
     """The later of two stamps, so that a clock that went back cannot age an agent."""
+    if stamp == known:
+        return known
     try:
         seen = instant_of(stamp)
     except ValueError:

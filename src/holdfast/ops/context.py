@@ -11,6 +11,7 @@ be read without a byte being written to it; the first verb that changes somethin
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -35,6 +36,8 @@ class Context:
         self.layout_said = layout
         """What `--layout` said."""
         self.clock: Clock = clock or SystemClock()
+        self.watcher: Callable[[str, int, int], None] | None = None
+        """Set by a face that can show how far long work has come: what, done, total."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 
@@ -87,6 +90,11 @@ class Context:
                 path=opened.home.path,
             )
         return opened.home
+
+    def progress(self, what: str) -> Callable[[int, int], None] | None:
+        """To be told how far something long has come; None if nobody is watching."""
+        show = self.watcher
+        return None if show is None else lambda done, total: show(what, done, total)
 
     def warn(self, text: str) -> None:
         """Tell the caller about something that did not stop the verb."""

@@ -6,11 +6,15 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from holdfast.layout import HOLDFAST
+from holdfast.errors import HoldfastError
+from holdfast.layout import HOLDFAST, Part
 from holdfast.ledger.book import Ledger, agents
+from holdfast.ops.answer import Answer
+from holdfast.ops.examine_fleet import examine_fleet
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
+from holdfast.store.vfs import process_start
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -21,24 +25,15 @@ _LITTLE_SPACE = 256 << 20
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
 
 
-class Answer(NamedTuple):
-    check: str
-    state: str
-    """ok, warning or broken."""
-    detail: str
-    fix: str = ""
-
-    def as_row(self) -> dict[str, str]:
-        return self._asdict()
-
-
 def examine(home: Home) -> Iterator[Answer]:
     """Every question and its answer, the most important last, where the eye lands."""
     yield Answer("home", "ok", f"{home.path}, format {home.settings.format}")
     yield _space(home)
     yield _file_system(home)
-    yield _inside_git(home)
+    yield from _inside_git(home)
     yield _clock(home)
+    yield from _locks(home)
+    yield from examine_fleet(home)
     yield from _integrity(home)
 
 
@@ -72,14 +67,30 @@ def file_system_of(path: str) -> str:
     return kind
 
 
-def _inside_git(home: Home) -> Answer:
-    tree = home.path
-    while not os.path.exists(os.path.join(tree, ".git")):
-        if tree == os.path.dirname(tree):
-            return Answer("git", "ok", "not inside a work tree")
-        tree = os.path.dirname(tree)
-    fix = "move it, or keep it out of reach of `git clean` and `git reset`"
-    return Answer("git", "warning", f"the home lies inside the work tree {tree}", fix)
+def _inside_git(home: Home) -> Iterator[Answer]:
+    from holdfast.git.worktree import worktree
+
+    found = worktree(home.path)
+    if found is None:
+        yield Answer("git", "ok", "not inside a work tree")
+        return
+    told = [f"the home lies inside the work tree {found.top}"]
+    if found.asked:
+        tracked = f"{len(found.tracked)} of its files" if found.tracked else "nothing of it"
+        told.append(f"git tracks {tracked}")
+        told.append("ignored" if found.ignored else "not ignored")
+        told.append(f"`{found.cleaned}` would remove what is not tracked")
+    fix = (
+        "move it out of the tree (HOLDFAST_HOME), or keep `git clean` and `git reset` away from it"
+    )
+    if found.tracked:
+        fix += "; `git rm -r --cached` takes it out of git and leaves the files"
+    yield Answer("git", "warning", "; ".join(told), fix)
+    locks = [name for name in found.tracked if name.endswith((".lock", ".lease"))]
+    if locks:
+        some = ", ".join(locks[:3]) + (f" and {len(locks) - 3} more" if locks[3:] else "")
+        fix = "`git rm --cached` them; a lock that comes out of git holds nothing"
+        yield Answer("git locks", "warning", f"lock files are tracked: {some}", fix)
 
 
 def _clock(home: Home) -> Answer:
@@ -91,12 +102,67 @@ def _clock(home: Home) -> Answer:
     return Answer("clock", "ok", f"{home.today()} in {home.settings.timezone}")
 
 
+def _locks(home: Home) -> Iterator[Answer]:
+    """Locks and leases whose holders are gone.  None of ours blocks: the kernel let go of it."""
+    stale = 0
+    for key, name in _hidden_leases(home):
+        held = home.lease(key).holder()
+        if held is not None and not held.alive:
+            stale += 1
+            detail = f"{name}: process {held.owner.pid} had it for {held.purpose!r} and is gone"
+            yield Answer("lease", "ok", detail, "nothing to do: whoever wants it gets it")
+    for key in home.keys():
+        if key.endswith((".lock", ".pid")) and (pid := _pid_in(home, key)) is not None:
+            stale += 1
+            fix = "remove it, if no program of yours waits for it"
+            yield Answer(key, "warning", f"a stale lock: process {pid} is gone", fix)
+    if not stale:
+        yield Answer("locks", "ok", "none is stale")
+
+
+def _hidden_leases(home: Home) -> Iterator[tuple[str, str]]:
+    """The keys of leases that are held by processes, and their files."""
+    folders = {"", *(key.rpartition("/")[0] for key in home.keys())}
+    for folder in sorted(folders):
+        with home.opened_dir(folder) as directory:
+            names = directory.names() if directory is not None else []
+        for name in names:
+            if name.startswith(".") and name.endswith(".lease"):
+                stem = name[1:].removesuffix(".lease")
+                where = f"{folder}/" if folder else ""
+                yield f"{where}{stem}", f"{where}{name}"
+
+
+def _pid_in(home: Home, key: str) -> int | None:
+    """The process that a lock file of somebody else names, if it is gone."""
+    try:
+        text = home.document(key).read()
+    except HoldfastError:
+        return None
+    found = re.fullmatch(rb"\s*([0-9]{1,9})\s*", text.data) if text is not None else None
+    if found is None:
+        return None
+    pid = int(found[1])
+    return None if process_start(pid) else pid
+
+
 def proved(home: Home) -> Iterator[Finding]:
     """All that is broken: what the store says, and copies of imported files."""
-    yield from check(home)
+    yield from (each for each in check(home) if not _is_unused_journal(home, each))
     for agent in agents(home):
         for problem in _with_imported(home, agent):
             yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
+
+
+def _is_unused_journal(home: Home, found: Finding) -> bool:
+    """Whether a journal is empty because it never had a line: so say the views folded from it."""
+    slot = HOLDFAST.slot(found.key)
+    if found.kind != "empty" or slot is None or slot.part != "journal" or slot.rest:
+        return False
+    parts: tuple[Part, ...] = ("report", "session", "metrics")
+    stamps = [home.cell(HOLDFAST.path(part, slot.name)).peek() for part in parts]
+    seen = [stamp.cursor.seq for stamp in stamps if stamp is not None]
+    return bool(seen) and not any(seen)
 
 
 def _with_imported(home: Home, agent: str) -> Iterator[Problem]:
@@ -115,8 +181,18 @@ def _integrity(home: Home) -> Iterator[Answer]:
     found = list(proved(home))
     for each in found:
         if each.kind not in HARMLESS:
-            yield Answer(each.key, "broken", f"{each.kind}: {each.detail}", each.repair)
+            where = _target(home, each.key) if each.kind == "alien" else ""
+            yield Answer(each.key, "broken", f"{each.kind}: {each.detail}{where}", each.repair)
     harmless = sum(each.kind in HARMLESS for each in found)
     traces = f"; {harmless} harmless traces of crashes" if harmless else ""
     if all(each.kind in HARMLESS for each in found):
         yield Answer("integrity", "ok", f"every file is what was written{traces}")
+
+
+def _target(home: Home, key: str) -> str:
+    """Where a symbolic link leads."""
+    path = os.path.join(home.path, key)
+    if not os.path.islink(path):
+        return ""
+    gone = "" if os.path.exists(path) else ", which is not there"
+    return f"; it leads to {os.readlink(path)}{gone}"

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from holdfast.clock import utc_stamp
-from holdfast.codec import pretty
+from holdfast.agents.agent import Agent
+from holdfast.agents.bootstrap import ENTRIES, bootstrap, missing, name_of
 from holdfast.errors import BadName, ConfigError, NotFound
 from holdfast.ids import SessionId, agent_id, key_parts, session_id
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.ledger.book import Ledger, agents, key_of
-from holdfast.ledger.status import SHOWN, presence
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
-from holdfast.ops.examine import examine, proved
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.examine import proved
 from holdfast.ops.parameter import Arg
 from holdfast.store.check import HARMLESS
-from holdfast.store.check import check as prove
 from holdfast.store.home import Home, find
-from holdfast.store.sweep import sweep
 
 CORRUPT = 6
 
@@ -38,26 +35,61 @@ def init(
     if dry_run:
         return _would_make(context, names)
     home, made = _home(context, timezone)
-    fresh = [name for name in names if _make_agent(home, context.layout, name)]
-    known = [name for name in names if name not in fresh]
+    added = {name: _bootstrapped(home, context.layout, name) for name in names}
+    fresh = [name for name, parts in added.items() if _is_new(parts)]
     parts = [f"{'made' if made else 'found'} home {home.path}, zone {home.settings.timezone}"]
-    parts += [f"made {', '.join(fresh)}"] if fresh else []
-    parts += [f"already there: {', '.join(known)}"] if known else []
-    data = {"home": home.path, "timezone": home.settings.timezone, "made": fresh}
-    data["layout"] = context.layout.name
-    return Change(home.path, applied=made or bool(fresh), detail="; ".join(parts), data=data)
+    parts += _told(added, "made", "added")
+    data = {
+        "home": home.path,
+        "timezone": home.settings.timezone,
+        "layout": context.layout.name,
+        "made": fresh,
+        "added": added,
+    }
+    applied = made or any(added.values())
+    return Change(home.path, applied, detail="; ".join(parts), data=data)
+
+
+def _bootstrapped(home: Home, layout: Layout, name: str) -> list[str]:
+    """The files that were made for an agent."""
+    with Agent(home, name, layout) as one:
+        return [name_of(one, part) for part in bootstrap(home, one, name)]
+
+
+def _lacking(home: Home, layout: Layout, name: str) -> list[str]:
+    with Agent(home, name, layout) as one:
+        return [name_of(one, part) for part in missing(home, one)]
+
+
+def _is_new(parts: Sequence[str]) -> bool:
+    """Whether what was missing of an agent shows that it was not there at all."""
+    return "manifest.json" in parts
+
+
+def _told(added: dict[str, list[str]], made: str, gave: str) -> Iterator[str]:
+    """In words what was made for each agent, or would be."""
+    if fresh := [name for name, parts in added.items() if _is_new(parts)]:
+        entries = ", ".join(added[fresh[0]])
+        yield f"{made} {', '.join(fresh)}, with {entries}"
+    for name, parts in added.items():
+        if parts and not _is_new(parts):
+            yield f"{gave} to {name}: {', '.join(parts)}"
+    if known := [name for name, parts in added.items() if not parts]:
+        yield f"already there: {', '.join(known)}"
 
 
 def _would_make(context: Context, names: list[str]) -> Change:
     place = os.path.abspath(context.place or find())
     try:
         home = context.home()
-        fresh = [name for name in names if not _is_agent(home, context.layout, name)]
+        added = {name: _lacking(home, context.layout, name) for name in names}
         parts = [f"found home {home.path}"]
     except NotFound:
-        fresh, parts = names, [f"would make a home at {place}"]
-    parts += [f"would make {', '.join(fresh)}"] if fresh else []
-    return Change(place, applied=False, detail="; ".join(parts), dry_run=True)
+        everything = [HOLDFAST.path(part, "x").rpartition("/")[2] for part in ENTRIES]
+        added, parts = dict.fromkeys(names, everything), [f"would make a home at {place}"]
+    parts += _told(added, "would make", "would add")
+    data = {"home": place, "added": added}
+    return Change(place, applied=False, detail="; ".join(parts), data=data, dry_run=True)
 
 
 def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
@@ -78,57 +110,12 @@ def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
     return home, False
 
 
-def _make_agent(home: Home, layout: Layout, name: str) -> bool:
-    """Whether the agent was not there before."""
-    if _is_agent(home, layout, name):
-        return False
-    document = home.document(layout.manifest(name))
-    text = pretty({"agent_id": name, "created_at": utc_stamp(home.clock.now())})
-    document.update(lambda old: old or text)
-    return True
-
-
-def _is_agent(home: Home, layout: Layout, name: str) -> bool:
-    return home.document(layout.manifest(name)).read() is not None
-
-
-def status(
-    context: Context,
-    agent: Annotated[str | None, Arg("Only this agent", positional=True)] = None,
-) -> Rows:
-    home = context.home()
-    known = agents(home, context.layout)
-    if agent is not None:
-        name = agent_id(agent).lower()
-        if name not in known:
-            hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
-            raise NotFound(f"no agent called {agent}", hint=hint)
-        known = [name]
-    rows = [_standing(home, context.layout, name) for name in known]
-    states = [row["state"] for row in rows]
-    return Rows(rows, {"agents": len(rows), **{s: states.count(s) for s in sorted(set(states))}})
-
-
-def _standing(home: Home, layout: Layout, agent: str) -> dict[str, Any]:
-    state = Ledger(home, agent, layout).status()
-    now = presence(state, home.clock.now(), home.settings.offline_after)
-    row = {name: state[name] for name in SHOWN} | {"agent": agent}
-    age = None if now.age is None else round(now.age)
-    return {
-        **row,
-        "recorded_state": state["state"],
-        "state": now.state,
-        "age": age,
-        "note": now.note,
-    }
-
-
 def check(
     context: Context,
     *,
     all: Annotated[bool, Arg("Also list traces of crashes that cost nothing")] = False,
 ) -> Rows:
-    home = _own(context)
+    home = own_home(context)
     found = list(proved(home))
     serious = [each for each in found if each.kind not in HARMLESS]
     shown = found if all else serious
@@ -137,36 +124,7 @@ def check(
     return Rows([each._asdict() for each in shown], counts, exit_code=CORRUPT if serious else 0)
 
 
-def doctor(
-    context: Context,
-    *,
-    fix: Annotated[bool, Arg("Mend what can be mended without losing anything")] = False,
-    dry_run: Annotated[bool, Arg("With --fix: only say what would be done")] = False,
-) -> Rows:
-    home = _own(context)
-    mended = list(_mend(home, dry_run=dry_run)) if fix else []
-    rows = [*mended, *(each.as_row() for each in examine(home))]
-    states = [row["state"] for row in rows]
-    counts = {state: states.count(state) for state in ("ok", "warning", "broken", "mended")}
-    bad = counts["broken"] + counts["warning"]
-    return Rows(rows, counts, exit_code=ATTENTION if bad else 0)
-
-
-def _mend(home: Home, *, dry_run: bool) -> Iterator[dict[str, Any]]:
-    word = "would be mended" if dry_run else "mended"
-    for key in sweep(home, dry_run=dry_run):
-        detail = "left behind by a writer that died" + (", would be removed" if dry_run else "")
-        yield {"check": key, "state": word, "detail": detail, "fix": ""}
-    stale = {each.key for each in prove(home) if each.kind in ("view", "stale")}
-    for name in agents(home):
-        key = HOLDFAST.status(name)
-        if key in stale:
-            if not dry_run:
-                Ledger(home, name).rebuild()
-            yield {"check": key, "state": word, "detail": "folded anew", "fix": ""}
-
-
-def _own(context: Context) -> Home:
+def own_home(context: Context) -> Home:
     """The home, if all that is in it is ours to judge."""
     home = context.home()
     if context.layout is not HOLDFAST:
@@ -186,15 +144,31 @@ def rebuild(
     home, layout = context.home_to_change(), context.layout
     keys: list[str] = []
     for name in agents(home, layout):
-        with Ledger(home, name, layout) as ledger:
-            if not ledger.exists():
-                continue
-            keys.append(ledger.status_key)
-            for aside in [] if dry_run else ledger.rebuild():
-                context.warn(f"{ledger.status_key} was edited by hand; kept as {aside}")
+        for key, aside in _rebuilt(home, layout, name, dry_run=dry_run):
+            keys.append(key)
+            for kept in aside:
+                context.warn(f"{key} was edited by hand; kept as {kept}")
     verb = "would fold anew" if dry_run else "folded anew"
     detail = f"{verb}: {', '.join(keys) or 'nothing'}"
     return Change(home.path, bool(keys) and not dry_run, detail, dry_run=dry_run)
+
+
+def _rebuilt(
+    home: Home, layout: Layout, name: str, *, dry_run: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """The views of an agent, and the names under which hand-edited ones were kept."""
+    with Agent(home, name, layout) as agent:
+        if agent.ledger.exists():
+            yield agent.ledger.status_key, [] if dry_run else agent.ledger.rebuild()
+        # In the tree of another system a report is theirs until we have written one.
+        ours = layout is HOLDFAST or home.cell(agent.key("report")).peek() is not None
+        if not (ours and agent.journal.segments()):
+            return
+        if not dry_run:
+            yield from agent.rebuild()
+            return
+        for key, _ in agent.views({"", *agent.state()["sessions"]}):
+            yield key, []
 
 
 def path(

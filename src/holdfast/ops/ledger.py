@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, cast
 
 from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
-from holdfast.ledger.book import Event, Found, Ledger, agents, unfit_agents
-from holdfast.ledger.entry import EVENTS, parse_data
+from holdfast.ledger.book import Event, Found, Ledger, Written, agents, key_of, unfit_agents
+from holdfast.ledger.entry import EVENTS, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
-from holdfast.ops.moment import moment
+from holdfast.ops.moment import duration, moment
 from holdfast.ops.parameter import Arg
-from holdfast.store.home import Home, find
+from holdfast.store.home import SETTINGS, Home, find
 from holdfast.store.primitives import START, Cursor, Verified
 
 CORRUPT = 6
 _PAUSE = 0.2
+_ANYTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def write(
@@ -34,12 +36,15 @@ def write(
         str, Arg("heartbeat, task_start, task_result, error, info, or one of your settings")
     ],
     task: Annotated[str | None, Arg("The task it belongs to", metavar="ID")] = None,
-    source: Annotated[str, Arg("Who or what asked for it")] = "cli",
+    source: Annotated[str, Arg("Who or what asked for it")] = "user",
     session: Annotated[str | None, Arg("Session id; `new` begins one", metavar="ID")] = None,
     data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
     best_effort: Annotated[
         bool, Arg("If it cannot be written: keep it for later, warn and exit 0")
     ] = False,
+    throttle: Annotated[
+        str | None, Arg("Count what was written so lately, instead of repeating it", metavar="D")
+    ] = None,
 ) -> Change:
     agent = agent_id(agent).lower()
     if not text and event != "heartbeat":
@@ -58,14 +63,22 @@ def write(
         with Ledger(home, agent, context.layout) as ledger:
             _greet(context, home, ledger)
             waiting = _waiting(context, spool, ledger)
-            written = ledger.write(what, waiting.events)
+            pause = _pause(home, throttle)
+            if pause is None:
+                written = ledger.write(what, waiting.events)
+            else:
+                written = _throttled(context, ledger, what, pause, waiting)
     except HoldfastError as error:
         if not best_effort or isinstance(error, UsageError):
             raise
         return _keep(context, spool, what, error)
+    if isinstance(written, Change):
+        return written
     _pass(context, spool, waiting)
     if written.stale is not None:
         context.warn(f"written, but the status is behind: {written.stale.message}")
+    if missing := lacking(event, what.data or {}):
+        context.warn(f"{event} without {' and '.join(missing)} in its data: readers look for it")
     record, cursor = written.record, written.cursor
     detail = f"{record['session_id']} #{cursor.seq} {record['event']} {record['task_id']}"
     return Change(
@@ -74,6 +87,48 @@ def write(
         detail=detail,
         data={**record, "seq": cursor.seq, "hash": cursor.hash, "file": cursor.segment},
     )
+
+
+def _pause(home: Home, said: str | None) -> float | None:
+    """For how long the same event is not repeated: as said, else by the settings."""
+    if said is not None:
+        return duration(said)
+    text = home.document(SETTINGS).read()
+    if text is None or b"throttle" not in text.data:
+        return None  # as in almost every home
+    import tomllib
+
+    match tomllib.loads(text.data.decode()).get("ledger"):
+        case {"throttle": found}:
+            pass
+        case _:
+            return None
+    try:
+        return duration(str(cast("object", found)))
+    except UsageError as error:
+        raise ConfigError(
+            f"{SETTINGS}: throttle under [ledger]: {error.message}",
+            hint='write it as throttle = "30s"',
+            path=SETTINGS,
+        ) from None
+
+
+def _throttled(
+    context: Context, ledger: Ledger, what: Event, pause: float, waiting: Waiting
+) -> Written | Change:
+    from holdfast.ledger import throttle
+
+    home = context.home()
+    key = f"{key_of(home, context.layout, 'agent', ledger.agent)}/{throttle.NAME}"
+    done = throttle.write(
+        home, key, ledger, what, pause, lambda event: ledger.write(event, waiting.events)
+    )
+    if not isinstance(done, throttle.Counted):
+        return done
+    times = f"{done.times} time{'s' * (done.times > 1)}"
+    detail = f"counted, not repeated: it is #{done.seq}, and came {times} more"
+    data = {"seq": done.seq, "repeated": done.times}
+    return Change(f"{ledger.agent}#{done.seq}", applied=False, detail=detail, data=data)
 
 
 def _checked_home(context: Context, what: Event, agent: str) -> Home:
@@ -148,21 +203,17 @@ def list_events(
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
-    wanted = _filter({"event": event, "task_id": task, "session_id": session}, begin, end)
+    asked = _named(event=event, task_id=task, session_id=session)
+    wanted = _filter(asked, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit and not dedupe else None
-    streams: list[list[Found]] = []
-    for name in chosen_agents(context, agent):
-        ledger = Ledger(home, name, context.layout)
-        streams.append(ledger.newest(most, wanted, begin))
-        if ledger.damaged:
-            count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
-            context.warn(f"{name}: left out {count}; `holdfast ledger verify` tells where")
-        if ledger.has_imports():
-            from holdfast.ledger import adopt
-
-            streams += adopt.newest(ledger, home, most, wanted, begin)
-    rows = _merged(streams)
+    rows = _merged(
+        [
+            stream
+            for name in chosen_agents(context, agent)
+            for stream in _streams(context, name, wanted, begin, asked, most)
+        ]
+    )
     counts: dict[str, int] = {}
     if dedupe:
         met, rows = len(rows), _distinct(rows)
@@ -176,6 +227,57 @@ def list_events(
         {"shown": len(shown), **counts},
         truncated=len(shown) < len(rows),
     )
+
+
+def entries(
+    context: Context,
+    agent: str,
+    wanted: Callable[[Found], bool],
+    since: float | None = None,
+    *,
+    asked: Mapping[str, str] = _ANYTHING,
+) -> list[Found]:
+    """The wanted entries of an agent, imported ones too, oldest first.
+
+    `asked` are values that they have to have: an index of the ledger finds those.
+    """
+    return _merged(_streams(context, agent, wanted, since, asked, None))
+
+
+def _streams(
+    context: Context,
+    agent: str,
+    wanted: Callable[[Found], bool],
+    since: float | None,
+    asked: Mapping[str, str],
+    most: int | None,
+) -> list[list[Found]]:
+    """The ledger of an agent and the files imported into it, each in its order."""
+    home, index = context.home(), None
+    ledger = Ledger(home, agent, context.layout)
+    progress = context.progress(f"making an index of the ledger of {agent}")
+    if asked:
+        from holdfast.ledger.index import Index
+
+        index = Index(
+            home,
+            ledger.key,
+            agent,
+            asked,
+            writable=context.adopted,
+            progress=progress,
+        )
+    streams = [ledger.newest(most, wanted, since, index)]
+    if index is not None and progress is not None:
+        progress(1, 1)
+    if ledger.damaged:
+        count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
+        context.warn(f"{agent}: left out {count}; `holdfast ledger verify` tells where")
+    if ledger.has_imports():
+        from holdfast.ledger import adopt
+
+        streams += adopt.newest(ledger, home, most, wanted, since)
+    return streams
 
 
 def _distinct(found: list[Found]) -> list[Found]:
@@ -371,11 +473,13 @@ def chosen_agents(context: Context, agent: str | None) -> list[str]:
     return [name]
 
 
-def _filter(
-    fields: dict[str, str | None], begin: float | None, end: float | None
-) -> Callable[[Found], bool]:
-    asked = {name: value for name, value in fields.items() if value is not None}
+def _named(**fields: str | None) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if value is not None}
 
+
+def _filter(
+    asked: Mapping[str, str], begin: float | None, end: float | None
+) -> Callable[[Found], bool]:
     def wanted(found: Found) -> bool:
         entry = found.entry if asked else {}
         if any(entry.get(name) != value for name, value in asked.items()):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import UsageError, typed
-from holdfast.ledger.book import Ledger
-from holdfast.ledger.status import presence
+from holdfast.ledger.book import Found, Ledger
+from holdfast.ledger.status import is_over, presence
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.moment import duration, moment
@@ -71,22 +71,25 @@ def orphans(
 
 def _unfinished(context: Context, name: str, begin: float, patience: float) -> list[Record]:
     """Tasks that were begun and have no result, and why they will have none."""
+    from holdfast.ops.ledger import entries
+
     home = context.home()
     now = home.clock.now()
     with Ledger(home, name, context.layout) as ledger:
         status = ledger.status()
-        began: dict[str, Any] = {}
-        for found in ledger.newest(None, lambda _: True, begin):
-            task, event = str(found.record.get("task_id")), found.record.get("event")
-            if event == "task_start":
-                began[task] = found
-            elif event == "task_result":
-                began.pop(task, None)
+    ends = ("task_start", "task_result")
+    began: dict[str, Found] = {}
+    for found in entries(context, name, lambda each: each.entry.get("event") in ends, begin):
+        task = str(found.entry.get("task_id"))
+        if found.entry["event"] == "task_start":
+            began[task] = found
+        else:
+            began.pop(task, None)
     gone = presence(status, now, home.settings.offline_after).state == "offline"
     rows: list[Record] = []
     for task, found in began.items():
-        record, age = found.record, now - found.instant
-        if record.get("session_id") != status["session_id"]:
+        record, age = found.entry, now - found.instant
+        if is_over(status, record.get("session_id")):
             why = "its session is over"
         elif gone:
             why = "the agent is offline"

@@ -35,6 +35,9 @@ class Operation(NamedTuple):
     faces: frozenset[Face] = EVERYWHERE
     columns: tuple[str, ...] = ()
     """The keys of a row that people see in a table; all of them when none is named."""
+    spares_caller: bool = False
+    """Whether even a call that makes no sense is told and not failed, unless it has `--strict`:
+    for callers that take an exit code for an order."""
 
     @property
     def noun(self) -> str | None:

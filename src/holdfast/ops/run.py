@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+from collections import deque
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -82,8 +84,12 @@ def run(
     start = Start(type, role, seconds, fields, max_cost=max_cost)
     plan = Plan(command, start, limits, context, stdin)
     home, echo = call.home(create=True), _Echo(quiet=quiet)
-    with Agent(home, name, call.layout) as one:
-        ran = run_plan(home, one, plan, echo)
+    try:
+        with Agent(home, name, call.layout) as one:
+            ran = run_plan(home, one, plan, echo)
+    finally:
+        # Whoever is to read it may take his time: all that matters is on record.
+        echo.finish()
     if echo.failed:
         call.warn(f"the output could not be shown: {echo.failed}; it is kept with the session")
     for warning in ran.warnings:
@@ -101,24 +107,56 @@ def run(
     return Show(data, text="", exit_code=ran.ended.exit_code)
 
 
+_AT_ONCE = 4096
+"""Bytes that a pipe takes without waiting if it takes anything."""
+
+
 class _Echo:
     """Shows what the command prints, as long as somebody can hear it.
 
     A reader that went away (`| head -1`, a full disk behind `> log`) is no reason to end an agent:
-    what it prints is kept with the session all the same.
+    what it prints is kept with the session all the same.  One that is slow is waited for, but
+    never in here, where nobody would look at the clock.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self._silent = quiet
+        self._waiting: deque[tuple[int, bytes]] = deque()
         self.failed = ""
 
     def __call__(self, stream: str, data: bytes) -> None:
-        if self._silent:
-            return
-        # Past Python's buffers: what one of them could not pass on fails again at exit.
-        target = 1 if stream == "out" else 2
-        try:
+        if not self._silent:
+            self._waiting.append((1 if stream == "out" else 2, data))
+            self.blocked()
+
+    def blocked(self) -> int | None:
+        while self._waiting:
+            target, data = self._waiting.popleft()
             while data:
-                data = data[os.write(target, data) :]
+                if not _takes(target, 0):
+                    self._waiting.appendleft((target, data))
+                    return target
+                data = self._passed_on(target, data)
+        return None
+
+    def finish(self) -> None:
+        while (target := self.blocked()) is not None:
+            _takes(target, None)
+
+    def _passed_on(self, target: int, data: bytes) -> bytes:
+        """What is left of it; past Python's buffers, where what fails once fails at exit again."""
+        try:
+            return data[os.write(target, data[:_AT_ONCE]) :]
+        except BlockingIOError:
+            return data
         except OSError as error:
             self._silent, self.failed = True, error.strerror or str(error)
+            self._waiting.clear()
+            return b""
+
+
+def _takes(target: int, milliseconds: int | None) -> bool:
+    """Whether a write to it would not wait, now or within that time."""
+    asked = select.poll()
+    asked.register(target, select.POLLOUT)
+    return bool(asked.poll(milliseconds))

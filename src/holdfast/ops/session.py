@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from holdfast.agents.agent import Agent, End, Start, opened
+from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.codec import Record
 from holdfast.errors import BadName, NotFound, UsageError
@@ -88,8 +88,9 @@ def start(
         buried = one.bury()  # first, so that the context tells how the last session ended
         given = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
+        one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
         key = scratch(begun.id, "context.md")
-        home.document(key).replace(compose(with_mail(one, given)).encode())
+        home.document(key).replace(compose(with_mail(one, given, begun.id)).encode())
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
@@ -233,7 +234,9 @@ def sweep(
     rows: list[Record] = []
     for name in [agent_id(agent).lower()] if agent is not None else agents(home, context.layout):
         with opened(home, name, context.layout) as one:
-            rows += [{"agent": name, "session_id": each, "state": "crashed"} for each in one.bury()]
+            rows += [
+                {"agent": name, "session_id": each, "state": "crashed"} for each in one.settle()
+            ]
     return Rows(rows, {"crashed": len(rows)})
 
 
@@ -275,14 +278,7 @@ def sessions(one: Agent) -> list[Session]:
     """Every session of an agent, as its journal tells it, oldest first."""
     from holdfast.agents import history
 
-    state, ended = history.initial(one.name), list[Session]()
-    found: dict[str, Session] = {}
-    for line in one.lines():
-        state = history.fold(state, line)
-        for session in state["sessions"].values():
-            found[str(session["session_id"])] = session
-    ended += found.values()
-    return ended
+    return history.every_session(one.name, one.lines())
 
 
 def _row(one: Agent, session: Session) -> Record:

@@ -15,6 +15,7 @@ NOUNS = {
     "task": "What agents have to do",
     "agent": "Who there is, and what is counted for them",
     "budget": "What may be spent, and what was",
+    "hook": "What programs of agents call at each step",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
 
@@ -30,10 +31,10 @@ OPERATIONS = (
     Operation(
         name="status",
         summary="Show who is busy, idle, failing or silent",
-        function="holdfast.ops.home:status",
+        function="holdfast.ops.status:status",
         effect="read",
         example="holdfast status",
-        columns=("agent", "state", "age", "session_id", "last_task_id", "note"),
+        columns=("agent", "state", "session", "age", "task", "inbox", "cost", "trouble"),
     ),
     Operation(
         name="check",
@@ -46,7 +47,7 @@ OPERATIONS = (
     Operation(
         name="doctor",
         summary="Examine the home and what it stands on, and say what to do",
-        function="holdfast.ops.home:doctor",
+        function="holdfast.ops.doctor:doctor",
         effect="change",
         faces=CLI_ONLY,
         example="holdfast doctor --fix",
@@ -292,6 +293,21 @@ OPERATIONS = (
         example="holdfast memory show --agent rio --for-prompt",
     ),
     Operation(
+        name="agent list",
+        summary="List agents, or the order in which to wake them, and why",
+        function="holdfast.ops.agent:list_agents",
+        effect="read",
+        example="holdfast agent list --by health",
+        columns=("place", "agent", "health", "reason"),
+    ),
+    Operation(
+        name="agent show",
+        summary="Show all that is known of an agent",
+        function="holdfast.ops.agent:show",
+        effect="read",
+        example="holdfast agent show rio",
+    ),
+    Operation(
         name="agent count",
         summary="Add to what is counted for an agent",
         function="holdfast.ops.session:count",
@@ -305,6 +321,22 @@ OPERATIONS = (
         effect="read",
         example="holdfast budget show",
         columns=("agent", "usd", "unknown", "reserved_usd", "limit_usd", "left_usd"),
+    ),
+    Operation(
+        name="prime",
+        summary="Tell an agent how to use Holdfast here, in at most 40 lines",
+        function="holdfast.ops.prime:prime",
+        effect="read",
+        example="holdfast prime --agent rio",
+    ),
+    Operation(
+        name="hook claude-code",
+        summary="Take in one event of a hook of Claude Code, from standard input",
+        function="holdfast.ops.hook:claude_code",
+        effect="append",
+        faces=CLI_ONLY,
+        example="holdfast hook claude-code --agent rio",
+        spares_caller=True,
     ),
     Operation(
         name="import",
@@ -346,6 +378,14 @@ OPERATIONS = (
         effect="read",
         example="holdfast ledger verify --agent rio",
         columns=("agent", "state", "where", "detail"),
+    ),
+    Operation(
+        name="ledger summary",
+        summary="Write what happened in a session, for people",
+        function="holdfast.ops.ledger_summary:summary",
+        effect="change",
+        example="holdfast ledger summary --day yesterday",
+        columns=("session_id", "events", "tasks", "errors", "state", "file"),
     ),
     Operation(
         name="ledger merge",

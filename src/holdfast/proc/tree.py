@@ -67,6 +67,7 @@ class Tree:
         stdin: str | bytes | None = None,
         on_start: Callable[[Child], None] | None = None,
         on_output: Callable[[Stream, bytes], None] | None = None,
+        blocked: Callable[[], int | None] | None = None,
         on_beat: Callable[[Progress], None] | None = None,
         beat_every: float = 60.0,
         keep: Keep = KEEP,
@@ -80,6 +81,9 @@ class Tree:
         `env` replaces our own environment. `on_start` is called when the command exists and
         before it begins. `orphaned` is what the keeper runs when the tree has gone and we have
         too. `means` are tried in turn.
+
+        `blocked` tells which descriptor has to take what `on_output` got before more of it can
+        be read, if any. So a slow reader slows the command down, and limits hold all the same.
         """
         self._clock = clock or SystemClock()
         self._environment = dict(os.environ if env is None else env)
@@ -88,6 +92,7 @@ class Tree:
         self._means = tuple(means or best_means())
         self._orphaned = list(orphaned) if orphaned else None
         self._on_start, self._on_output, self._on_beat = on_start, on_output, on_beat
+        self._blocked = blocked
         self._beat_every = beat_every
         place = cgroup.place() if "cgroup" in self._means else None
         id = id or secrets.token_hex(8)
@@ -103,6 +108,10 @@ class Tree:
         self._selector = selectors.PollSelector()  # takes no descriptor before the start
         self._pipes: set[int] = set()
         """Our ends of the pipes to and from the command, as long as they are open."""
+        self._sources: dict[int, Callable[[], None]] = {}
+        """Those of them that we read."""
+        self._outlet: int | None = None
+        """What we wait for instead of reading."""
         self._link: Link | None = None
         self._waker = RLock()
         self._wake: tuple[int, int] | None = None
@@ -178,7 +187,8 @@ class Tree:
     def _pipe_from(self, stream: Stream) -> int:
         ours, theirs = os.pipe()
         self._pipes.add(ours)
-        self._selector.register(ours, selectors.EVENT_READ, lambda: self._read(ours, stream))
+        self._sources[ours] = lambda: self._read(ours, stream)
+        self._selector.register(ours, selectors.EVENT_READ, self._sources[ours])
         return theirs
 
     def _pipe_to(self) -> int:
@@ -256,8 +266,24 @@ class Tree:
                 os.write(self._wake[1], b".")
 
     def _turn(self, pause: float) -> None:
+        if self._blocked is not None:
+            # What is left in the pipes at the end is little, and has to be read in any case.
+            self._wait_for(None if self._gone else self._blocked())
         for key, _ in self._selector.select(pause):
             key.data()
+
+    def _wait_for(self, outlet: int | None) -> None:
+        """Read on, or wait until the outlet can take more."""
+        if outlet == self._outlet:
+            return
+        for fd in self._sources if self._outlet is None else [self._outlet]:
+            self._selector.unregister(fd)
+        self._outlet = outlet
+        if outlet is None:
+            for fd, read in self._sources.items():
+                self._selector.register(fd, selectors.EVENT_READ, read)
+        else:
+            self._selector.register(outlet, selectors.EVENT_WRITE, lambda: None)
 
     def _pause(self) -> float:
         if self._gone:
@@ -345,6 +371,7 @@ class Tree:
     def _close_pipe(self, fd: int) -> None:
         self._selector.unregister(fd)
         self._pipes.remove(fd)
+        self._sources.pop(fd, None)
         os.close(fd)
 
     def _read(self, fd: int, stream: Stream) -> None:
@@ -489,6 +516,8 @@ class Tree:
     def _abort(self) -> None:
         """End the tree now, whatever state we are in, and let go of everything."""
         self._on_output = self._on_beat = None
+        self._blocked = None
+        self._wait_for(None)
         try:
             if self._link is not None:
                 self._link.tell("k")

@@ -1,0 +1,122 @@
+"""What a command did to the files around it: counted by us, whatever it says itself.
+
+    [agents.rio]
+    measure.sources_archived = "inbox/archive/**/*.md"
+
+in holdfast.toml counts the files that match after a session and did not exist before it, below
+the directory in which the command runs.  Links are never followed, so a count cannot leave it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.codec import Record
+from holdfast.errors import ConfigError
+from holdfast.settings import settings, table
+from holdfast.store.home import SETTINGS
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+MEASURED = ("sources_archived",)
+MOST_NAMED = 100
+MOST_SEEN = 100_000
+_NOT_THEIRS = (".git", ".holdfast")
+
+
+class Seen(NamedTuple):
+    """The files below a directory."""
+
+    changed: dict[str, float]
+    """When each was changed, by its path from there."""
+    complete: bool
+
+
+def look(folder: str) -> Seen:
+    changed: dict[str, float] = {}
+    for path in _files(folder):
+        if len(changed) >= MOST_SEEN:
+            return Seen(changed, complete=False)
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue  # it went while we looked
+        if stat.S_ISREG(found.st_mode):
+            changed[path[len(folder) :].lstrip("/")] = found.st_mtime
+    return Seen(changed, complete=True)
+
+
+def _files(folder: str) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NOT_THEIRS]
+        yield from (os.path.join(place, name) for name in files)
+
+
+def touched(seen: Seen, since: float) -> Record:
+    """Files that were written since then: how many, and the first names."""
+    names = sorted(name for name, changed in seen.changed.items() if changed >= since)
+    return {
+        "files_touched": [_readable(name) for name in names[:MOST_NAMED]],
+        "files_touched_count": len(names) if seen.complete else None,
+    }
+
+
+def _readable(name: str) -> str:
+    """A name as text: one that is not UTF-8 cannot stand in a record."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+class Count:
+    """What there is to count of an agent, and what was there before its command."""
+
+    def __init__(self, home: Home, agent: str, folder: str) -> None:
+        self._patterns = _patterns(home, agent)
+        self._before = self._matching(look(folder)) if self._patterns else {}
+
+    def new_in(self, seen: Seen) -> Record:
+        """How many new files match, by name; null for what nobody asked to have counted."""
+        now = self._matching(seen)
+        found: Record = dict.fromkeys(MEASURED)
+        for name in self._patterns:
+            before, after = self._before[name], now[name]
+            found[name] = None if before is None or after is None else len(after - before)
+        return found
+
+    def _matching(self, seen: Seen) -> dict[str, set[str] | None]:
+        return {
+            name: {path for path in seen.changed if pattern.fullmatch(path)}
+            if seen.complete
+            else None
+            for name, pattern in self._patterns.items()
+        }
+
+
+def _patterns(home: Home, agent: str) -> dict[str, re.Pattern[str]]:
+    wanted = table(settings(home), "agents", agent, "measure")
+    if unknown := sorted(wanted.keys() - set(MEASURED)):
+        raise _wrong(f"measure.{unknown[0][:60]} of {agent} is not known")
+    return {name: _compiled(agent, name, value) for name, value in wanted.items()}
+
+
+def _compiled(agent: str, name: str, value: object) -> re.Pattern[str]:
+    parts = value.split("/") if isinstance(value, str) else [""]
+    if not all(parts) or ".." in parts:
+        raise _wrong(f"measure.{name} of {agent} is not a pattern below the working directory")
+    steps = ["(?:[^/]+/)*" if part == "**" else _step(part) + "/" for part in parts[:-1]]
+    last = "(?:[^/]+/)*[^/]+" if parts[-1] == "**" else _step(parts[-1])
+    return re.compile("".join(steps) + last, re.DOTALL)
+
+
+def _step(part: str) -> str:
+    """One name of a pattern; no wildcard of it reaches over a slash."""
+    return "".join({"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)) for letter in part)
+
+
+def _wrong(what: str) -> ConfigError:
+    hint = 'write [agents.NAME] and below it measure.sources_archived = "archive/**/*.md"'
+    return ConfigError(f"{SETTINGS}: {what}", hint=hint, path=SETTINGS)

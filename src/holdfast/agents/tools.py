@@ -1,0 +1,158 @@
+"""What an agent did with its tools: a line for each call, and what they add up to.
+
+A line says which tool, with what, and whether it worked, so that people can follow; it never
+holds what was written or what came back.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import cast
+
+from holdfast.codec import Record
+
+MOST_DIGEST = 300
+"""Characters of what is told of the input, or of an error."""
+MOST_FILES = 100
+_MOST_NAMES, _MOST_NAME, _MOST_PATH = 50, 80, 500
+_IDS_KEPT = 64
+"""Calls that are told twice come close together."""
+_LOOKED_AT = 4_000
+
+_TELLING: dict[str, tuple[str, ...]] = {
+    "Bash": ("command",),
+    "Write": ("file_path",),
+    "Edit": ("file_path",),
+    "MultiEdit": ("file_path",),
+    "NotebookEdit": ("notebook_path",),
+    "Read": ("file_path",),
+    "Glob": ("pattern", "path"),
+    "Grep": ("pattern", "path"),
+    "WebFetch": ("url",),
+    "WebSearch": ("query",),
+    "Task": ("subagent_type", "description"),
+    "Agent": ("subagent_type", "description"),
+}
+"""Of tools we know, the input that tells what they did."""
+_WRITERS = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+_SILENT = frozenset(
+    {"content", "new_string", "old_string", "new_source", "prompt", "edits", "todos"}
+)
+"""Texts that an agent writes: what they are about is told by their file."""
+
+_SECRETS = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}",
+    r"\b(?:gh[opsur]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[\w-]{16,})",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+)
+"""What is a secret wherever it stands; the store masks what stands under a telling key."""
+_NAMES = (
+    r"(?i:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|authorization)"
+)
+_VALUE = r"\"[^\"]*\"?|'[^']*'?|[^\s\"'&;|]+"
+_SECRETS_AFTER = (
+    r"(?i:bearer|basic)\s+(?P<a>[A-Za-z0-9._~+/=-]{8,})",
+    r"://[^/\s:@]{0,64}:(?P<b>[^@\s/]+)(?=@)",
+    rf"{_NAMES}[A-Za-z0-9_]{{0,20}}[\"']?\s*[=:]\s*(?:(?i:bearer|basic)\s+)?(?P<c>{_VALUE})",
+    rf"--?[A-Za-z0-9_-]{{0,40}}{_NAMES}\s+(?P<d>{_VALUE})",
+)
+"""What is one because of what stands before it."""
+_TAG = "[SECRET]"
+
+
+@cache
+def _secret() -> re.Pattern[str]:
+    return re.compile("|".join((*_SECRETS, *_SECRETS_AFTER)))
+
+
+def without_secrets(text: str) -> str:
+    """`text` with what looks like a key, a token or a password taken out."""
+    return _secret().sub(_tagged, text)
+
+
+def _tagged(found: re.Match[str]) -> str:
+    for name in "abcd":
+        if found[name] is not None:
+            at = found.start(name) - found.start()
+            return found[0][:at] + _TAG + found[0][at + len(found[name]) :]
+    return _TAG
+
+
+def told(text: str, most: int = MOST_DIGEST) -> str:
+    """A text in a line, without secrets and not too long."""
+    # Masked before it is cut: half a key is one that no pattern finds.
+    line = " ".join(without_secrets(text[:_LOOKED_AT]).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def digest(tool: str, given: Record) -> str:
+    """What a tool was called with, in a line."""
+    names = _TELLING.get(tool)
+    if names is not None:
+        found = [given[name] for name in names if isinstance(given.get(name), str)]
+        return told(" ".join(found))
+    scalars = [
+        f"{str(name)[:40]}={value[:200] if isinstance(value, str) else value}"
+        for name, value in given.items()
+        if name not in _SILENT and isinstance(value, str | int | float | bool)
+    ]
+    return told(" ".join(scalars[:6]))
+
+
+def line(tool: str, given: Record, call: str | None, error: str | None) -> Record:
+    """The line of one call; `error` says that it failed."""
+    record: Record = {"event": "tool_use", "tool": told(tool, _MOST_NAME) or "?"}
+    if shown := digest(tool, given):
+        record["input"] = shown
+    path = given.get(_WRITERS.get(tool, ""))
+    if isinstance(path, str) and path and error is None:
+        record["wrote"] = told(path, _MOST_PATH)
+    if error is not None:
+        record["failed"] = told(error) or "failed"
+    if call:
+        record["call"] = call[:128]
+    return record
+
+
+# --- what they add up to --------------------------------------------------------------------
+
+
+def counted(before: Record | None, record: Record) -> Record:
+    """The counts of a session with one line more."""
+    counts: Record = before or {**shown(None), "last": []}
+    counts["calls"] += 1
+    counts["failed"] += "failed" in record
+    by_name: dict[str, int] = counts["by_name"]
+    name = str(record.get("tool"))
+    if name not in by_name and len(by_name) >= _MOST_NAMES:
+        name = "other"
+    by_name[name] = by_name.get(name, 0) + 1
+    wrote, path = cast("list[str]", counts["wrote"]), record.get("wrote")
+    if isinstance(path, str) and path not in wrote and len(wrote) < MOST_FILES:
+        wrote.append(path)
+    if isinstance(record.get("call"), str):
+        counts["last"] = [*counts["last"], record["call"]][-_IDS_KEPT:]
+    return counts
+
+
+def knows(counts: Record | None, call: object) -> bool:
+    """Whether a call is counted already."""
+    return counts is not None and call is not None and call in counts["last"]
+
+
+def shown(counts: Record | None) -> Record:
+    """The counts as people see them."""
+    if counts is None:
+        return {"calls": 0, "failed": 0, "by_name": {}, "wrote": []}
+    return {name: counts[name] for name in ("calls", "failed", "by_name", "wrote")}

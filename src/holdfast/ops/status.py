@@ -1,0 +1,175 @@
+"""`status`: the fleet in a table, or one agent in detail.  Looks only."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from holdfast.agents.standing import Moment, Running, Standing, fleet, in_words, standing
+from holdfast.clock import zone
+from holdfast.codec import Record
+from holdfast.errors import ConfigError, NotFound, UsageError
+from holdfast.ids import agent_id
+from holdfast.layout import Layout
+from holdfast.ledger.book import agents
+from holdfast.ledger.status import SHOWN
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+from holdfast.store.home import SETTINGS, Home
+
+STALE_AFTER = 2 * 86400.0
+"""A daily agent that missed one run is not yet stale."""
+_WIDEST = 26
+"""Characters of a trouble in the table; all of it is in the JSON and in `status AGENT`."""
+
+
+def status(
+    context: Context,
+    agent: Annotated[str | None, Arg("Only this agent, in detail", positional=True)] = None,
+) -> Rows:
+    home, layout = context.home(), context.layout
+    moment = now(home)
+    if agent is None:
+        found = fleet(home, moment, layout)
+    else:
+        found = [standing(home, known_agent(home, layout, agent), moment, layout)]
+    rows = [row_of(one) for one in found]
+    states = [row["state"] for row in rows]
+    attention = sum(bool(row["troubles"]) for row in rows)
+    counts = {"agents": len(rows), **{s: states.count(s) for s in sorted(set(states))}}
+    plain = list(detail(rows[0])) if agent is not None else None
+    return Rows(
+        rows,
+        counts | {"attention": attention},
+        exit_code=ATTENTION if attention else 0,
+        plain=plain,
+    )
+
+
+def known_agent(home: Home, layout: Layout, agent: str) -> str:
+    name, known = agent_id(agent).lower(), agents(home, layout)
+    if name not in known:
+        hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
+        raise NotFound(f"no agent called {agent}", hint=hint)
+    return name
+
+
+def now(home: Home) -> Moment:
+    """This moment, by the home's clock, zone and settings."""
+    instant = home.clock.now()
+    local = datetime.fromtimestamp(instant, zone(home.settings.timezone))
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    return Moment(instant, midnight, home.settings.offline_after, stale_after(home))
+
+
+def stale_after(home: Home) -> float:
+    """After how many seconds a report counts as stale: `stale_after` in the settings."""
+    text = home.document(SETTINGS).read()
+    if text is None or b"stale_after" not in text.data:
+        return STALE_AFTER  # as in almost every home, so the text need not be parsed again
+    said = tomllib.loads(text.data.decode()).get("stale_after", STALE_AFTER)
+    try:
+        return duration(str(said))
+    except UsageError:
+        raise ConfigError(
+            f"{SETTINGS}: stale_after = {said!r:.80} is no duration",
+            hint='write it as stale_after = "2d"',
+            path=SETTINGS,
+        ) from None
+
+
+# --- a row ----------------------------------------------------------------------------------
+
+
+def row_of(one: Standing) -> dict[str, Any]:
+    troubles = one.troubles
+    age = one.presence.age
+    unknown, spent = one.unknown_costs, one.spent
+    return {
+        **{name: one.recorded[name] for name in SHOWN},
+        "agent": one.agent,
+        "recorded_state": one.recorded["state"],
+        "state": one.state,
+        "session": _sessions(one) or one.recorded["session_id"],
+        "sessions": [_session(each) for each in one.running],
+        "age": None if age is None else round(age),
+        "task": one.task,
+        "inbox": one.waiting,
+        "inbox_high": one.urgent,
+        "cost": _cost(spent, unknown),
+        "cost_today_usd": None if unknown else spent,
+        "cost_today_known_usd": spent,
+        "cost_today_unknown": unknown,
+        "report": one.report.state,
+        "note": one.presence.note,
+        "trouble": _short(troubles),
+        "troubles": troubles,
+    }
+
+
+def _session(one: Running) -> Record:
+    names = ("session_id", "type", "started_at", "task")
+    return {
+        **{name: one.session[name] for name in names},
+        "role": one.session["role"] or None,
+        "status": "running" if one.alive else "crashed",
+    }
+
+
+def _sessions(one: Standing) -> str:
+    """Open sessions; of several of one day only the numbers, so that all of them fit."""
+    ids = [str(each.session["session_id"]) for each in one.running]
+    several = len(ids) > 1 and len({id.rpartition("_")[0] for id in ids}) == 1
+    told: list[str] = []
+    for id, each in zip(ids, one.running, strict=True):
+        role = each.session["role"]
+        name = id.rpartition("_")[2] if several else id
+        told.append(f"{name} as {role}" if role else f"{name} {each.session['type']}")
+    return ", ".join(told)
+
+
+def _cost(spent: float, unknown: int) -> str | None:
+    """What today cost: `0.42`, `?` if nobody knows, `0.42+?` if it is at least that."""
+    if unknown:
+        return f"{spent:.2f}+?" if spent else "?"
+    return f"{spent:.2f}" if spent else None
+
+
+def _short(troubles: list[str]) -> str | None:
+    if not troubles:
+        return None
+    first = " ".join(troubles[0].split())
+    more = f" (+{len(troubles) - 1})" if troubles[1:] else ""
+    room = _WIDEST - len(more)
+    return (first if len(first) <= room else first[: room - 1] + "…") + more
+
+
+def detail(row: Record) -> Iterator[str]:
+    """One agent, line by line."""
+    age = "never heard of" if row["age"] is None else f"heard of {in_words(row['age'])} ago"
+    yield f"{row['agent']}: {row['state']}, {age}"
+    for each in row["sessions"]:
+        role = f" as {each['role']}" if each["role"] else ""
+        task = f", task {each['task']}" if each["task"] else ""
+        how = f"{each['status']} since {each['started_at']}"
+        yield f"  session  {each['session_id']} {each['type']}{role}: {how}{task}"
+    if not row["sessions"] and row["session_id"]:
+        yield f"  session  {row['session_id']}, none open"
+    if row["task"]:
+        yield f"  task     {row['task']}"
+    yield f"  inbox    {row['inbox']} waiting, {row['inbox_high']} of them urgent"
+    yield f"  today    {_money(row)}"
+    yield f"  report   {row['report'] or 'none needed'}"
+    for trouble in row["troubles"]:
+        yield f"  trouble  {trouble}"
+
+
+def _money(row: Record) -> str:
+    unknown, known = row["cost_today_unknown"], f"{row['cost_today_known_usd']:.2f} USD"
+    if not unknown:
+        return known
+    return f"{known} and {unknown} sessions whose cost nobody knows"
