@@ -233,6 +233,11 @@ def charged(agent: str) -> str:
     return f"{CACHE}/charged/{agent_id(agent).lower()}.json"
 
 
+def tried(agent: str) -> str:
+    """How often sessions on a task failed, as the journal tells it: made again when it is lost."""
+    return f"{CACHE}/tried/{agent_id(agent).lower()}.json"
+
+
 def ledger_index(agent: str) -> str:
     """Where in the ledger the entries of a task or session are: made again when it is lost."""
     return f"cache/ledger/{agent_id(agent).lower()}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.context import Given, bounded, compose, pending
+from holdfast.agents.context import Given, compose, pending
+from holdfast.agents.notes import bounded
 from holdfast.codec import encode
 
 REPORT = {

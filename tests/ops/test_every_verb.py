@@ -145,6 +145,98 @@ shows("ledger checkpoint")
 shows("budget show")
 
 
+def with_a_task(verb: str, *before: str) -> None:
+    """A deed on a task, after other verbs on it."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        of_rio = ("--agent", "rio")
+        id = place.run("task", "add", *of_rio, "Look into it")["target"]
+        for each in before:
+            place.run("task", each, *of_rio, id)
+        answer = place.run(*verb.split(), *of_rio, id)
+        assert answer["applied"] if "applied" in answer else answer["data"]["id"] == id
+
+
+changes("task add", "--agent", "rio", "Look into it")
+with_a_task("task show")
+with_a_task("task start")
+with_a_task("task done", "start")
+with_a_task("task drop")
+with_a_task("task reopen", "done")
+
+
+SEND = ("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "Look")
+
+
+def with_a_message(verb: str, *more: str, taken: bool = True) -> None:
+    """A deed on a message, perhaps after somebody has taken it."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        id = place.run(*SEND)["target"]
+        if taken:
+            place.run("inbox", "take", "--agent", "rio")
+        answer = place.run(*verb.split(), "--agent", "rio", *more, id)
+        assert answer["applied"] if "applied" in answer else answer["data"]["subject"] == "Fees"
+
+
+changes(*("inbox send", *SEND[2:]))
+with_a_message("inbox show", taken=False)
+with_a_message("inbox ack", "--as-task")
+with_a_message("inbox return")
+
+
+def about_a_message(verb: str, *words: str) -> None:
+    """A deed whose answer has a row for a message."""
+
+    @deed(verb)
+    def look(place: Place) -> None:
+        id = place.run(*SEND)["target"]
+        assert [row["id"] for row in place.run(*verb.split(), *words)["rows"]] == [id]
+
+
+about_a_message("inbox list", "--agent", "rio")
+about_a_message("inbox take", "--agent", "rio")
+
+
+@deed("inbox purge")
+def inbox_purge(place: Place) -> None:
+    id = place.run(*SEND)["target"]
+    place.run("inbox", "take", "--agent", "rio")
+    place.run("inbox", "ack", "--agent", "rio", id)
+    os.utime(place.home / f"state/rio/inbox/.done/{id}.json", (0, 0))
+    assert place.run("inbox", "purge")["counts"]["messages"] == 1
+    assert list((place.home / "state/rio/purged").iterdir())
+
+
+changes("memory note", "--agent", "rio", "--section", "dead ends", "Nothing there")
+
+
+@deed("memory show")
+def memory_show(place: Place) -> None:
+    place.run("memory", "note", "--agent", "rio", "--section", "dead ends", "Nothing there")
+    assert "Nothing there" in place.run("memory", "show", "--agent", "rio")["data"]["text"]
+
+
+@deed("task list")
+def task_list(place: Place) -> None:
+    place.run("task", "add", "--agent", "rio", "Look into it")
+    assert [row["id"] for row in place.run("task", "list")["rows"]] == ["task-001"]
+
+
+@deed("task board")
+def task_board(place: Place) -> None:
+    place.run("task", "add", "--agent", "rio", "Look into it")
+    assert "Look into it" in place.run("task", "board")["data"]["board"]
+
+
+@deed("task import")
+def task_import(place: Place) -> None:
+    (place.path / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
+    assert place.run("task", "import", "queue.md")["counts"] == {"added": 1}
+
+
 @deed("run")
 def run(place: Place) -> None:
     answer = place.run("run", "--agent", "rio", "--quiet", "--", "true")

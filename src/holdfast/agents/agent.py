@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history
+from holdfast.agents.desk import Desk
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
 from holdfast.clock import instant_of
@@ -116,6 +117,7 @@ class Agent:
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
+        self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -161,6 +163,8 @@ class Agent:
             raise
         finally:
             lease.close()
+        if opened.buried:
+            self.desk.settle()
         return opened
 
     def _named(self, role: str, error: Busy) -> Busy:
@@ -237,6 +241,7 @@ class Agent:
             self._told.catch_up()
             self.purse.settle()
             self.ledger.refresh()
+        self.desk.settle()
         return found
 
     def settle(self) -> list[str]:
@@ -366,6 +371,7 @@ class Agent:
             raise _half_told(f"the end of {session['session_id']}", error) from error
         finally:
             lease.close()
+        self.desk.settle()
         return str(session["session_id"])
 
     # -- reading -----------------------------------------------------------------------
@@ -470,6 +476,7 @@ class Agent:
         self._metrics.close()
         self._told.close()
         self.purse.close()
+        self.desk.close()
         self.ledger.close()
         self.journal.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.agents.notes import empty
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.store.vfs import CREATE_NEW
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 # The manifest says since when there is the agent, and the views are folded from the journal.
 ENTRIES: tuple[Part, ...] = (
     *("manifest", "journal", "report", "session", "metrics", "tasks", "notes", "inbox"),
-)
-SECTIONS = (
-    "Cross-Session Patterns",
-    "Dead Ends (don't re-investigate)",
-    "Open Questions",
-    "Corrections",
-    "Cross-Agent Flags Received",
 )
 
 
@@ -60,7 +54,7 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
                 now = utc_stamp(home.clock.now())
                 _put(home, agent, part, pretty({**tasks, "updated_at": now, "tasks": []}))
             case "notes":
-                _put(home, agent, part, notes(called).encode())
+                _put(home, agent, part, empty(called).encode())
             case "inbox":
                 _make_inbox(home, agent)
             case _:
@@ -74,12 +68,6 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
 
 def _manifest(home: Home, called: str) -> bytes:
     return pretty({"agent_id": called, "created_at": utc_stamp(home.clock.now())})
-
-
-def notes(called: str) -> str:
-    """An empty memory.md."""
-    title = f"# {called[:1].upper()}{called[1:]} — Operational Memory"
-    return "\n\n".join([title, *(f"## {section}" for section in SECTIONS)]) + "\n"
 
 
 def _put(home: Home, agent: Agent, part: Part, data: bytes) -> None:

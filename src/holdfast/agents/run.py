@@ -82,7 +82,7 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
     probe = Tree(plan.command, limits=plan.limits, clock=home.clock)
     start = plan.start._replace(tree=probe.mark.as_dict())
     buried = agent.bury()  # first, so that the context tells how the last session ended
-    text = context.compose(context.gather(home, agent))
+    given = context.gather(home, agent)
     count = measure.Count(home, agent.name, place)
     with _Signals() as signals:
         opened = agent.start(start, owner=this_process())
@@ -90,6 +90,8 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
         one = _Run(home, agent, plan, opened, place, signals)
         one.warnings += [f"{name} had crashed; that is on record now" for name in buried]
         try:
+            agent.desk.hand_out(opened.id, opened.fence, this_process())
+            text = context.compose(context.with_mail(agent, given, opened.id))
             return one.run(text, probe.mark.id, echo, count)
         except BaseException as error:
             one.fail(error)

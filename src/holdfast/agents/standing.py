@@ -224,9 +224,10 @@ class _Folder:
         self, name: str, log: _Folder, stem: str | None, shape: Shape[Any]
     ) -> tuple[Any, bool, list[str]]:
         """The state of a view, whether its file shows it, and what is odd about its log."""
-        if self.directory is None or log.directory is None:
+        if log.directory is None:
             return shape.initial(), False, []
-        cell = _Cell(FileCell(Place(self.directory, (), self._tools), name))
+        own = self.directory
+        cell = _Cell(FileCell(Place(own, (), self._tools), name) if own is not None else None)
         lines = _Lines(log.directory, log.names, Series(stem), log._tools)
         view = View(cast("Log", lines), cast("Cell", cell), shape, self._clock)
         try:
@@ -245,10 +246,12 @@ def _unheard(word: str, detail: str) -> None:
 class _Cell:
     """A cell, and whether the file beside its stamp is what the stamp says."""
 
-    def __init__(self, cell: FileCell) -> None:
+    def __init__(self, cell: FileCell | None) -> None:
         self._cell, self.shown = cell, False
 
     def load(self, version: int) -> Stamp | None:
+        if self._cell is None:
+            return None
         try:
             found = self._cell.load(version)
         except HoldfastError:

@@ -126,6 +126,8 @@ class Task(Record):
     completed_at: UtcTime | None = None
     outcome: str | None = None
     parked: Parked | None = None
+    from_message: NonEmpty | None = None
+    """The message it was made of."""
 
     @model_validator(mode="after")
     def _only_what_waits_is_parked(self) -> Self:
@@ -282,6 +284,8 @@ class Message(Document):
     source_ref: str | None = None
     expires_at: UtcTime | None = None
     thread: NonEmpty | None = None
+    sent_by: AgentName | None = None
+    """In whose session it was sent, as the transport saw it; `from` is what the sender says."""
     often_missing = frozenset({"source_ref", "expires_at"})
 
 

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from holdfast.agents.agent import Agent, End, Opened, Start, opened
+from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.codec import Record
 from holdfast.errors import BadName, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
+from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.ledger.entry import parse_data
 from holdfast.ops.context import Context
@@ -68,6 +69,8 @@ def start(
     disconfirm: Disconfirm = None,
     sources_expected: SourcesExpected = None,
 ) -> Change:
+    from holdfast.agents.context import compose, gather, with_mail
+
     fields = said(
         task=task,
         domain=domain,
@@ -80,15 +83,22 @@ def start(
     )
     limit = duration(timeout) if timeout is not None else None
     name = agent_id(agent).lower()
-    with Agent(context.home(create=True), name, context.layout) as one:
+    home = context.home(create=True)
+    with Agent(home, name, context.layout) as one:
+        buried = one.bury()  # first, so that the context tells how the last session ended
+        given = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
-    tell_buried(context, begun)
+        one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
+        key = scratch(begun.id, "context.md")
+        home.document(key).replace(compose(with_mail(one, given, begun.id)).encode())
+    tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
+    data["context"] = os.path.join(home.path, key)
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
 
 
-def tell_buried(context: Context, begun: Opened) -> None:
-    for name in begun.buried:
+def tell_buried(context: Context, buried: Sequence[str]) -> None:
+    for name in buried:
         context.warn(f"{name} had crashed; that is on record now")
 
 

@@ -1,0 +1,200 @@
+"""What lies on an agent's desk: its inbox, its tasks and its notes, and how they belong together.
+
+A session claims the urgent messages it is told of; they are done when it completes and come back
+when it does not.  A flag that is acknowledged becomes a note.  A session that failed counts
+against the task it worked on.  Of all this nothing can undo the end of a session or keep another
+one from beginning: what goes wrong is put into the audit log, and done by whoever comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from holdfast.agents.inbox import Inbox, Letter, lost
+from holdfast.agents.notes import FLAGS, Notes, one_line
+from holdfast.agents.tasks import Changed, New, TaskList
+from holdfast.codec import Record
+from holdfast.errors import BadName, HoldfastError, LeaseLost
+from holdfast.ids import SessionId, session_id
+from holdfast.store.primitives import Claimed, Cursor, Line, Log, Owner
+
+if TYPE_CHECKING:
+    from holdfast.layout import Part
+    from holdfast.store.home import Home
+
+SENT, RECEIVED = "cross_agent_flags_sent", "cross_agent_flags_received"
+SOURCE = "inbox"
+MOST_HANDED_OUT = 20
+_OF_A_SESSION = "session-"
+_A_YEAR = 365 * 86_400.0
+_MOST_FLAG = 1_000
+"""Characters of a flag that memory.md keeps; the message has the rest."""
+
+
+class Desk:
+    """Opens nothing before it is needed."""
+
+    def __init__(
+        self,
+        home: Home,
+        agent: str,
+        key: Callable[[Part], str],
+        journal: Log,
+        show: Callable[[Cursor], object],
+    ) -> None:
+        self._home, self._agent, self._key, self._journal = home, agent, key, journal
+        self._show = show
+        """Brings the views of the journal up to date."""
+
+    @cached_property
+    def tasks(self) -> TaskList:
+        return TaskList(self._home, self._agent, self._key("tasks"), self._journal)
+
+    @cached_property
+    def notes(self) -> Notes:
+        return Notes(self._home, self._agent, self._key("notes"), self._journal)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        return Inbox(self._home, self._agent, self._key("inbox"))
+
+    # -- sessions ----------------------------------------------------------------------
+
+    def hand_out(
+        self, session: str, fence: int, owner: Owner | None = None, seconds: float = _A_YEAR
+    ) -> None:
+        """Claim the urgent messages for a session that has begun and is told of them."""
+
+        def claim() -> None:
+            waiting = [each for each in self.inbox.waiting() if each.state == "waiting"]
+            urgent = sum(each.is_urgent for each in waiting[:MOST_HANDED_OUT])
+            if urgent:
+                self.inbox.take(
+                    _claimant(session_id(session)),
+                    seconds=seconds,
+                    limit=urgent,
+                    fence=fence,
+                    owner=owner,
+                )
+
+        self._attempt("claiming messages", claim)
+
+    def handed_out(self, session: str | None = None) -> list[Letter]:
+        """What a session was told of and has not ended with yet; without a name, what all were."""
+        held = [(self._session_of(each), each) for each in self.inbox.claimed()]
+        return [each for whose, each in held if whose and session in (None, str(whose))]
+
+    def settle(self) -> None:
+        """Draw the consequences of sessions that ended, also of those whose owner died."""
+        self._attempt("parking tasks", self.tasks.park)
+        self._attempt("settling messages", self._settle_messages)
+
+    def _settle_messages(self) -> None:
+        for letter in self.handed_out():
+            session = self._session_of(letter)
+            outcome = self.tasks.endings.outcome(str(session))
+            if outcome == "completed":
+                self._attempt(f"acknowledging {letter.id}", lambda each=letter: self.ack(each))
+            elif outcome is not None:
+                why = f"{session} ended: {outcome}"
+                self._attempt(
+                    f"returning {letter.id}", lambda each=letter, why=why: self._return(each, why)
+                )
+
+    def _return(self, letter: Letter, why: str) -> None:
+        assert letter.claimed is not None
+        self.inbox.give_back(letter.claimed, why)
+
+    def _session_of(self, letter: Letter) -> SessionId | None:
+        """The session that has a message; None if somebody else has it."""
+        who = letter.claimed.claimant if letter.claimed is not None else ""
+        day, _, number = who.removeprefix(_OF_A_SESSION).rpartition("_")
+        try:
+            return session_id(f"{day}_{self._agent}_{number}")
+        except BadName:
+            return None
+
+    # -- messages ----------------------------------------------------------------------
+
+    def ack(self, letter: Letter) -> None:
+        """A claimed message is done; what it leaves behind is written first."""
+        assert letter.claimed is not None
+        if letter.record.get("type") == "flag":
+            self._keep_flag(letter, letter.claimed)
+        self.inbox.ack(letter.claimed)
+
+    def as_task(self, letter: Letter) -> Changed:
+        """Make a task of a message; of one message there is one."""
+        record = letter.record
+        urgent = record.get("priority") == "high"
+        said = f"{record.get('from')}: {record.get('body') or ''}".strip()[:_MOST_FLAG]
+        new = New(
+            one_line(str(record.get("subject") or letter.id)),
+            "follow-up",
+            "high" if urgent else "medium",
+            context=said,
+            from_message=letter.id,
+        )
+        return self.tasks.add(new)
+
+    def _keep_flag(self, letter: Letter, claim: Claimed) -> None:
+        """Note a flag and count it, once, however often it is handed out."""
+        ref = f"{self.inbox.key}/{letter.id}"
+
+        def count() -> None:
+            # Under the lock of the notes: of two who believe that they have it, one still does.
+            if not self.inbox.still_has(claim):
+                raise lost(letter.id)
+            if letter.attempt == 1 or not self._is_counted(RECEIVED, ref):
+                self._count(RECEIVED, 1, ref)
+
+        self.notes.put(FLAGS, _flag_line(letter.record, self._home.today()), first=count)
+
+    def count_sent(self, number: int, message: str, *, again: bool) -> None:
+        """Count flags that were sent; `again` if they may have been counted before."""
+        ref = f"sent/{message}"
+        if not (again and self._is_counted(SENT, ref)):
+            self._count(SENT, number, ref)
+
+    def _is_counted(self, counter: str, ref: str) -> bool:
+        records = (line.record for line in self._journal.read() if isinstance(line, Line))
+        return any(
+            record.get("ref") == ref and counter in (record.get("counters") or {})
+            for record in records
+        )
+
+    def _count(self, counter: str, number: int, ref: str) -> None:
+        line: Record = {"event": "count", "source": SOURCE, "counters": {counter: number}}
+        self._show(self._journal.append({**line, "ref": ref}))
+
+    # -- all of it ---------------------------------------------------------------------
+
+    def _attempt(self, what: str, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except LeaseLost:
+            pass  # somebody else has it by now
+        except HoldfastError as error:
+            self._home.notice("desk", f"{self._agent}: {what}: {error.message}")
+
+    def close(self) -> None:
+        for name in ("tasks", "notes", "inbox"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+
+
+def _claimant(session: SessionId) -> str:
+    """Who has a message that a session was told of; agents' names may be too long for this."""
+    return f"{_OF_A_SESSION}{session.day}_{session.number:03d}"
+
+
+def _flag_line(record: Record, today: str) -> str:
+    """`leo (2026-11-15): "Fees: look at who sets them"`."""
+    created = str(record.get("created_at"))[:10]
+    day = created if len(created) == len(today) and created[:4].isdigit() else today
+    said = ": ".join(filter(None, (str(record.get(name) or "") for name in ("subject", "body"))))
+    text = one_line(said)
+    cut = text if len(text) <= _MOST_FLAG else f"{text[:_MOST_FLAG]}…"
+    return one_line(f'{record.get("from")} ({day}): "{cut}"')

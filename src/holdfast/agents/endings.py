@@ -1,0 +1,115 @@
+"""How the sessions of an agent ended, and what that says of the tasks they worked on.
+
+A view of the journal in the cache: what somebody forgets to write down elsewhere is known here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import Record, pretty
+from holdfast.layout import tried
+from holdfast.store.fence import fenced
+from holdfast.store.primitives import Line, Log
+from holdfast.store.view import Shape, View
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+_OWN_ID = re.compile(r"task-([0-9]{1,9})")
+_SESSIONS_KEPT = 100
+_LONGEST = 300
+
+
+def number_of(id: str) -> int:
+    """The number in a task's id of ours; 0 of another one."""
+    found = _OWN_ID.fullmatch(id)
+    return int(found[1]) if found else 0
+
+
+def _nothing() -> Record:
+    return {
+        "highest": 0,
+        # The task of each session under way, and what went wrong in it so far.
+        "open": {},
+        # How often in a row sessions on a task failed, and why the last time.
+        "failed": {},
+        # How often it had failed when it was parked.
+        "parked": {},
+        # The outcomes of the last sessions.
+        "ended": {},
+    }
+
+
+def _fold(state: Record, line: Line) -> Record:
+    record = line.record
+    session, task = str(record.get("session_id")), record.get("task")
+    match record.get("event"):
+        case "session_start" | "session_set" if isinstance(task, str):
+            state["open"].setdefault(session, [task, None])[0] = task
+        case "error" if session in state["open"]:
+            state["open"][session][1] = record.get("message")
+        case "session_end":
+            _end(state, record, session)
+        case "task_added" if isinstance(task, str):
+            state["highest"] = max(state["highest"], number_of(task))
+        case "task_parked" if task in state["failed"]:
+            state["parked"][task] = state["failed"][task][0]
+        case "task_reopened" | "task_completed" | "task_dropped":
+            _forget(state, task)
+        case _:
+            pass
+    return state
+
+
+def _end(state: Record, record: Record, session: str) -> None:
+    ended: Record = state["ended"]
+    if session in ended:
+        return  # a session has one end
+    ended[session] = record.get("outcome")
+    if len(ended) > _SESSIONS_KEPT:
+        del ended[next(iter(ended))]
+    task, why = state["open"].pop(session, (None, None))
+    if task is None:
+        return
+    if record.get("outcome") == "completed":
+        _forget(state, task)
+        return
+    times = state["failed"].get(task, [0])[0] + 1
+    said = record.get("summary") or why or record.get("cause") or record.get("outcome")
+    state["failed"][task] = [times, " ".join(str(said or "it failed").split())[:_LONGEST]]
+
+
+def _forget(state: Record, task: object) -> None:
+    state["failed"].pop(task, None)
+    state["parked"].pop(task, None)
+
+
+_SHAPE = fenced(
+    Shape(
+        version=1,
+        initial=_nothing,
+        fold=_fold,
+        render=lambda state: pretty({name: state[name] for name in ("highest", "failed")}),
+    )
+)
+
+
+class Endings:
+    def __init__(self, home: Home, agent: str, journal: Log) -> None:
+        self._view: View[list[Any]] = home.view(tried(agent), journal, _SHAPE)
+
+    def read(self) -> Record:
+        """Look at it, do not change it."""
+        return self._view.read()[1]
+
+    def outcome(self, session: str) -> str | None:
+        """How a session ended; None if it has not, or so long ago that nobody asks any more."""
+        return self.read()["ended"].get(session)
+
+    def refresh(self) -> None:
+        self._view.refresh()
+
+    def close(self) -> None:
+        self._view.close()

@@ -1,0 +1,364 @@
+"""What an agent has to do: tasks.json, which people edit as well.
+
+The file is an edited document (`store.edited`): each change is a line of the journal first, hand
+edits are absorbed, and an old copy that an editor saves loses nothing.  How often a task failed
+is not kept in it: sessions say on which task they work and how they ended, so the journal knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from holdfast.agents.endings import Endings, number_of
+from holdfast.clock import utc_stamp
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
+from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
+from holdfast.settings import settings, table
+from holdfast.store.edited import EditedDocument
+from holdfast.store.home import SETTINGS
+from holdfast.store.merge import merge_json
+from holdfast.store.primitives import Log
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+Verb = Literal["start", "done", "drop", "reopen"]
+TYPES = ("research", "extract", "evaluate", "follow-up", "disconfirm")
+PRIORITIES = ("high", "medium", "low")
+OPEN = ("pending", "active")
+PARK_AFTER = 3
+MOST_TEXT = 20_000
+"""Characters of a description, a context or an outcome."""
+
+
+class _Step(NamedTuple):
+    """What a verb makes of a task."""
+
+    to: str
+    event: str
+    did: str
+
+
+STEPS: dict[Verb, _Step] = {
+    "start": _Step("active", "task_started", "started"),
+    "done": _Step("completed", "task_completed", "completed"),
+    "drop": _Step("dropped", "task_dropped", "dropped"),
+    "reopen": _Step("pending", "task_reopened", "reopened"),
+}
+ADDED, PARKED = "task_added", "task_parked"
+
+
+class New(NamedTuple):
+    """A task that is not on the list yet."""
+
+    description: str
+    type: str = "research"
+    priority: str = "medium"
+    context: str | None = None
+    follow_up_from: str | None = None
+    from_message: str | None = None
+    """The message it was made of; of one message there is one task."""
+
+    def check(self) -> None:
+        if not self.description.strip():
+            raise UsageError("a task without a text", hint="say what is to be done")
+        _choice("type", self.type, TYPES)
+        _choice("priority", self.priority, PRIORITIES)
+        for text in (self.description, self.context):
+            check_length(text)
+
+
+def _choice(what: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise UsageError(f"unknown {what} {value[:40]!r}", hint=f"one of {', '.join(allowed)}")
+
+
+def check_length(text: str | None) -> None:
+    if text is not None and len(text) > MOST_TEXT:
+        raise UsageError(
+            f"{len(text)} characters; a task has room for {MOST_TEXT}",
+            hint="store the text as a file and name it",
+        )
+
+
+class Changed(NamedTuple):
+    task: Record
+    applied: bool
+    """False if it was so already."""
+    follow_up: Record | None = None
+
+
+# --- what may become of a task --------------------------------------------------------------
+
+
+def allowed(task: Record) -> list[Verb]:
+    """The verbs that a task can take now."""
+    match task.get("status"):
+        case "pending" if task.get("parked"):
+            return ["reopen", "done", "drop"]
+        case "pending":
+            return ["start", "done", "drop"]
+        case "active":
+            return ["done", "drop", "reopen"]
+        case _:
+            return ["reopen"]
+
+
+def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Record | None:
+    """The task after a verb; None if it is so already, UsageError if it cannot be."""
+    if verb not in allowed(task):
+        # Who does not know whether it worked may say it again; but a parked task is not started.
+        if task.get("status") == STEPS[verb].to:
+            return None
+        state = "parked" if task.get("parked") else task.get("status")
+        raise UsageError(
+            f"{task.get('id')} is {state} and cannot be {STEPS[verb].did}",
+            hint=f"allowed: {', '.join(allowed(task))}",
+        )
+    after = {name: value for name, value in task.items() if name != "parked"}
+    ended = verb in ("done", "drop")
+    after |= {"status": STEPS[verb].to, "completed_at": now if ended else None}
+    if ended or verb == "reopen":
+        after["outcome"] = outcome
+    return after
+
+
+def park_after(home: Home) -> int:
+    """After how many failures in a row a task is handed out no more."""
+    value = table(settings(home), "tasks").get("park_after", PARK_AFTER)
+    if type(value) is int and value >= 1:
+        return value
+    raise ConfigError(
+        f"{SETTINGS}: park_after under [tasks] is not a number of failures",
+        hint=f"write it as park_after = {PARK_AFTER}",
+        path=SETTINGS,
+    )
+
+
+# --- the list -------------------------------------------------------------------------------
+
+
+class TaskList:
+    """The tasks of one agent; used by one thread at a time."""
+
+    def __init__(self, home: Home, agent: str, key: str, journal: Log) -> None:
+        self._home, self.agent, self.key, self._journal = home, agent, key, journal
+
+    @cached_property
+    def _document(self) -> EditedDocument:
+        home, key = self._home, self.key
+        return EditedDocument(
+            home.sheet(key),
+            self._journal,
+            home.cell(f"{key}.history"),
+            home.clock,
+            merge=merged,
+            check=_parsed,
+        )
+
+    @cached_property
+    def endings(self) -> Endings:
+        return Endings(self._home, self.agent, self._journal)
+
+    def read(self) -> list[Record]:
+        """Every task, in the order of the file; what was edited by hand is taken in first."""
+        return _tasks_in(_parsed(self._document.read() or ""))
+
+    def look(self) -> list[Record]:
+        """Every task as the file has it, without a byte being written."""
+        text = self._home.document(self.key).read()
+        return _tasks_in(_parsed(text.data.decode("utf-8", "replace") if text else ""))
+
+    def failures(self) -> dict[str, tuple[int, str]]:
+        """How often in a row sessions on a task failed, and why the last time."""
+        failed = self.endings.read()["failed"]
+        return {task: (times, why) for task, (times, why) in failed.items()}
+
+    def add(self, new: New) -> Changed:
+        new.check()
+        act: Record = {"event": ADDED}
+        made: list[Changed] = []
+
+        def change(document: Record) -> None:
+            tasks = _tasks_in(document)
+            for task in tasks:
+                if new.from_message is not None and task.get("from_message") == new.from_message:
+                    made.append(Changed(task, applied=False))
+                    return
+            made.append(Changed(self._append(document, new), applied=True))
+            act.update(task=made[0].task["id"], message=_line(new.description))
+
+        self._change(change, act)
+        return made[0]
+
+    def move(
+        self, id: str, verb: Verb, outcome: str | None = None, follow_up: str | None = None
+    ) -> Changed:
+        """Take a task a step on; `follow_up` is the text of a task that comes out of it."""
+        check_length(outcome)
+        act: Record = {"event": STEPS[verb].event, "task": id}
+        made: list[Changed] = []
+
+        def change(document: Record) -> None:
+            tasks = cast("list[Record]", document["tasks"])
+            at = self._find(tasks, id)
+            after = moved(tasks[at], verb, self._now(), outcome)
+            if after is None:
+                made.append(Changed(tasks[at], applied=False))
+                return
+            tasks[at] = after
+            if outcome:
+                act["message"] = _line(outcome)
+            new = None
+            if follow_up is not None:
+                priority = after.get("priority")
+                wanted = New(
+                    follow_up,
+                    "follow-up",
+                    priority if priority in PRIORITIES else "medium",
+                    follow_up_from=id,
+                )
+                wanted.check()
+                new = self._append(document, wanted)
+            made.append(Changed(after, applied=True, follow_up=new))
+
+        self._change(change, act)
+        return made[0]
+
+    def park(self) -> list[str]:
+        """Hand out no more what has failed too often; the ids that were parked now."""
+        history = self.endings.read()
+        due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
+        limit = park_after(self._home) if due else 0
+        due = [id for id in due if history["failed"][id][0] >= limit]
+        return [id for id in due if self._park(id, *history["failed"][id])]
+
+    def _park(self, id: str, times: int, why: str) -> bool:
+        parked = False
+
+        def change(document: Record) -> None:
+            nonlocal parked
+            for task in _tasks_in(document):
+                if task.get("id") == id and task.get("status") in OPEN and not task.get("parked"):
+                    reason = f"failed {times} times, the last time: {why}"
+                    told = {"reason": reason, "attempts": times, "since": self._now()}
+                    task |= {"status": "pending", "parked": told}
+                    parked = True
+
+        self._change(change, {"event": PARKED, "task": id, "message": _line(why)})
+        return parked
+
+    def _find(self, tasks: Sequence[Record], id: str) -> int:
+        for at, task in enumerate(tasks):
+            if task.get("id") == id:
+                return at
+        hint = f"`holdfast task list --agent {self.agent} --status all`"
+        raise NotFound(f"{self.agent} has no task {id[:60]!r}", hint=hint)
+
+    def find(self, id: str) -> Record:
+        tasks = self.read()
+        return tasks[self._find(tasks, id)]
+
+    def _append(self, document: Record, new: New) -> Record:
+        """Under the lock of the document, so that no number is given twice."""
+        tasks = cast("list[Record]", document["tasks"])
+        known = [number_of(str(task.get("id"))) for task in tasks]
+        number = max(self.endings.read()["highest"], *known, 0) + 1
+        task: Record = {
+            "id": f"task-{number:03d}",
+            "type": new.type,
+            "description": new.description,
+            "status": "pending",
+            "priority": new.priority,
+            "created_at": self._now(),
+            "context": new.context,
+            "follow_up_from": new.follow_up_from,
+            "completed_at": None,
+            "outcome": None,
+        }
+        if new.from_message is not None:
+            task["from_message"] = new.from_message
+        tasks.append(task)
+        return task
+
+    def _change(self, change: Callable[[Record], None], act: Record) -> None:
+        def rewritten(text: str) -> str:
+            document = _parsed(text)
+            before = pretty(document)
+            change(document)
+            if pretty(document) == before:
+                return text
+            fresh = {"schema_version": "1.0", "agent": self.agent, "updated_at": self._now()}
+            return pretty({**fresh, **document, "updated_at": fresh["updated_at"]}).decode()
+
+        self._document.update(rewritten, act)
+        self.endings.refresh()
+
+    def _now(self) -> str:
+        return utc_stamp(self._home.clock.now())
+
+    def close(self) -> None:
+        for name in ("_document", "endings"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+
+
+def _is_due(history: Record, id: str, times: int) -> bool:
+    """Whether it failed since it was parked: who takes the mark out by hand wants another try."""
+    return times > history["parked"].get(id, 0)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+# --- the file -------------------------------------------------------------------------------
+
+
+_EMPTY: Record = {"tasks": []}
+
+
+def _parsed(text: str) -> Record:
+    """The document; Corrupt if there is no list of tasks in it."""
+    try:
+        value = decode(text.encode(), limit=MAX_DOCUMENT) if text.strip() else _EMPTY
+    except DecodeError as error:
+        raise Corrupt(f"not JSON: {error}", hint="mend it with an editor") from None
+    tasks: object = value.get("tasks") if isinstance(value, dict) else None
+    found = cast("list[object]", tasks) if isinstance(tasks, list) else [None]
+    if not all(isinstance(task, dict) for task in found):
+        raise Corrupt("no list of objects under `tasks`", hint="mend it with an editor")
+    return {**cast("Record", value), "tasks": [*found]}
+
+
+def _tasks_in(document: Record) -> list[Record]:
+    return cast("list[Record]", document["tasks"])
+
+
+def merged(base: str, ours: str, theirs: str) -> str:
+    """Both sides' changes; a task that somebody added without an id of its own gets one."""
+    document = _parsed(theirs)
+    if _give_ids(document, [_parsed(each) for each in (base, ours)]):
+        theirs = pretty(document).decode()
+    # Byte for byte, where nobody else has changed anything.
+    return theirs if base == ours or not ours.strip() else merge_json(base, ours, theirs)
+
+
+def _give_ids(document: Record, others: Sequence[Record]) -> bool:
+    tasks = _tasks_in(document)
+    ids = [_id_of(task) for each in (*others, document) for task in _tasks_in(each)]
+    number = max((number_of(id) for id in ids), default=0)
+    seen, given = set[str](), False
+    for task in tasks:
+        if not _id_of(task) or _id_of(task) in seen:
+            number += 1
+            task["id"], given = f"task-{number:03d}", True
+        seen.add(_id_of(task))
+    return given
+
+
+def _id_of(task: Record) -> str:
+    id = task.get("id")
+    return id if isinstance(id, str) else ""

@@ -1,0 +1,312 @@
+"""The verbs of messages between agents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from holdfast.agents.agent import Agent, opened
+from holdfast.agents.inbox import (
+    WARNING,
+    Letter,
+    New,
+    for_prompt,
+    new_mark,
+    rendered,
+    trust,
+)
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.ids import agent_id, is_agent_id
+from holdfast.ledger.book import agents
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.moment import duration, moment
+from holdfast.ops.parameter import Arg
+
+ALL = "all"
+Whose = Annotated[str, Arg("Whose inbox")]
+Id = Annotated[str, Arg("Which message", positional=True, metavar="ID")]
+_MOST_TAKEN = 1_000
+
+
+@contextmanager
+def _agent(call: Context, name: str, *, change: bool = False) -> Generator[Agent]:
+    home = call.home_to_change() if change else call.home()
+    with opened(home, name, call.layout) as one:
+        yield one
+
+
+# --- sending --------------------------------------------------------------------------------
+
+
+def send(
+    call: Context,
+    body: Annotated[str, Arg("What there is to say", positional=True, or_file=True)],
+    *,
+    to: Annotated[str, Arg("To whom: a name, names with commas between, or all")],
+    subject: Annotated[str, Arg("What it is about, in a line")],
+    from_: Annotated[
+        str | None, Arg("Who sends it; in a session, its agent", metavar="AGENT")
+    ] = None,
+    type: Annotated[
+        Literal["flag", "task", "question", "cascade"], Arg("What it asks for")
+    ] = "flag",
+    priority: Annotated[
+        Literal["high", "normal"], Arg("High ones are in the context of the next session")
+    ] = "normal",
+    expires: Annotated[
+        str | None, Arg("Not to be handed out after that: 2h, or a time", metavar="T")
+    ] = None,
+    source_ref: Annotated[str | None, Arg("Where it comes from: a branch, a session")] = None,
+    thread: Annotated[str | None, Arg("What it belongs to", metavar="ID")] = None,
+    id: Annotated[str | None, Arg("To send again what may have been sent", metavar="ID")] = None,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Change:
+    home = call.home_to_change()
+    seen = _sending_agent()
+    sender = agent_id(from_).lower() if from_ is not None else seen
+    if sender is None:
+        raise UsageError("nobody sends it", hint="say who with --from")
+    new = New(
+        sender=sender,
+        subject=" ".join(subject.split()),
+        body=body,
+        type=type,
+        priority=priority,
+        source_ref=source_ref,
+        expires=None if expires is None else _until(call, expires),
+        thread=thread,
+        sent_by=seen,
+        id=id,
+    )
+    new.check()
+    new = new.named(home.clock.now())
+    names = _recipients(call, to, sender)
+    if seen is not None and seen != sender:
+        call.warn(f"sent as {sender} in a session of {seen}; the message says so")
+    sent = [] if dry_run else _deliver(call, new, names)
+    if sent and type == "flag":
+        _count(call, seen or sender, len(sent), str(new.id), again=id is not None)
+    told = "would go" if dry_run else "sent"
+    data = {"id": new.id, "to": names, "from": sender, "sent_by": seen}
+    detail = f"{new.id} {told} to {', '.join(names)}"
+    return Change(str(new.id), not dry_run, detail, data=data, dry_run=dry_run)
+
+
+def _sending_agent() -> str | None:
+    """In whose session we are: what the wrapper put into the environment, not what is claimed."""
+    name = os.environ.get("HOLDFAST_AGENT", "")
+    return name.lower() if is_agent_id(name) else None
+
+
+def _until(call: Context, text: str) -> float:
+    home = call.home()
+    now = home.clock.now()
+    try:
+        when = now + duration(text)
+    except UsageError:
+        when = moment(text, home)
+    if when <= now:
+        raise UsageError(f"{utc_stamp(when)} is over", hint="such as 2h, 7d or a date to come")
+    return when
+
+
+def _recipients(call: Context, to: str, sender: str) -> list[str]:
+    known = agents(call.home(), call.layout)
+    if to.strip() == ALL:
+        names = [name for name in known if name != sender]
+    else:
+        names = list(dict.fromkeys(agent_id(each.strip()).lower() for each in to.split(",")))
+    if unknown := [name for name in names if name not in known]:
+        hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
+        raise NotFound(f"no agent called {unknown[0]}; nothing was sent", hint=hint)
+    if not names:
+        raise NotFound("nobody to send it to", hint="`holdfast init NAME` makes an agent")
+    return names
+
+
+def _deliver(call: Context, new: New, names: list[str]) -> list[str]:
+    sent: list[str] = []
+    for name in names:
+        try:
+            with _agent(call, name, change=True) as one:
+                one.desk.inbox.deliver(new)
+        except HoldfastError as error:
+            if not sent:
+                raise
+            hint = f"{', '.join(sent)} have it; repeat with --id {new.id} for the others"
+            raise type(error)(error.message, hint=hint, path=error.path) from error
+        sent.append(name)
+    return sent
+
+
+def _count(call: Context, name: str, number: int, id: str, *, again: bool) -> None:
+    """For the metrics of the sender, if it is an agent of this home."""
+    if name in agents(call.home(), call.layout):
+        with _agent(call, name, change=True) as one:
+            one.desk.count_sent(number, id, again=again)
+
+
+# --- looking --------------------------------------------------------------------------------
+
+
+def list_messages(
+    call: Context,
+    *,
+    agent: Whose,
+    dead: Annotated[bool, Arg("Those that nobody could deal with")] = False,
+    expired: Annotated[bool, Arg("Those that were too late")] = False,
+    done: Annotated[bool, Arg("Those that are dealt with")] = False,
+    bad: Annotated[bool, Arg("Files that are no messages")] = False,
+) -> Rows:
+    with _agent(call, agent) as one:
+        inbox = one.desk.inbox
+        chosen: list[Letter] = []
+        for wanted, shelf in (
+            (dead, inbox.dead),
+            (expired, inbox.expired),
+            (done, inbox.done),
+            (bad, inbox.bad),
+        ):
+            chosen += shelf() if wanted else ()
+        if not (dead or expired or done or bad):
+            chosen = inbox.claimed() + inbox.waiting()
+            _tell_of(call, one.name, {"bad": len(inbox.bad()), "dead": len(inbox.dead())})
+    rows = [_row(letter) for letter in chosen]
+    states = [row["state"] for row in rows]
+    return Rows(rows, {"messages": len(rows), **{s: states.count(s) for s in sorted(set(states))}})
+
+
+def _tell_of(call: Context, agent: str, aside: dict[str, int]) -> None:
+    for what, number in aside.items():
+        if number:
+            call.warn(f"{number} {what}: `holdfast inbox list --agent {agent} --{what}`")
+
+
+def _row(letter: Letter) -> Record:
+    names = ("priority", "type", "from", "subject", "created_at", "expires_at", "thread")
+    row: Record = {"id": letter.id, "state": letter.state}
+    row |= {name: letter.record.get(name) for name in names}
+    row |= {"attempt": letter.attempt, "redelivered": letter.attempt > 1, "note": letter.note}
+    seen = letter.record.get("sent_by")
+    if seen is not None:
+        row["sent_by"] = seen
+        if seen != letter.record.get("from"):
+            row["note"] = trust(letter.record)
+    if letter.claimed is not None:
+        left = round(letter.claimed.left)
+        row |= {"claimed_by": letter.claimed.claimant, "claim": letter.claimed.token, "left": left}
+        row["note"] = row["note"] or f"{letter.claimed.claimant} has it for {left} s"
+    return row | {"since": utc_stamp(letter.since)}
+
+
+def show(call: Context, id: Id, *, agent: Whose) -> Show:
+    with _agent(call, agent) as one:
+        letter = one.desk.inbox.find(id)
+    row = _row(letter)
+    return Show({**letter.record, **row, "trust": trust(letter.record)})
+
+
+# --- taking and giving back -----------------------------------------------------------------
+
+
+def take(
+    call: Context,
+    *,
+    agent: Whose,
+    lease: Annotated[str, Arg("For how long; then they are handed out again", metavar="D")] = "10m",
+    limit: Annotated[int, Arg("How many at most")] = 1,
+) -> Rows:
+    if not 1 <= limit <= _MOST_TAKEN:
+        raise UsageError(f"not a number of messages: {limit}", hint=f"1 to {_MOST_TAKEN}")
+    seconds = duration(lease)
+    with _agent(call, agent, change=True) as one:
+        inbox = one.desk.inbox
+        taken = inbox.take(one.name, seconds=seconds, limit=limit)
+        _tell_of(call, one.name, {"bad": len(inbox.bad())})
+    letters = [Letter(each.id, "claimed", each.record, each.attempt) for each in taken]
+    rows = [
+        {**each.record, "id": each.id, "attempt": each.attempt, "redelivered": each.redelivered}
+        | {"claim": each.token, "trust": trust(each.record)}
+        for each in taken
+    ]
+    text = "\n".join([WARNING, "", *rendered([for_prompt(each) for each in letters], new_mark())])
+    return Rows(rows, {"messages": len(rows)}, plain=text.split("\n") if rows else None)
+
+
+def ack(
+    call: Context,
+    id: Id,
+    *,
+    agent: Whose,
+    as_task: Annotated[bool, Arg("Make a task of it")] = False,
+) -> Change:
+    data: dict[str, Any] = {}
+    with _agent(call, agent, change=True) as one:
+        letter = one.desk.inbox.claim_of(id)
+        if letter is None:
+            return _not_claimed(one, id)
+        if as_task:
+            data["task"] = one.desk.as_task(letter).task["id"]
+        one.desk.ack(letter)
+    more = f", {data['task']} was made of it" if as_task else ""
+    return Change(letter.id, applied=True, detail=f"{letter.id} is done{more}", data=data)
+
+
+def _not_claimed(one: Agent, id: str) -> Change:
+    """What to say of a message that nobody has."""
+    letter = one.desk.inbox.find(id)
+    if letter.state == "done":
+        return Change(id, applied=False, detail=f"{id} is done already")
+    raise UsageError(
+        f"{id} is {letter.state}, and nobody has taken it",
+        hint=f"`holdfast inbox take --agent {one.name}` first",
+    )
+
+
+def return_(
+    call: Context,
+    id: Id,
+    *,
+    agent: Whose,
+    reason: Annotated[str, Arg("Why nothing came of it")] = "returned",
+) -> Change:
+    with _agent(call, agent, change=True) as one:
+        inbox = one.desk.inbox
+        letter = inbox.claim_of(id)
+        if letter is not None and letter.claimed is not None:
+            again = inbox.give_back(letter.claimed, reason)
+            told = "waits again" if again else "was handed out too often and is dead"
+            return Change(letter.id, applied=True, detail=f"{letter.id} {told}")
+        letter = inbox.find(id)
+        if letter.state == "dead" and letter.record:
+            inbox.revive(letter)
+            return Change(id, applied=True, detail=f"{id} waits again")
+    if letter.state == "waiting":
+        return Change(id, applied=False, detail=f"{id} waits already")
+    raise UsageError(f"{id} is {letter.state}", hint="only what was taken, or is dead, goes back")
+
+
+def purge(
+    call: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    older_than: Annotated[str, Arg("Dealt with, and delivered so long ago", metavar="D")] = "90d",
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Rows:
+    home = call.home_to_change()
+    before = home.clock.now() - duration(older_than)
+    names = [agent_id(agent).lower()] if agent is not None else agents(home, call.layout)
+    rows: list[Record] = []
+    for name in names:
+        with _agent(call, name, change=True) as one:
+            folder = f"{one.key('agent')}/purged"
+            purged = one.desk.inbox.purge(before, folder, dry_run=dry_run)
+        if purged.messages:
+            files = ", ".join(purged.files)
+            rows.append({"agent": name, "messages": purged.messages, "file": files or None})
+    return Rows(rows, {"messages": sum(row["messages"] for row in rows), "dry_run": dry_run})

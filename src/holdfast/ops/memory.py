@@ -1,0 +1,58 @@
+"""The verbs of memory.md: what an agent knows across its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from holdfast.agents.agent import opened
+from holdfast.agents.notes import MOST_SHOWN, Notes, bounded
+from holdfast.errors import UsageError
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Show
+from holdfast.ops.parameter import Arg
+
+
+@contextmanager
+def _notes(call: Context, agent: str, *, change: bool = False) -> Generator[Notes]:
+    home = call.home_to_change() if change else call.home()
+    with opened(home, agent, call.layout) as one:
+        yield one.desk.notes
+
+
+def note(
+    call: Context,
+    text: Annotated[str, Arg("What is to be remembered, in a line", positional=True, or_file=True)],
+    *,
+    agent: Annotated[str, Arg("Who is to remember it")],
+    section: Annotated[str, Arg("Under which heading: patterns, dead ends, questions, …")],
+) -> Change:
+    with _notes(call, agent, change=True) as notes:
+        noted = notes.note(section, text)
+    told = "noted" if noted.applied else "known already"
+    data = {"agent": notes.agent, "section": noted.section, "line": noted.line}
+    return Change(notes.key, noted.applied, f"{told} under {noted.section}: {noted.line}", data)
+
+
+def show(
+    call: Context,
+    *,
+    agent: Annotated[str, Arg("Whose memory")],
+    for_prompt: Annotated[
+        bool, Arg("Only as much as a prompt gets: the newest entries of each section")
+    ] = False,
+    most: Annotated[int, Arg("With --for-prompt: so many characters")] = MOST_SHOWN,
+) -> Show:
+    if most < 1:
+        raise UsageError("nothing fits into that", hint="--most 16000, for one")
+    with _notes(call, agent) as notes:
+        text = notes.read() if call.adopted else notes.look()
+    shown = bounded(text, most) if for_prompt else text
+    data = {
+        "agent": notes.agent,
+        "text": shown,
+        "characters": len(text),
+        "left_out": max(0, len(text) - len(shown)),
+    }
+    return Show(data, text=shown)

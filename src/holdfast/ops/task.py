@@ -1,0 +1,269 @@
+"""The verbs of tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Literal
+
+from holdfast.agents.agent import opened
+from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked_because, state_of
+from holdfast.agents.board import board as page_of
+from holdfast.agents.tasks import OPEN, Changed, New, TaskList, Verb
+from holdfast.codec import Record
+from holdfast.errors import BadName, Corrupt, UsageError, typed
+from holdfast.ids import agent_id
+from holdfast.ledger.book import agents
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
+from holdfast.ops.parameter import Arg
+
+Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
+Priority = Literal["high", "medium", "low"]
+Whose = Annotated[str, Arg("Whose task")]
+Id = Annotated[str, Arg("Which task", positional=True, metavar="ID")]
+Outcome = Annotated[str | None, Arg("What came of it, in a line")]
+_LARGEST_BOARD = 8 << 20
+DryRun = Annotated[bool, Arg("Only say what would be done")]
+
+
+@contextmanager
+def tasks_of(call: Context, agent: str, *, change: bool = False) -> Generator[TaskList]:
+    home = call.home_to_change() if change else call.home()
+    with opened(home, agent, call.layout) as one:
+        yield one.desk.tasks
+
+
+def _read(call: Context, tasks: TaskList) -> list[Record]:
+    """In a tree that is only looked at nothing is taken in."""
+    return tasks.read() if call.adopted else tasks.look()
+
+
+def add(
+    call: Context,
+    text: Annotated[str, Arg("What is to be done", positional=True, or_file=True)],
+    *,
+    agent: Whose,
+    type: Annotated[Type, Arg("What kind of work it is")] = "research",
+    priority: Annotated[Priority, Arg("How urgent it is")] = "medium",
+    context: Annotated[str | None, Arg("What one has to know for it", or_file=True)] = None,
+    follow_up_from: Annotated[str | None, Arg("The task it comes from", metavar="ID")] = None,
+) -> Change:
+    with tasks_of(call, agent, change=True) as tasks:
+        if follow_up_from is not None and follow_up_from not in _ids(tasks.read()):
+            call.warn(f"{tasks.agent} has no task {follow_up_from[:60]!r} that it could follow")
+        done = tasks.add(New(text.strip(), type, priority, context, follow_up_from))
+    id = str(done.task["id"])
+    return Change(id, applied=True, detail=f"{tasks.agent}: {id} {_short(text)}", data=done.task)
+
+
+def _ids(tasks: list[Record]) -> set[str]:
+    return {str(task.get("id")) for task in tasks}
+
+
+def _short(text: object) -> str:
+    line = " ".join(str(text).split())
+    return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def list_tasks(
+    call: Context,
+    *,
+    agent: Annotated[str | None, Arg("Only of this agent; else of all")] = None,
+    status: Annotated[
+        Literal["open", "pending", "active", "completed", "dropped", "all"],
+        Arg("Only these; open is pending and active"),
+    ] = "open",
+    parked: Annotated[bool, Arg("Only those that failed too often")] = False,
+) -> Rows:
+    home = call.home()
+    names = [agent_id(agent).lower()] if agent is not None else agents(home, call.layout)
+    rows: list[Record] = []
+    broken = 0
+    for name in names:
+        with tasks_of(call, name) as tasks:
+            try:
+                found = in_order(_read(call, tasks))
+                failed = tasks.failures()
+            except Corrupt as error:
+                call.warn(f"{tasks.key}: {error.message}")
+                broken += 1
+                continue
+            wanted = (task for task in found if _is_wanted(task, status, parked=parked))
+            rows += [_row(name, task, failed) for task in wanted]
+    states = [row["state"] for row in rows]
+    counts = {"tasks": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
+    return Rows(rows, counts, exit_code=ATTENTION if broken else 0)
+
+
+def _is_wanted(task: Record, status: str, *, parked: bool) -> bool:
+    if parked:
+        return bool(task.get("parked"))
+    if status == "open":
+        return task.get("status") in OPEN
+    return status in ("all", task.get("status"))
+
+
+def _row(agent: str, task: Record, failed: dict[str, tuple[int, str]]) -> Record:
+    times, why = failed.get(str(task.get("id")), (0, ""))
+    note = parked_because(task) or why
+    return {"agent": agent, "state": state_of(task), **task, "failures": times, "note": note}
+
+
+def show(call: Context, id: Id, *, agent: Whose) -> Show:
+    with tasks_of(call, agent) as tasks:
+        task = tasks.find(id) if call.adopted else _looked_up(tasks, id)
+        row = _row(tasks.agent, task, tasks.failures())
+        rest = _read(call, tasks)
+    follow = [str(each.get("id")) for each in rest if each.get("follow_up_from") == id]
+    return Show({**row, "follow_ups": follow})
+
+
+def _looked_up(tasks: TaskList, id: str) -> Record:
+    for task in tasks.look():
+        if task.get("id") == id:
+            return task
+    return tasks.find(id)
+
+
+def start(call: Context, id: Id, *, agent: Whose) -> Change:
+    return _move(call, agent, id, "start")
+
+
+def done(
+    call: Context,
+    id: Id,
+    *,
+    agent: Whose,
+    outcome: Outcome = None,
+    follow_up: Annotated[str | None, Arg("A task that comes out of it", metavar="TEXT")] = None,
+) -> Change:
+    return _move(call, agent, id, "done", outcome, follow_up)
+
+
+def drop(call: Context, id: Id, *, agent: Whose, outcome: Outcome = None) -> Change:
+    return _move(call, agent, id, "drop", outcome)
+
+
+def reopen(call: Context, id: Id, *, agent: Whose) -> Change:
+    return _move(call, agent, id, "reopen")
+
+
+def _move(
+    call: Context,
+    agent: str,
+    id: str,
+    verb: Verb,
+    outcome: str | None = None,
+    follow_up: str | None = None,
+) -> Change:
+    with tasks_of(call, agent, change=True) as tasks:
+        changed = tasks.move(id, verb, outcome, follow_up)
+    return Change(id, changed.applied, _told(tasks.agent, id, changed), data=_data(changed))
+
+
+def _told(agent: str, id: str, changed: Changed) -> str:
+    status = changed.task.get("status")
+    if not changed.applied:
+        return f"{agent}: {id} is {status} already"
+    more = f"; {changed.follow_up['id']} follows" if changed.follow_up else ""
+    return f"{agent}: {id} is {status}{more}"
+
+
+def _data(changed: Changed) -> Record:
+    if changed.follow_up is None:
+        return changed.task
+    return {**changed.task, "follow_up": changed.follow_up["id"]}
+
+
+# --- the board ------------------------------------------------------------------------------
+
+
+def board(
+    call: Context,
+    *,
+    out: Annotated[str | None, Arg("Write it here instead of showing it", metavar="FILE")] = None,
+) -> Show | Change:
+    listed: dict[str, list[Record]] = {}
+    for name in agents(call.home(), call.layout):
+        with tasks_of(call, name) as tasks:
+            try:
+                listed[name] = _read(call, tasks)
+            except Corrupt as error:
+                call.warn(f"{tasks.key}: {error.message}")
+    page = page_of(listed)
+    if out is None:
+        return Show({"board": page}, text=page)
+    return Change(out, _replace(out, page), f"{len(listed)} agents on the board {out}")
+
+
+def _replace(path: str, page: str) -> bool:
+    """Whether the file changed; one that a person has edited is not written over."""
+    with typed("writing the board", path):
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                there = file.read()
+        except FileNotFoundError:
+            there = ""
+        if there == page:
+            return False
+        if there and not is_untouched(there):
+            raise UsageError(
+                f"{path} was edited, or is no board",
+                hint=f"`holdfast task import {path}` takes the edits in; then move it away",
+                path=path,
+            )
+        beside = f"{path}.{os.getpid()}.tmp"
+        # direct write: a file of the user's, outside of the home
+        with open(beside, "x", encoding="utf-8", newline="") as file:
+            file.write(page)
+        os.replace(beside, path)  # noqa: TID251 - direct write: the same
+    return True
+
+
+def import_board(
+    call: Context,
+    file: Annotated[str, Arg("A board, made by us or by hand", positional=True, metavar="FILE")],
+    *,
+    dry_run: DryRun = False,
+) -> Rows:
+    with typed("reading the board", file), open(file, encoding="utf-8", errors="replace") as board:
+        page = board.read(_LARGEST_BOARD)
+    home = call.home_to_change()
+    known, rows = agents(home, call.layout), list[Record]()
+    for item in items_in(page):
+        row: Record = {"agent": item.agent, "id": item.id, "state": "known", "text": item.text}
+        rows.append(row)
+        try:
+            name = agent_id(item.agent).lower()
+        except BadName:
+            name = ""
+        if name not in known:
+            row["state"] = "no such agent"
+            continue
+        with tasks_of(call, name, change=True) as tasks:
+            row |= _take_in(tasks, item, dry_run=dry_run)
+    states = [str(row["state"]) for row in rows]
+    counts = {state: states.count(state) for state in sorted(set(states))}
+    return Rows(rows, counts, exit_code=ATTENTION if "no such agent" in states else 0)
+
+
+def _take_in(tasks: TaskList, item: Item, *, dry_run: bool) -> Record:
+    """What became of a line: a box that was ticked ends a task, a line that is new makes one."""
+    there = next((task for task in tasks.read() if _is_meant(task, item)), None)
+    if there is not None:
+        ticked = item.done and there.get("status") in OPEN
+        if ticked and not dry_run:
+            tasks.move(str(there["id"]), "done", "ticked on the board")
+        return {"id": there["id"], "state": "completed" if ticked else "known"}
+    if item.done or not item.text:
+        return {"state": "skipped"}
+    new = New(item.text, item.type or "research", item.priority or "medium")
+    return {"id": None if dry_run else tasks.add(new).task["id"], "state": "added"}
+
+
+def _is_meant(task: Record, item: Item) -> bool:
+    if item.id is not None and item.id == task.get("id"):
+        return True
+    return " ".join(str(task.get("description")).split()).casefold() == item.text.casefold()
