@@ -39,8 +39,8 @@ class Seen(NamedTuple):
 
 def look(folder: str) -> Seen:
     changed: dict[str, float] = {}
-    for path in _files(folder):
-        if len(changed) >= MOST_SEEN:
+    for number, path in enumerate(_files(folder)):
+        if number >= MOST_SEEN:
             return Seen(changed, complete=False)
         try:
             found = os.lstat(path)

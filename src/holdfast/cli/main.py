@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ def main(argv: Sequence[str] | None = None, table: Table | None = None) -> int:
     if argv is None:
         # Imports leave no garbage, and looking for it is a twentieth of a hot verb.
         gc.disable()
+        _let_signals_end_us_at_once()
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         from holdfast.cli.arguments import wants_json
@@ -80,6 +82,7 @@ def _perform(request: Request, output: Output) -> int:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+        _let_signals_interrupt_us()
     try:
         with Context(request.home, layout=request.layout) as context:
             context.watcher = output.watcher
@@ -108,6 +111,29 @@ def _failed(error: BaseException, output: Output) -> int:
     else:
         output.error(shown)
     return shown.exit_code
+
+
+def _let_signals_end_us_at_once() -> None:
+    """Until there is something to put in order; some modules in C do not survive an exception."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
+        sys.unraisablehook = _told_in_vain
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    os._exit(130)
+
+
+def _told_in_vain(what: sys.UnraisableHookArgs) -> None:
+    """Python drops an exception that comes up in a callback; an interrupt must not get lost."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        os._exit(130)
+    sys.__unraisablehook__(what)
+
+
+def _let_signals_interrupt_us() -> None:
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _hold_standard_descriptors() -> None:
