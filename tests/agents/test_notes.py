@@ -209,6 +209,15 @@ def test_an_old_copy_that_an_editor_saves_loses_no_note(
     assert events == ["edited_by_hand", "noted", "noted", "edited_by_hand"]
 
 
+def test_a_session_is_not_told_of_an_old_copy(rio: Agent, notes: Notes, path: str) -> None:
+    notes.note("dead ends", "first")
+    old = file_of(path).read_bytes()
+    notes.note("dead ends", "second")
+    file_of(path).write_bytes(old)
+    rio.bury()  # as every start does first
+    assert "second" in file_of(path).read_text("utf-8")
+
+
 def test_a_file_that_is_no_text_is_left_as_it_is(notes: Notes, path: str) -> None:
     write(path, "x")
     file_of(path).write_bytes(b"\xff\xfe\x00")

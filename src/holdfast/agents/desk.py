@@ -88,8 +88,17 @@ class Desk:
 
     def settle(self) -> None:
         """Draw the consequences of sessions that ended, also of those whose owner died."""
+        # An old copy that an editor saved must not be what the next session is told.
+        if self._is_kept("tasks"):
+            self._attempt("reading tasks", self.tasks.read)
+        if self._is_kept("notes"):
+            self._attempt("reading notes", self.notes.read)
         self._attempt("parking tasks", self.tasks.park)
         self._attempt("settling messages", self._settle_messages)
+
+    def _is_kept(self, part: Part) -> bool:
+        """Whether we have changed a file: one that nobody but people wrote is theirs alone."""
+        return self._home.document(f"{self._key(part)}.history").read() is not None
 
     def _settle_messages(self) -> None:
         for letter in self.handed_out():
