@@ -71,6 +71,7 @@ AREAS = (
     Area("proc", 3, tests=("tests/proc",)),
     Area("ledger", 5, tests=("tests/ledger",)),
     Area("agents", 4, tests=("tests/agents", "tests/spend")),
+    Area("web", 4, tests=("tests/web",)),
     Area("docs", 5, tests=("tests/docs", "tests/examples")),
     Area("peers", 3, tests=("tests/peers",)),
     Area("prove", 8, package="prove", arguments=("--tier", "quick")),

@@ -17,6 +17,7 @@ need mkfs.xfs xfsprogs
 need mkfs.ext4 e2fsprogs
 need fusermount3 fuse3
 need cc gcc libc6-dev
+need chromium chromium fonts-dejavu-core
 
 [ -z "$missing" ] && exit 0
 

@@ -38,6 +38,8 @@ GRACE = 60.0
 """Seconds that a detached session has beyond its time limit before it counts as crashed."""
 DEFAULT_TIMEOUT = 6 * 3600.0
 SOURCE = "holdfast"
+_OUTPUT_SHOWN = 64 << 10
+"""Bytes."""
 
 
 class Start(NamedTuple):
@@ -461,6 +463,11 @@ class Agent:
         for key, view in self.views({"", *self.state()["sessions"]}):
             view.rebuild()
             yield key, view.kept_aside
+
+    def output(self, session: str) -> str | None:
+        """The end of what the command of a session printed; None if nothing was kept."""
+        kept = self._home.document(self.output_key(session)).read()
+        return None if kept is None else kept.data[-_OUTPUT_SHOWN:].decode("utf-8", "replace")
 
     def _show(self, acked: Cursor, role: str = "") -> None:
         for _, view in self.views({"", role}):

@@ -309,14 +309,15 @@ def show(
             raise NotFound(
                 f"no session {session}", hint=f"`holdfast session list --agent {one.name}`"
             )
-        row = _row(one, known[0])
+        row, output = _row(one, known[0]), one.output(session)
     fields = {name: known[0][name] for name in SESSION_FIELDS if known[0][name] is not None}
     extra = {
         name: known[0][name]
         for name in ("task", "pr_number", "exit_code", "signal", "duration_seconds", "measured")
         if known[0].get(name) is not None
     }
-    return Show({**row, **fields, **extra, "errors": known[0]["errors"], "journal": lines})
+    told = {"errors": known[0]["errors"], "journal": lines, "output": output}
+    return Show({**row, **fields, **extra, **told})
 
 
 def _open(one: Agent, role: str) -> Session:

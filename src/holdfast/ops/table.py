@@ -39,7 +39,7 @@ OPERATIONS = (
     Operation(
         name="up",
         summary="Show the home in a browser, live",
-        function="holdfast.ops.up:up",
+        function="holdfast.web.up:up",
         effect="read",
         faces=CLI_ONLY,
         example="holdfast up",

@@ -22,6 +22,7 @@ from holdfast.ops.operation import Table
 from holdfast.web.api import Opener, call
 
 PAGE_OF_EVENTS = 100
+MOST_LETTERS = 30
 STATES = {
     "idle": "good",
     "completed": "good",
@@ -120,11 +121,13 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     def ask(name: str, **arguments: Any) -> dict[str, Any]:
-        """What a verb says; nothing where this Holdfast has no such verb."""
+        """What a verb says."""
         return call(verbs[name], opened, arguments)
 
     def page(template: str, **values: Any) -> str:
-        return draw(template, read_only=read_only, **values)
+        with opened() as context:
+            today = context.home().today()
+        return draw(template, read_only=read_only, today=today, **values)
 
     @router.get("/")
     def fleet() -> str:
@@ -148,7 +151,9 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
             sessions=ask("session list", **asked, limit=20)["rows"][::-1],
             events=ask("ledger list", **asked, limit=40)["rows"][::-1],
             spent=ask("budget show", **asked)["rows"][0],
-            desk=_desk(verbs, ask, row["agent"]),
+            letters=_letters(ask, row["agent"]),
+            tasks=ask("task list", **asked)["rows"],
+            notes=ask("memory show", **asked)["data"]["text"],
         )
 
     @router.get("/session/{id}")
@@ -187,12 +192,7 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     return router
 
 
-def _desk(verbs: Mapping[str, Any], ask: Any, agent: str) -> dict[str, Any]:
-    """Tasks, messages and notes of an agent."""
-    desk: dict[str, Any] = {"tasks": None, "inbox": None, "notes": None}
-    for part, verb in (("tasks", "task list"), ("inbox", "inbox list")):
-        if verb in verbs:
-            desk[part] = ask(verb, agent=agent)["rows"]
-    if "memory show" in verbs:
-        desk["notes"] = ask("memory show", agent=agent)["data"].get("text")
-    return desk
+def _letters(ask: Any, agent: str) -> list[dict[str, Any]]:
+    """The messages that wait or are in somebody's hands, with what they say."""
+    rows = ask("inbox list", agent=agent)["rows"][:MOST_LETTERS]
+    return [ask("inbox show", agent=agent, id=row["id"])["data"] for row in rows]

@@ -24,7 +24,7 @@ export async function post(verb, body) {
   });
   const told = await answer.json();
   if (!answer.ok) { toast(`${told.error.message}. ${told.error.hint ?? ""}`); return null; }
-  toast(told.detail);
+  toast(told.detail ?? "done");
   return told;
 }
 
@@ -51,7 +51,6 @@ export function act() {
     if (!form.dataset.post) return;
     sent.preventDefault();
     const fields = Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
-    if ("to" in fields) fields.to = [fields.to];
     if (await post(form.dataset.post, fields)) form.reset();
   });
 }

@@ -142,6 +142,7 @@ function turnTheme() {
   wear(next);
 }
 wear(localStorage.getItem("theme") ?? "");
+document.querySelectorAll("[data-live]").forEach((part) => { part.dataset.drawn = part.innerHTML; });
 
 $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", turnTheme);
