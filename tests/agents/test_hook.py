@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents import hooked, tools
-from holdfast.agents.agent import Agent
+from holdfast.agents.agent import Agent, Start
 from holdfast.clock import SystemClock
 from holdfast.errors import BadValue
 from holdfast.store.home import Home
@@ -54,7 +54,7 @@ def hook(shell: Shell, told: Any, *words: str, env: dict[str, str] | None = None
 
 def did(shell: Shell, told: Any, *words: str, env: dict[str, str] | None = None) -> str:
     ran = hook(shell, told, "--json", *words, env=env)
-    assert ran.code == 0, ran.err
+    assert (ran.code, ran.err) == (0, "")
     return ran.json()["data"]["did"]
 
 
@@ -235,6 +235,33 @@ def test_twenty_calls_at_once_are_twenty_lines(shell: Shell) -> None:
     assert {line.get("call") for line in journal(shell)[1:]} == {f"t{n}" for n in range(20)}
     assert shown(shell)["tools"]["calls"] == 20
     assert shell("check").code == 0
+
+
+def test_a_session_that_begins_while_one_looks_for_it_is_found(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process begins it right behind each look at the state."""
+    look = Agent.state
+    told = hooked.parse(json.dumps(used("t1", command="ls")).encode())
+    with (
+        Home.open(str(shell.home)) as home,
+        Agent(home, "rio") as rio,
+        Home.open(str(shell.home)) as elsewhere,
+        Agent(elsewhere, "rio") as other,
+    ):
+        begun: list[str] = []
+
+        def state(agent: Agent) -> Any:
+            found = json.loads(json.dumps(look(agent)))
+            if agent is rio and not begun:
+                begun.append("now")
+                begun[0] = other.start(Start("ad-hoc", known_as=told.known_as)).id
+            return found
+
+        monkeypatch.setattr(Agent, "state", state)
+        heard = hooked.hear(home, rio, told)
+    assert (heard.did, heard.session) == ("noted", begun[0])
+    assert events(shell) == ["session_start", "tool_use"]
 
 
 def test_one_call_that_twenty_processes_tell_of_is_one_line(shell: Shell) -> None:
@@ -549,8 +576,13 @@ def test_what_is_told_of_an_input_is_one_short_line(text: str, most: int) -> Non
 
 
 def test_a_pipe_that_never_ends_does_not_hold_up_an_agent(shell: Shell) -> None:
-    process = shell.start("hook", "claude-code", "--agent", "rio")
-    with ended(process):
-        assert process.wait(PATIENCE) == 0
-        assert process.stderr is not None
-        assert b"did not end" in process.stderr.read()
+    silent = shell.start("hook", "claude-code", "--agent", "rio")
+    open_ended = shell.start("hook", "claude-code", "--agent", "rio")
+    with ended(silent), ended(open_ended):
+        assert open_ended.stdin is not None
+        open_ended.stdin.write(json.dumps(used("t1", command="ls")).encode())
+        open_ended.stdin.flush()
+        assert (silent.wait(PATIENCE), open_ended.wait(PATIENCE)) == (0, 0)
+        assert silent.stderr is not None
+        assert b"did not end" in silent.stderr.read()
+    assert events(shell) == ["session_start", "tool_use"]

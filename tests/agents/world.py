@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -27,11 +28,14 @@ def run(shell: Shell, *words: str, code: str, agent: str = "rio") -> Ran:
 @contextmanager
 def running(shell: Shell, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A `holdfast` process beside the test; killed if the test leaves it."""
+    before = options.pop("preexec_fn", None)
     process = subprocess.Popen(
         shell.command(words),
         env=shell.environment(options.pop("env", {})),
         cwd=shell.cwd,
         **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options},
+        # What we were started with is nobody's business: under `nohup` SIGHUP is ignored.
+        preexec_fn=lambda: _listening(before),
     )
     try:
         yield process
@@ -40,6 +44,13 @@ def running(shell: Shell, *words: str, **options: Any) -> Iterator[subprocess.Po
         process.wait()
         for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
             pipe.close()
+
+
+def _listening(then: Callable[[], object] | None) -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if then is not None:
+        then()
 
 
 def journal(shell: Shell, agent: str = "rio") -> list[dict[str, Any]]:

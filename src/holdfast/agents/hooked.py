@@ -117,13 +117,13 @@ def hear(home: Home, agent: Agent, told: Told, place: Place = Place()) -> Heard:
 # --- which session --------------------------------------------------------------------------
 
 
-def _find(agent: Agent, told: Told, place: Place, state: State | None = None) -> Session | None:
+def _find(state: State, told: Told, place: Place) -> Session | None:
     """The session of ours that an event is about, open or not."""
-    known = (state or agent.state())["sessions"].values()
+    known = state["sessions"].values()
     for each in known:
         if each["session_id"] == place.within and each["ended_at"] is None:
             return each
-    name = (state or agent.state())["known_as"].get(told.known_as)
+    name = state["known_as"].get(told.known_as)
     return next((each for each in known if each["session_id"] == name), None)
 
 
@@ -141,10 +141,12 @@ def _is_over(agent: Agent, session: Session, told: Told) -> bool:
 
 def _session(agent: Agent, told: Told, place: Place) -> Session | None:
     """The session of an event, begun if there is none; None if theirs had its end long ago."""
-    found = _find(agent, told, place)
+    # One look: between two of them another process may have begun it.
+    state = agent.state()
+    found = _find(state, told, place)
     if found is None:
-        known = agent.state()["known_as"].get(told.known_as)
-        return _begin(agent, told, place) if known is None else None
+        known = told.known_as in state["known_as"]
+        return None if known else _begin(agent, told, place)
     return _begin(agent, told, place) if _is_over(agent, found, told) else found
 
 
@@ -160,7 +162,7 @@ def _begin(agent: Agent, told: Told, place: Place) -> Session:
             agent.start(start)
         except Busy as error:
             busy = error
-        found = _find(agent, told, place)
+        found = _find(agent.state(), told, place)
         # Another process may have been told of the same session at the same time.
         if found is not None and found["ended_at"] is None:
             return found
@@ -176,9 +178,10 @@ def _start(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
 
     agent.bury()  # so that the context tells how the last session ended
     given = gather(home, agent)
-    found = _find(agent, told, place)
+    state = agent.state()
+    found = _find(state, told, place)
     did = "nothing"
-    if _is_to_begin(agent, told, found):
+    if _is_to_begin(agent, told, state, found):
         found, did = _begin(agent, told, place), "began"
     elif found is not None and not _is_ours(found, told) and found["ended_at"] is None:
         did = "joined" if _join(agent, told, found) else "nothing"
@@ -188,13 +191,13 @@ def _start(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
     return Heard(did, session, f"{session}: {did}", _context(agent.name, session, given))
 
 
-def _is_to_begin(agent: Agent, told: Told, found: Session | None) -> bool:
+def _is_to_begin(agent: Agent, told: Told, state: State, found: Session | None) -> bool:
     if found is not None and _is_over(agent, found, told):
         return True
     if found is not None and found["ended_at"] is None:
         return False
     # An end is never taken back: a conversation that is resumed is the next session.
-    known = found is not None or told.known_as in agent.state()["known_as"]
+    known = found is not None or told.known_as in state["known_as"]
     return not known or told.text("source") == "resume"
 
 
@@ -295,7 +298,7 @@ def _stay_alive(
 
 
 def _end(agent: Agent, told: Told, place: Place) -> Heard:
-    session = _find(agent, told, place)
+    session = _find(agent.state(), told, place)
     if session is None or session["ended_at"] is not None:
         return Heard("nothing", None, "it has ended, or was never begun")
     from holdfast.agents.reported import from_transcript  # noqa: PLC0415 - only at the end

@@ -21,6 +21,7 @@ from holdfast.contracts.kind import (
     objects_in,
 )
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
+from holdfast.contracts.measured import Claimed, Measured, Tools
 from holdfast.contracts.record import (
     AgentName,
     Also,
@@ -159,36 +160,6 @@ class SessionError(Record):
     kind: NonEmpty
     message: str
     at: UtcTime | None = None
-
-
-class Measured(Record):
-    """What the wrapper of a session saw for itself."""
-
-    files_touched: list[str] | None = None
-    """The first of them, below the folder in which the command ran."""
-    files_touched_count: Count | None = None
-    sources_archived: Count | None = None
-    cpu_seconds: Seconds | None = None
-    peak_memory_bytes: Count | None = None
-    output_bytes: Count | None = None
-    survivors_killed: Count | None = None
-    tool_calls: Count | None = None
-    tool_failures: Count | None = None
-
-
-class Tools(Record):
-    """What hooks told of the tools that an agent used."""
-
-    calls: Count
-    failed: Count
-    by_name: dict[str, Count]
-    wrote: list[str]
-
-
-class Claimed(Record):
-    """What the agent says, where somebody else measured it too."""
-
-    sources_archived: Count | None = None
 
 
 class Session(Document):

@@ -215,8 +215,7 @@ def _replace(path: str, page: str) -> bool:
                 path=path,
             )
         beside = f"{path}.{os.getpid()}.tmp"
-        # direct write: a file of the user's, outside of the home
-        with open(beside, "x", encoding="utf-8", newline="") as file:
+        with open(beside, "x", encoding="utf-8", newline="") as file:  # direct write: the user's
             file.write(page)
         os.replace(beside, path)  # noqa: TID251 - direct write: the same
     return True

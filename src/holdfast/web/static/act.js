@@ -33,10 +33,12 @@ async function verify(button) {
   verdict.textContent = "reading…";
   const answer = await fetch(`/api/ledger/verify?agent=${encodeURIComponent(button.dataset.verify)}`);
   const told = await answer.json();
-  const bad = answer.ok ? told.rows.filter((row) => row.state !== "ok") : [{ state: told.error.message }];
+  const sound = answer.ok && told.counts.problems === 0 && told.counts.bad_lines === 0;
+  const first = answer.ok ? told.rows.find((row) => row.state !== "sound") ?? told.rows[0] : null;
   verdict.className = "state";
-  verdict.dataset.is = bad.length ? "bad" : "good";
-  verdict.replaceChildren(document.createElement("i"), bad.length ? `${bad[0].state}: ${bad[0].detail ?? ""}` : "intact");
+  verdict.dataset.is = sound ? "good" : "bad";
+  const words = first ? `${sound ? "intact" : first.state}, ${first.detail}` : told.error?.message ?? "no ledger";
+  verdict.replaceChildren(document.createElement("i"), words);
 }
 
 export function act() {
