@@ -237,6 +237,21 @@ def task_import(place: Place) -> None:
     assert place.run("task", "import", "queue.md")["counts"] == {"added": 1}
 
 
+@deed("up")
+def up(place: Place) -> None:
+    command = [PROGRAM, "up"]
+    process = subprocess.Popen(
+        command, env=place.environment, cwd=place.path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        assert "http://localhost:" in process.stderr.readline()
+        assert place.run("up")["data"]["attached"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
 @deed("run")
 def run(place: Place) -> None:
     answer = place.run("run", "--agent", "rio", "--quiet", "--", "true")
