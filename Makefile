@@ -13,7 +13,7 @@ python := .venv/bin/python
 
 help:
 	@echo "make setup                             .venv with holdfast and the tools in it"
-	@echo "make run                               the main job, on what is built in"
+	@echo "make run                               a fleet that lives: open the link it prints"
 	@echo "make test [AREA=…] [SEED=…]            lint, types, layers, tests; in under 15 minutes"
 	@echo "make bench [NAME=…]                    measure against raw limits and peers"
 	@echo "make prove [NAME=…] [TIER=quick|ci|full] [SEED=…]    the fault harnesses"
@@ -27,7 +27,7 @@ system-packages:
 	@tools/system_packages.sh
 
 run: setup
-	@$(python) examples/torture.py
+	@$(python) examples/living.py
 
 test: setup system-packages
 	@$(python) tools/run_tests.py $(if $(SEED),--seed '$(SEED)') $(AREA)

@@ -1,7 +1,6 @@
 """Three agents write, we kill them at random, and nothing that was acknowledged is lost.
 
-    make run                       until Ctrl-C
-    python examples/torture.py --seconds 20
+    python examples/torture.py [--seconds 20]      until Ctrl-C
 
 Each writer is a process that appends events to its own ledger and to one log that all three
 share, and reports an id down a pipe once the append has returned.  Every moment one of them
@@ -33,7 +32,7 @@ AGENTS = ("rio", "clay", "vida")
 SHARED = "shared/journal.jsonl"
 
 
-def write(path: str, agent: str, run: int) -> None:
+def write(path: str, agent: str, run: int, pause: float = 0.0) -> None:
     """The victim: write, and say so only when it is on disk."""
     home = Home.open(path)
     ledger, shared = Ledger(home, agent), home.log(SHARED)
@@ -44,8 +43,10 @@ def write(path: str, agent: str, run: int) -> None:
         _acknowledge(f"{agent} {task}/start")
         shared.append({"agent": agent, "id": task})
         _acknowledge(f"shared {task}")
+        time.sleep(pause)
         ledger.write(Event("task_result", f"done {task}", "torture", task))
         _acknowledge(f"{agent} {task}/result")
+        time.sleep(pause)
         number += 1
 
 
@@ -59,14 +60,15 @@ def _acknowledge(what: str) -> None:
 class Writer:
     """One agent's process, started again each time it is killed."""
 
-    def __init__(self, home: str, agent: str) -> None:
-        self.home, self.agent = home, agent
+    def __init__(self, home: str, agent: str, pause: float = 0.0) -> None:
+        self.home, self.agent, self.pause = home, agent, pause
         self.acked: set[str] = set()
         self.killed = 0
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, __file__, "--writer", self.agent, "--run", str(self.killed)]
+        command += ["--pause", str(self.pause)]
         # The terminal's Ctrl-C goes to us alone; we end the writers ourselves.
         self.process = subprocess.Popen(
             [*command, "--home", self.home], stdout=subprocess.PIPE, start_new_session=True
@@ -117,12 +119,12 @@ def _identity(line: Line) -> str:
 
 
 class Torture:
-    def __init__(self, path: str, seed: int | None) -> None:
+    def __init__(self, path: str, seed: int | None, pause: float = 0.0) -> None:
         self.home = Home.open(path, create=True)
         self.audit = Audit(self.home)
         self.chance = random.Random(seed)
         self.began = time.monotonic()
-        self.writers = [Writer(path, agent) for agent in AGENTS]
+        self.writers = [Writer(path, agent, pause) for agent in AGENTS]
 
     @property
     def killed(self) -> int:
@@ -131,10 +133,12 @@ class Torture:
     def acked(self) -> set[str]:
         return set().union(*(set(writer.acked) for writer in self.writers))
 
-    def rounds(self, seconds: float | None) -> Iterator[None]:
+    def rounds(
+        self, seconds: float | None, apart: tuple[float, float] = (0.2, 0.7)
+    ) -> Iterator[None]:
         """Kill one writer after the other, a moment apart."""
         while seconds is None or time.monotonic() - self.began < seconds:
-            time.sleep(self.chance.uniform(0.2, 0.7))
+            time.sleep(self.chance.uniform(*apart))
             victim = self.chance.choice(self.writers)
             victim.kill()
             victim.start()
@@ -222,9 +226,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="for the same kills again")
     parser.add_argument("--writer", help=argparse.SUPPRESS)
     parser.add_argument("--run", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--pause", type=float, default=0.0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.writer:
-        write(asked.home, asked.writer, asked.run)
+        write(asked.home, asked.writer, asked.run, asked.pause)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, end_once)
     path = asked.home or tempfile.mkdtemp(prefix="holdfast-torture-")

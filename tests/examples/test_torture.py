@@ -1,4 +1,4 @@
-"""`make run`, first form: what a newcomer sees has to be true."""
+"""Writers that are killed: what the table says has to be true."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _start(home: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _processes_of(home: Path) -> list[int]:
+def processes_of(home: Path) -> list[int]:
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -45,12 +45,12 @@ def test_ctrl_c_ends_it_with_a_verdict_and_leaves_no_process(tmp_path: Path) -> 
     assert process.stdout is not None
     begun = [process.stdout.readline(), process.stdout.readline()]
     assert TALLY.search(begun[1])
-    assert len(_processes_of(home)) >= 3
+    assert len(processes_of(home)) >= 3
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert TALLY.findall(out)[-1][2] == "0"
-    assert _processes_of(home) == []
+    assert processes_of(home) == []
 
 
 def test_several_signals_end_it_like_one(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_several_signals_end_it_like_one(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert ", 0 problems" in out
-    assert _processes_of(tmp_path / "home") == []
+    assert processes_of(tmp_path / "home") == []
 
 
 def test_writers_end_by_themselves_when_the_watcher_is_killed(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_writers_end_by_themselves_when_the_watcher_is_killed(tmp_path: Path) ->
     process.stdout.readline()
     process.kill()
     process.communicate(timeout=30)
-    for pid in _processes_of(home):
+    for pid in processes_of(home):
         # Each ends at its next acknowledgement, into a pipe that nobody reads.
         subprocess.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=30, check=True)
-    assert _processes_of(home) == []
+    assert processes_of(home) == []

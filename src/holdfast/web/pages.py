@@ -17,12 +17,15 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from holdfast.clock import instant_of
+from holdfast.codec import DecodeError, decode
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.layout import CACHE
 from holdfast.ops.operation import Table
 from holdfast.web.api import Opener, call
 
 PAGE_OF_EVENTS = 100
 MOST_LETTERS = 30
+PROOF = f"{CACHE}/proof.json"
 STATES = {
     "idle": "good",
     "completed": "good",
@@ -139,6 +142,7 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
             counts=found["counts"],
             spent=spent["rows"][-1],
             events=recent["rows"][::-1],
+            proof=_proof(opened),
         )
 
     @router.get("/agent/{name}")
@@ -190,6 +194,21 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
         )
 
     return router
+
+
+def _proof(opened: Opener) -> dict[str, Any] | None:
+    """What whoever tortures this home has counted: acknowledged, killed, lost."""
+    with opened() as context:
+        text = context.home().document(PROOF).read()
+    try:
+        found = decode(text.data) if text is not None else None
+    except DecodeError:
+        return None
+    match found:
+        case {"acknowledged": int(), "killed": int(), "lost": int()}:
+            return found
+        case _:
+            return None
 
 
 def _letters(ask: Any, agent: str) -> list[dict[str, Any]]:

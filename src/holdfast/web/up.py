@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from holdfast.errors import Busy, ConfigError, UsageError
+from holdfast.errors import Busy, ConfigError, NotFound, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.parameter import Arg
@@ -22,6 +22,7 @@ def up(
     ] = "127.0.0.1",
     read_only: Annotated[bool, Arg("Let nobody change anything")] = False,
     open: Annotated[bool, Arg("Open the page in a browser")] = False,
+    attach: Annotated[bool, Arg("Only give a link to one that is up")] = False,
 ) -> Show:
     try:
         from holdfast.web.server import Served, bound, new_link, running, serve
@@ -53,6 +54,8 @@ def up(
             ) from error
         tell(link)
         return Show({"url": served.url, "link": link, "attached": True}, text="")
+    if attach:
+        raise NotFound("no dashboard of this home is up", hint="`holdfast up` starts one")
     if host not in _LOOPBACK:
         context.warn(f"listening on {host}: whoever reaches it and has a link sees everything")
     listener = bound("127.0.0.1" if host == "localhost" else host, port)

@@ -1,0 +1,175 @@
+"""A small fleet that lives before your eyes: a dashboard, and agents that work, talk and crash.
+
+    make run                                   until Ctrl-C; a second one attaches
+    python examples/living.py --seconds 300
+
+Nothing is staged: sessions are real commands under `holdfast run`, messages and tasks go through
+the same verbs that you would use, and now and then somebody is killed with SIGKILL, wherever he
+happens to be.  What was acknowledged is read back from the files all the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from torture import Torture, end_once, line_of, verdict
+
+HOLDFAST = [sys.executable, "-m", "holdfast"]
+PLACE = Path(__file__).resolve().parent.parent / ".living"
+WORKERS = ("leo", "theseus", "astra")
+PACE = 4.0
+"""Seconds between the writes of a writer."""
+WORK = """
+import json, os, random, sys, time
+dice = random.Random(int(sys.argv[1]))
+sources = dice.randrange(2, 7)
+for number in range(1, sources + 1):
+    what = dice.choice(["a paper", "a thread", "a changelog"])
+    print(f"source {number} of {sources}: {what}", flush=True)
+    time.sleep(dice.uniform(0.6, 2.0))
+said = {"cost": round(dice.uniform(0.02, 0.3), 3), "tokens": dice.randrange(2_000, 30_000),
+        "sources": sources, "summary": f"read {sources} sources"}
+open(os.environ["HOLDFAST_REPORT"], "w").write(json.dumps(said))
+if dice.random() < 0.15:
+    sys.exit("could not reach the archive")
+"""
+QUESTIONS = (
+    "Who decides about fees?",
+    "Does the queue drain after a restart?",
+    "Which of last week's claims were challenged?",
+    "Is the cache worth its memory?",
+)
+
+
+class Fleet:
+    """Workers whose sessions are real commands."""
+
+    def __init__(self, home: Path, seed: int | None) -> None:
+        self.home, self.dice = home, random.Random(seed)
+        self.over = threading.Event()
+        self.crashes = 0
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._threads = [threading.Thread(target=self._work, args=(name,)) for name in WORKERS]
+
+    def start(self) -> None:
+        self._call("init", *WORKERS)
+        for thread in self._threads:
+            thread.start()
+
+    def _call(self, *words: str) -> str:
+        done = subprocess.run(
+            [*HOLDFAST, "--home", str(self.home), "--json", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    def _work(self, name: str) -> None:
+        while not self.over.wait(self.dice.uniform(1, 8)):
+            question = self.dice.choice(QUESTIONS)
+            task = self._new_task(name, question)
+            words = ["run", "--agent", name, "--type", "research", "--question", question]
+            words += ["--task", task, "--timeout", "60s", "--quiet", "--"]
+            words += [sys.executable, "-c", WORK, str(self.dice.randrange(10**6))]
+            self._running[name] = process = subprocess.Popen(
+                [*HOLDFAST, "--home", str(self.home), *words],
+                cwd=self.home,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            code = process.wait()
+            if code == 0:
+                self._call("task", "done", "--agent", name, task, "--outcome", "read and noted")
+                self._talk(name, question)
+
+    def _new_task(self, name: str, question: str) -> str:
+        added = self._call("task", "add", "--agent", name, "--type", "research", question)
+        task = str(json.loads(added)["data"]["id"])
+        self._call("task", "start", "--agent", name, task)
+        return task
+
+    def _talk(self, name: str, question: str) -> None:
+        other = self.dice.choice([each for each in WORKERS if each != name])
+        words = ["inbox", "send", "--from", name, "--to", other, "--type", "flag"]
+        words += ["--priority", self.dice.choice(["high", "normal"]), "--expires", "10m"]
+        self._call(*words, "--subject", question, f"I read up on it: {question}")
+
+    def crash(self) -> None:
+        """Kill the wrapper of a session, as the kernel does when memory runs out."""
+        alive = [each for each in self._running.values() if each.poll() is None]
+        if alive:
+            self.dice.choice(alive).kill()
+            self.crashes += 1
+
+    def stop(self) -> None:
+        self.over.set()
+        for process in self._running.values():
+            if process.poll() is None:
+                process.terminate()
+        for thread in self._threads:
+            thread.join()
+
+
+def attached(home: Path) -> bool:
+    """Whether a fleet lives here already; then its dashboard hands out another link."""
+    record = home / "cache" / "dashboard.json"
+    if not record.exists() or "url" not in record.read_text(encoding="utf-8"):
+        return False
+    done = subprocess.run(
+        [*HOLDFAST, "--home", str(home), "--json", "up", "--attach"], check=False, timeout=30
+    )
+    return done.returncode == 0
+
+
+def live(home: Path, seconds: float | None, seed: int | None) -> int:
+    running, fleet = Torture(str(home), seed, PACE), Fleet(home, seed)
+    board = subprocess.Popen([*HOLDFAST, "--home", str(home), "up"], start_new_session=True)
+    fleet.start()
+    crashed = time.monotonic()
+    try:
+        for _ in running.rounds(seconds, apart=(8.0, 16.0)):
+            acked, killed, lost = running.tally()
+            proof = {"acknowledged": acked, "killed": killed + fleet.crashes, "lost": lost}
+            running.home.document("cache/proof.json").replace(json.dumps(proof).encode())
+            print(line_of((acked, killed + fleet.crashes, lost)), flush=True)
+            if time.monotonic() - crashed > 55:
+                crashed = time.monotonic()
+                fleet.crash()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        fleet.stop()
+        running.stop()
+        board.terminate()
+        board.wait()
+    return verdict(running)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, help="how long; until Ctrl-C if not given")
+    parser.add_argument("--home", type=Path, default=PLACE, help="where; it is made anew")
+    parser.add_argument("--seed", type=int)
+    asked = parser.parse_args()
+    if attached(asked.home):
+        return 0
+    shutil.rmtree(asked.home, ignore_errors=True)
+    os.environ.pop("HOLDFAST_HOME", None)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, end_once)
+    return live(asked.home, asked.seconds, asked.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

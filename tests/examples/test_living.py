@@ -1,0 +1,40 @@
+"""`make run`: a newcomer sees a fleet that lives, and leaves no process behind."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.examples.test_torture import TALLY, processes_of
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "living.py"
+LINK = re.compile(r"http://localhost:\d+/login\?key=\S+")
+
+
+def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    command = [sys.executable, str(SCRIPT), "--home", str(home), "--seed", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        assert TALLY.search(process.stdout.readline())
+        again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert again.returncode == 0, again
+        assert LINK.search(again.stderr)
+        assert (home / "cache/proof.json").exists()
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert LINK.search(err)
+    acked, killed, lost = TALLY.findall(out)[-1]
+    assert int(acked.replace(",", "")) > 0
+    assert int(killed) >= 1
+    assert lost == "0"
+    assert ", 0 problems" in out
+    assert processes_of(home) == []
+    sessions = list((home / "state").glob("*/journal.jsonl"))
+    assert any(b"session_start" in each.read_bytes() for each in sessions)
