@@ -65,7 +65,7 @@ def test_every_json_file_that_is_made_is_without_error_or_warning(shell: Shell) 
     ran = shell("validate", "--json", *files)
     answer = json.loads(ran.out)
     assert (ran.code, answer["rows"]) == (0, [])
-    assert answer["counts"]["files"] == len(files) == 12
+    assert answer["counts"]["files"] == len(files) == 13
 
 
 def test_the_notes_have_their_title_and_five_headings(shell: Shell) -> None:
@@ -173,3 +173,19 @@ def test_reports_of_another_system_stay_theirs(shell: Shell) -> None:
     assert {each.name for each in folder.iterdir()} >= ENTRIES
     assert shell("rebuild").code == 0
     assert (folder / "report.json").read_bytes() == report
+
+
+def test_the_index_knows_everybody_and_stays_as_it_is(shell: Shell) -> None:
+    assert shell("init", "rio", "Clay").code == 0
+    file = shell.home / "state/index.json"
+    before = file.read_bytes()
+    found = json.loads(before)["agents"]
+    assert list(found) == ["clay", "rio"]
+    assert found["rio"]["manifest_path"] == "state/rio/manifest.json"
+    assert found["rio"]["counters"] == {"memory_lines": 0, "events_lines": 0}
+    assert shell("init", "rio", "Clay").code == 0
+    assert file.read_bytes() == before
+    file.unlink()
+    assert shell("rebuild").code == 0
+    assert json.loads(file.read_bytes())["agents"] == found
+    assert shell("validate", str(file)).out.strip() == ""

@@ -96,7 +96,8 @@ def test_names_that_differ_only_in_case_are_one_agent(verbs: Verbs) -> None:
     assert [row["agent"] for row in verbs.rows("status")] == ["rio"]
     assert verbs.texts(agent="Rio") == ["one", "two"]
     assert {row["agent"] for row in verbs.rows("ledger list")} == {"rio"}
-    assert [path.name for path in Path(verbs.path, "state").iterdir()] == ["rio"]
+    folders = [each.name for each in Path(verbs.path, "state").iterdir() if each.is_dir()]
+    assert folders == ["rio"]
     assert json.loads(Path(verbs.path, "state/rio/manifest.json").read_bytes())["agent_id"] == "Rio"
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
+from holdfast.agents import index
 from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import ENTRIES, bootstrap, missing, name_of
 from holdfast.errors import BadName, ConfigError, NotFound
@@ -36,6 +37,8 @@ def init(
         return _would_make(context, names)
     home, made = _home(context, timezone)
     added = {name: _bootstrapped(home, context.layout, name) for name in names}
+    if names and context.layout is HOLDFAST:
+        index.refresh(home)
     fresh = [name for name, parts in added.items() if _is_new(parts)]
     parts = [f"{'made' if made else 'found'} home {home.path}, zone {home.settings.timezone}"]
     parts += _told(added, "made", "added")
@@ -148,6 +151,10 @@ def rebuild(
             keys.append(key)
             for kept in aside:
                 context.warn(f"{key} was edited by hand; kept as {kept}")
+    if keys and layout is HOLDFAST:
+        keys.append(HOLDFAST.path("index"))
+        if not dry_run:
+            index.refresh(home)
     verb = "would fold anew" if dry_run else "folded anew"
     detail = f"{verb}: {', '.join(keys) or 'nothing'}"
     return Change(home.path, bool(keys) and not dry_run, detail, dry_run=dry_run)
