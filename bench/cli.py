@@ -26,6 +26,7 @@ RUNS, QUICK_RUNS = 20, 6
 GROUP = 4
 MOST_SECONDS = 0.15
 WHAT = "`holdfast ledger write` as a process"
+OTHERS = {"`holdfast session beat` as a process": ["session", "beat", "--agent", "rio"]}
 NEEDED = ("holdfast.cli.main", "holdfast.ops.ledger")
 
 
@@ -62,19 +63,21 @@ def run(setup: Setup) -> Outcome:
         "ms": rounded([each * 1e3 for each in ours]),
         "raw_ms": rounded([each * 1e3 for each in raw]),
     }
-    outcome.bars.append(
-        Bar(
-            WHAT,
-            statistics.median(ours) * 1e3,
-            "<",
-            MOST_SECONDS * 1e3,
-            "ms",
-            timed=True,
-            alone=True,
-            beside=tuple(groups),
-        )
-    )
+    outcome.bars.append(_bar(WHAT, ours, groups))
+    call([*holdfast, "session", "start", "--agent", "rio"], home)
+    for what, words in OTHERS.items():
+        took = [
+            seconds_of(lambda words=words: call([*holdfast, *words], home))
+            for _ in range(QUICK_RUNS if setup.quick else RUNS)
+        ]
+        outcome.bars.append(_bar(what, took, groups))
     return outcome
+
+
+def _bar(what: str, seconds: list[float], beside: list[float]) -> Bar:
+    median = statistics.median(seconds) * 1e3
+    most = MOST_SECONDS * 1e3
+    return Bar(what, median, "<", most, "ms", timed=True, alone=True, beside=tuple(beside))
 
 
 def environment(home: Path) -> dict[str, str]:
