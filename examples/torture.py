@@ -215,8 +215,13 @@ def torture(path: str, seconds: float | None, seed: int | None) -> int:
 def end_once(number: int, frame: object) -> None:
     """The first signal ends it; `make` and a terminal may each send another while we tidy up."""
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+        # Not SIG_IGN: Python complains of a signal that came just before it was set.
+        signal.signal(each, _deaf)
     raise KeyboardInterrupt
+
+
+def _deaf(number: int, frame: object) -> None:
+    pass
 
 
 def main() -> int:

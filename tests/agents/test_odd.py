@@ -112,7 +112,7 @@ def test_a_wrapper_that_sleeps_for_a_while_goes_on(shell: Shell, tmp_path: Path)
     words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
     with running(shell, *words, stdout=subprocess.PIPE) as wrapper:
         started(wrapper)
-        wrapper.send_signal(signal.SIGTSTP)
+        wrapper.send_signal(signal.SIGSTOP)
         until(lambda: _state(wrapper.pid) == "T")
         fifo.write_text("done\n")
         wrapper.send_signal(signal.SIGCONT)
