@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 Table = dict[str, Any]
 
 
-def settings(home: Home) -> Table:
-    """The whole of it; the store has refused what cannot be read."""
+def settings(home: Home, word: str) -> Table:
+    """The whole of it, for one who looks for `word`; the store has refused what cannot be read.
+
+    Empty where the word is not: few homes say anything of it, and the others need not be parsed.
+    """
     text = home.document(SETTINGS).read()
-    return tomllib.loads(text.data.decode()) if text is not None else {}
+    if text is None or word.encode() not in text.data:
+        return {}
+    return tomllib.loads(text.data.decode())
 
 
 def table(found: Table, *names: str) -> Table:

@@ -105,7 +105,7 @@ def test_of_equals_the_one_that_waited_longest_is_first_and_urgent_mail_before_t
     box.deliver({"from": "leo", "to": "a", "subject": "now"}, priority="high")
     box.close()
     assert order(verbs) == ["a", "b", "c"]
-    assert "1 urgent messages" in row_of(verbs, "a")["reason"]
+    assert "1 urgent message" in row_of(verbs, "a")["reason"]
 
 
 def test_by_name_is_the_same_list_in_another_order(verbs: Verbs, home: Home) -> None:

@@ -55,7 +55,7 @@ def _group(one: Standing, failed: int, of: int) -> tuple[str, str]:
         return BUSY, f"at work: {what}"
     if one.state == "busy":
         return BUSY, f"at work on {one.task or 'something'}"
-    notes = [f"{one.urgent} urgent messages"] if one.urgent else []
+    notes = [f"{one.urgent} urgent message{'s' * (one.urgent != 1)}"] if one.urgent else []
     notes += [f"{session['session_id']} crashed" for session in one.crashed]
     said = "; ".join([tally, *notes])
     if one.blocked_by:

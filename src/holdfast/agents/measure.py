@@ -97,7 +97,7 @@ class Count:
 
 
 def _patterns(home: Home, agent: str) -> dict[str, re.Pattern[str]]:
-    wanted = table(settings(home), "agents", agent, "measure")
+    wanted = table(settings(home, "measure"), "agents", agent, "measure")
     if unknown := sorted(wanted.keys() - set(MEASURED)):
         raise _wrong(f"measure.{unknown[0][:60]} of {agent} is not known")
     return {name: _compiled(agent, name, value) for name, value in wanted.items()}

@@ -127,7 +127,7 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
 
 def park_after(home: Home) -> int:
     """After how many failures in a row a task is handed out no more."""
-    value = table(settings(home), "tasks").get("park_after", PARK_AFTER)
+    value = table(settings(home, "park_after"), "tasks").get("park_after", PARK_AFTER)
     if type(value) is int and value >= 1:
         return value
     raise ConfigError(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
@@ -19,6 +19,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
 from holdfast.ops.moment import duration, moment
 from holdfast.ops.parameter import Arg
+from holdfast.settings import settings, table
 from holdfast.store.home import SETTINGS, Home, find
 from holdfast.store.primitives import START, Cursor, Verified
 
@@ -93,18 +94,11 @@ def _pause(home: Home, said: str | None) -> float | None:
     """For how long the same event is not repeated: as said, else by the settings."""
     if said is not None:
         return duration(said)
-    text = home.document(SETTINGS).read()
-    if text is None or b"throttle" not in text.data:
-        return None  # as in almost every home
-    import tomllib
-
-    match tomllib.loads(text.data.decode()).get("ledger"):
-        case {"throttle": found}:
-            pass
-        case _:
-            return None
+    found = table(settings(home, "throttle"), "ledger").get("throttle")
+    if found is None:
+        return None
     try:
-        return duration(str(cast("object", found)))
+        return duration(str(found))
     except UsageError as error:
         raise ConfigError(
             f"{SETTINGS}: throttle under [ledger]: {error.message}",

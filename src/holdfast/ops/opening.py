@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.clock import zone
 from holdfast.errors import ConfigError, NotFound, from_os
 from holdfast.layout import HOLDFAST, Layout, preset
+from holdfast.settings import settings
 from holdfast.store.home import FORMAT, SETTINGS, Home, Settings, local_zone
 from holdfast.store.vfs import RealVfs
 
@@ -65,10 +65,7 @@ def _agreed(home: Home, asked: Layout | None) -> Opened:
 
 def _recorded(home: Home) -> Layout | None:
     """The layout that the settings name."""
-    text = home.document(SETTINGS).read()
-    if text is None or b"layout" not in text.data:
-        return None  # as in almost every home, so the text need not be parsed again
-    named = tomllib.loads(text.data.decode()).get("layout")
+    named = settings(home, "layout").get("layout")
     return None if named is None else preset(str(named))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
+from holdfast.settings import settings
 from holdfast.store.home import SETTINGS, Home
 
 STALE_AFTER = 2 * 86400.0
@@ -68,10 +68,7 @@ def now(home: Home) -> Moment:
 
 def stale_after(home: Home) -> float:
     """After how many seconds a report counts as stale: `stale_after` in the settings."""
-    text = home.document(SETTINGS).read()
-    if text is None or b"stale_after" not in text.data:
-        return STALE_AFTER  # as in almost every home, so the text need not be parsed again
-    said = tomllib.loads(text.data.decode()).get("stale_after", STALE_AFTER)
+    said = settings(home, "stale_after").get("stale_after", STALE_AFTER)
     try:
         return duration(str(said))
     except UsageError:

@@ -24,7 +24,7 @@ def budget_of(home: Home, agent: str) -> Budget:
     `[budget]` has `session_usd`, `agent_day_usd` and `fleet_day_usd`; `session_usd` and `day_usd`
     under `[agents.NAME]` hold instead for one agent.
     """
-    found = settings(home)
+    found = settings(home, "_usd")
     every, own = table(found, "budget"), table(found, "agents", agent) if agent else {}
     session, day = amount(own, "session_usd"), amount(own, "day_usd")
     return Budget(
