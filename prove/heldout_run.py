@@ -82,16 +82,13 @@ def _cuts(mutant: Mutant | None, seed: int, groups: int = _GROUPS) -> list[Cut]:
         source = copy_source(place)
         if mutant is not None and (why := mutant.apply(source)):
             raise LookupError(f"{mutant.name}: {why}")
-        return list(
-            powercut.cuts(
-                _KIND,
-                seed,
-                range(groups),
-                source=source,
-                until_broken=mutant is not None,
-                all_in_turn=True,
-            )
-        )
+        done: list[Cut] = []
+        for cut in powercut.cuts(_KIND, seed, range(groups), source=source, all_in_turn=True):
+            done.append(cut)
+            # Not at the first thing that breaks: a bug may stop recovery before it loses a line.
+            if mutant is not None and _seen(cut):
+                break
+        return done
 
 
 def _seen(cut: Cut) -> bool:
