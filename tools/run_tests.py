@@ -142,6 +142,11 @@ def in_lanes(areas: list[Area], seed: int) -> list[Result]:
 
 def run_lane(areas: list[Area], scratch: Path, seed: int) -> NoReturn:
     adopt_orphans()
+    # Whoever ends the test run ends its lanes, and they what they started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM, 0, 0, 0)
     try:
         results = {area.name: run_area(area, scratch, seed) for area in areas}
         (scratch / "results").write_bytes(pickle.dumps(results))
