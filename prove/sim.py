@@ -423,7 +423,14 @@ class SimDir(_Caller):
             raise NotOurs(f"not a directory: {self.path}/{name}", path=f"{self.path}/{name}")
         return SimDir(self.fs, self.process, inode, f"{self.path}/{name}")
 
+    def _must_be_there(self) -> None:
+        """A directory that another one has replaced takes no new names."""
+        linked = any(self._inode in entries.values() for entries in self.fs.dirs.values())
+        if self._inode != ROOT and not linked:
+            raise _os_error(errno.ENOENT)
+
     def _new_inode(self, name: str) -> int:
+        self._must_be_there()
         inode = self.fs.next_inode
         self.fs.next_inode += 1
         self.fs.dirs[self._inode][name] = inode
@@ -471,6 +478,7 @@ class SimDir(_Caller):
             raise _os_error(errno.EEXIST, new)
         if entries[existing] in self.fs.dirs:
             raise _os_error(errno.EPERM, existing)
+        self._must_be_there()
         entries[new] = entries[existing]
         self._record("link", new, entries[existing])
 
@@ -498,6 +506,7 @@ class SimDir(_Caller):
             raise _os_error(errno.ENOENT, old)
         if new in there:
             raise _os_error(errno.EEXIST, old)
+        other._must_be_there()
         moved = entries[old]
         if moved in self.fs.dirs:
             self._adopt(moved, other._inode)

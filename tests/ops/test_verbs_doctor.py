@@ -79,8 +79,8 @@ def test_a_sound_home_passes_and_every_question_is_answered(verbs: Verbs) -> Non
     assert verbs("check").exit_code == 0
     counts = verbs("check").counts
     assert (counts["broken"], counts["harmless"]) == (0, 0)
-    # Settings, seven files of each of two agents, a day of events and a status.
-    assert counts["files"] == 17
+    # Settings, the index, seven files of each of two agents, a day of events and a status.
+    assert counts["files"] == 18
     found = verbs("doctor")
     assert found.exit_code == 0
     asked = ["home", "disk", "file system", "git", "clock", "locks", "agents", "integrity"]
