@@ -45,7 +45,8 @@ class Life:
     last: int = 0
     """Its newest attempt that was acknowledged."""
     since: float = 0.0
-    """When that was: what it attempted later began after this."""
+    """When that began.  What it attempted later did not begin before, and no more is known: of a
+    batch the first line may be acknowledged, and the next one is as old."""
 
 
 @dataclass
@@ -78,7 +79,7 @@ class History:
             return
         number, attempt, value, began, ended = ACK.unpack(packet)
         kind = KINDS[number]
-        life.last, life.since = max(life.last, attempt), ended
+        life.last, life.since = max(life.last, attempt), began
         if kind in ("shared", "own", "days"):
             stream = {"shared": SHARED, "days": DAYS}.get(kind) or own_log(life.me)
             name = f"{life.me}.{life.number}.{attempt}"
