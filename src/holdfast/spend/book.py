@@ -266,8 +266,8 @@ def _add(state: State, session: SessionId, more: Tally) -> None:
 
 def _money(value: object) -> float | None:
     """A sum that can be added up; a claim that is none is unknown."""
-    if type(value) in (int, float) and 0 <= value < 1e9:  # pyright: ignore[reportOperatorIssue]
-        return float(value)  # pyright: ignore[reportArgumentType]
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+        return float(value)
     return None
 
 
