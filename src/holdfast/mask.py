@@ -10,7 +10,7 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, cast
@@ -26,8 +26,7 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _MANY = 4096
-_NESTED = (dict, list, tuple)
-_FLAT = frozenset({str, int, float, bool, type(None)})
+_PLAIN = frozenset({int, float, bool, type(None)})
 _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
 _HEADER = re.compile(
@@ -36,7 +35,7 @@ _HEADER = re.compile(
     r"""|((?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8})([^\r\n'`]+))""",
     re.IGNORECASE,
 )
-_HEADER_SIGNS = ("uthorization", "UTHORIZATION")
+_SIGN, _LOUD_SIGN = "uthorization", "UTHORIZATION"
 """One of them is in every text that can hold a header, in the spellings that are met."""
 _TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
 
@@ -90,23 +89,26 @@ def _names_a_secret(value: Any) -> bool:
     """Whether masking could change anything; most records need no copy."""
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        if entries.keys() <= _innocent and _FLAT.issuperset(map(type, entries.values())):
-            return any(map(_may_hold_header, entries.values()))
-        for name, inner in entries.items():
-            if _kind(name):
+        if not entries.keys() <= _innocent:
+            if any(map(_kind, entries)):
                 return True
-            if _may_hold_header(inner) if type(inner) is str else _names_a_secret(inner):
+            if len(_innocent) < _MANY:
+                _innocent.update(entries)
+        value = entries.values()
+    elif not isinstance(value, list | tuple):
+        return isinstance(value, str) and _may_hold_header(value)
+    # Written out, for every record of every log comes through here.
+    for inner in cast("Iterable[Any]", value):
+        if type(inner) is str:
+            if _SIGN in inner or _LOUD_SIGN in inner:
                 return True
-        if len(_innocent) < _MANY:
-            _innocent.update(entries)
-        return False
-    if isinstance(value, _NESTED):
-        return any(map(_names_a_secret, cast("list[Any]", value)))
-    return isinstance(value, str) and _may_hold_header(value)
+        elif type(inner) not in _PLAIN and _names_a_secret(inner):
+            return True
+    return False
 
 
-def _may_hold_header(value: Any) -> bool:
-    return type(value) is str and (_HEADER_SIGNS[0] in value or _HEADER_SIGNS[1] in value)
+def _may_hold_header(text: str) -> bool:
+    return _SIGN in text or _LOUD_SIGN in text
 
 
 @lru_cache(maxsize=_MANY)

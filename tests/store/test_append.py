@@ -406,3 +406,37 @@ def test_opening_a_log_touches_nothing(home: Home, path: str) -> None:
     log.head()
     log.close()
     assert sorted(os.listdir(path)) == before
+
+
+def test_a_handle_counts_how_often_others_were_there(path: str) -> None:
+    with Home.open(path, create=True) as made, Home.open(path) as other:
+        log = made.log(KEY)
+        asked: list[int] = []
+
+        def decide(_: object) -> list[dict[str, int]]:
+            asked.append(log.surprises)
+            return [{"n": 0}]
+
+        def new() -> bool:
+            before = log.surprises
+            log.transact(decide)
+            return asked[-1] != before
+
+        file = Path(path, KEY)
+        assert new()
+        time.sleep(0.02)  # a change of the directory in this very tick would not be seen
+        new()
+        assert [new() for _ in range(5)] == [False] * 5
+        other.log(KEY).append({"n": 1})
+        assert [new(), new()] == [True, False]
+        file.write_bytes(file.read_bytes() + b"somebody else\n")
+        assert [new(), new()] == [True, False]
+        (file.parent / "b.jsonl").touch()
+        assert new()
+        time.sleep(0.02)
+        new()
+        assert not new()
+        shutil.copy(file, file.with_name("copy"))
+        os.replace(file.with_name("copy"), file)
+        assert new()
+        assert log.verify().problems == []

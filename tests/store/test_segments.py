@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.store.chain import ORIGIN, Link, read_seal
+from holdfast.store.chain import ORIGIN, SUFFIX_SPAN, Link, link_at_end, read_seal
 from holdfast.store.home import Home
 from holdfast.store.segments import Segment, Series, Tail, find_tail, series_of
 from holdfast.store.vfs import RealVfs
@@ -152,6 +152,16 @@ def test_the_newest_sealed_line_is_found_wherever_it_is(
 ) -> None:
     found = tail_of_files(segments, unended=unended)
     assert found == tail_the_slow_way(segments, unended=unended)
+
+
+@given(contents())
+def test_the_last_bytes_tell_of_a_sealed_line_at_the_end_just_as_the_search_does(
+    segments: list[bytes],
+) -> None:
+    data = segments[-1] if segments else b""
+    link, _, offset, gap, torn = tail_of_files([data])
+    at_end = link is not ORIGIN and offset == len(data) and gap is None and not torn
+    assert link_at_end(data[-SUFFIX_SPAN:]) == (link if at_end else None)
 
 
 def test_a_seal_is_found_across_every_border_of_two_reads() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +17,8 @@ from holdfast.ledger.status import (
     State,
     copied,
     current_session,
-    fold,
     next_session,
+    note,
     spooled_from,
     status_of,
 )
@@ -40,7 +39,6 @@ from holdfast.store.projection import Projection, Tell
 if TYPE_CHECKING:
     from holdfast.ledger.index import Index
     from holdfast.store.home import Home
-    from holdfast.store.vfs import Dir
 
 _DAY = 86400.0
 _PAUSE, _PATIENCE = 0.05, 20
@@ -117,6 +115,8 @@ class _Known(NamedTuple):
     """The state after a line that we wrote."""
 
     cursor: Cursor
+    surprises: int
+    """Of the log, until then."""
     state: State
 
 
@@ -131,11 +131,9 @@ class Ledger:
         self._status = home.view(self.status_key, self._log, status_of(self.agent))
         self._zone = zone(home.settings.timezone)
         self._known: _Known | None = None
-        self._seen = 0
+        self._second, self._text = -1, ""
         self._owed: Cursor | None = None
         self._next_refresh = float("-inf")
-        self._opened = ExitStack()
-        self._folder: Dir | None = None
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
@@ -151,43 +149,35 @@ class Ledger:
         def decide(head: Cursor) -> list[Record]:
             nonlocal before, after
             before, after, records = head, self._state_at(head), list[Record]()
-            stamp = local_stamp(self._home.clock.now(), self._zone)
+            stamp = self._stamp()
             for each in (*spooled, event):
                 if each is event or self._is_news(each, after):
                     record = self._record(each, after, stamp[:10])
                     records.append(record)
-                    fold(after, Line(None, None, {"ts": stamp, **record}, "", 0, 0))
+                    note(after, record, stamp)
             return records
 
         cursor = self._log.transact(decide)[-1]
-        self._known = _Known(cursor, after)
+        self._known = _Known(cursor, self._log.surprises, after)
         return Written(self, before, cursor, self._refresh(cursor))
+
+    def _stamp(self) -> str:
+        """The time of an entry; the same one for all of a second."""
+        now = int(self._home.clock.now())
+        if now != self._second:
+            self._second, self._text = now, local_stamp(now, self._zone)
+        return self._text
 
     def _state_at(self, head: Cursor) -> State:
         """The state that the next entry meets, to be changed; under the log's lock.
 
         A writer that wrote the newest line knows it, unless others have put something behind.
         """
-        known, (version, size) = self._known, self._files(head)
-        same = version != 0 and version == self._seen and size == head.offset
-        self._seen = version
-        if same and known is not None and known.cursor == head:
-            return copied(known.state)
+        # Given away: if the entry does not get into the log, it is read again.
+        known, self._known = self._known, None
+        if known is not None and known[:2] == (head, self._log.surprises):
+            return known.state
         return copied(self._status.read())
-
-    def _files(self, head: Cursor) -> tuple[int, int]:
-        """Which files there are, as a number (0: cannot tell), and the size of the newest."""
-        if self._folder is None:
-            self._folder = self._opened.enter_context(self._home.opened_dir(self.key))
-        found = self._folder.stat(head.segment) if self._folder and head.segment else None
-        if self._folder is None or found is None:
-            self._let_go()
-            return 0, 0
-        return self._folder.version(), found.size
-
-    def _let_go(self) -> None:
-        self._opened.close()
-        self._folder = None
 
     def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
         """Append what `act` gives for the next free session id.
@@ -250,13 +240,12 @@ class Ledger:
             summary=event.summary,
             data=capped(event.data) if event.data else {},
         )
-        return record | (event.extra or {})
+        return record | event.extra if event.extra else record
 
     def close(self) -> None:
         if self._owed is not None:
             self._next_refresh = float("-inf")
             self._refresh(self._owed)
-        self._let_go()
         self._status.close()
         self._log.close()
 

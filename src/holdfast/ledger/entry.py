@@ -70,11 +70,13 @@ def capped(data: dict[str, Any]) -> dict[str, Any]:
     return _capped(data, "") if _names_output(data) else data
 
 
-def _names_output(value: Any) -> bool:
-    if isinstance(value, dict):
-        found = cast("dict[str, Any]", value)
-        return not OUTPUT.isdisjoint(found) or any(map(_names_output, found.values()))
-    return isinstance(value, list) and any(map(_names_output, cast("list[Any]", value)))
+def _names_output(value: dict[str, Any] | list[Any]) -> bool:
+    if isinstance(value, dict) and not OUTPUT.isdisjoint(value):
+        return True
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list) and _names_output(cast("list[Any]", inner)):
+            return True
+    return False
 
 
 def _capped(value: Any, name: str) -> Any:

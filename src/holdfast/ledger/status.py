@@ -76,6 +76,13 @@ def fold(state: State, line: Line) -> State:
         state["imports"].append([line.segment, line.offset])
         _count_session(state, record.get("session_id"))
         return _adopt(state, imported)
+    note(state, record, stamp)
+    return state
+
+
+def note(state: State, record: Record, stamp: str) -> None:
+    """Take in an entry of this agent."""
+    event = record["event"]
     state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
     _note_session(state, record)
     spool, number = spooled_from(record)
@@ -95,7 +102,6 @@ def fold(state: State, line: Line) -> State:
             state["state"], state["last_error"] = "error", _reason(record)
         case _:
             pass
-    return state
 
 
 def _imported(record: Record) -> dict[str, Any] | None:

@@ -49,16 +49,18 @@ def lock_name(series: Series) -> str:
     return f".{series.stem}.jsonl.lock" if series.stem else ".lock"
 
 
-class Failure:
-    """The segment under which the disk failed last, and how; a log remembers it for its life."""
+class Past:
+    """What a handle remembers for its life, whatever becomes of its appender."""
 
-    __slots__ = ("name", "why")
+    __slots__ = ("failed", "surprises", "why")
 
     def __init__(self) -> None:
-        self.name = self.why = ""
+        self.failed = self.why = ""
+        """The segment under which the disk failed last, and how."""
+        self.surprises = 0
 
     def note(self, filename: str, error: OSError) -> None:
-        self.name, self.why = filename, errno.errorcode.get(error.errno or 0, "?")
+        self.failed, self.why = filename, errno.errorcode.get(error.errno or 0, "?")
 
 
 class _Active:
@@ -101,7 +103,7 @@ class Appender:
         series: Series,
         encoded: Callable[[Record], Body],
         rotate_at: int,
-        failed: Failure,
+        past: Past,
     ) -> None:
         self._series, self._encoded, self._rotate_at = series, encoded, rotate_at
         self._tools, self._vfs = place.tools, place.tools.vfs
@@ -111,7 +113,7 @@ class Appender:
         self._active: _Active | None = None
         self._marker = b""
         self._checked = 0
-        self._failed = failed
+        self._past = past
         self._pending: list[tuple[Ticket, bytes, Link]] = []
         self._unsynced: list[Ticket] = []
         self._second, self._stamp, self._day = -1, b"", ""
@@ -144,7 +146,8 @@ class Appender:
         try:
             bodies = ticket.bodies
             if ticket.decide is not None:
-                self._flush()
+                if self._pending:
+                    self._flush()
                 bodies = self._decided(ticket, ticket.decide)
             elif not bodies:
                 self._leave_failed()
@@ -159,7 +162,7 @@ class Appender:
 
     def _leave_failed(self) -> None:
         """Who brings nothing wants the log to go on behind a segment that failed."""
-        if self._active is not None and self._active.filename == self._failed.name:
+        if self._active is not None and self._active.filename == self._past.failed:
             self._begin_segment(None)
 
     def _decided(self, ticket: Ticket, decide: Decide) -> list[Body]:
@@ -188,7 +191,7 @@ class Appender:
             return True
         if active.packed:
             return True
-        return active.end >= self._rotate_at or active.filename == self._failed.name
+        return active.end >= self._rotate_at or active.filename == self._past.failed
 
     def _flush(self) -> None:
         """Write the pending lines; if that fails, only whole lines stay in the file."""
@@ -250,6 +253,7 @@ class Appender:
         self._pending.clear()
         active, version = self._active, self._lock.version
         if active is None or not version or version != self._checked:
+            self._past.surprises += 1
             self._checked = 0
             seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
             found = self._dir.stat(active.filename) if active and seen == self._marker else None
@@ -257,8 +261,17 @@ class Appender:
                 self._list_again(seen)
                 return
             self._checked = version
-        if self._vfs.size(active.fd) == active.end and active.gap is None:
+        size = self._vfs.size(active.fd)
+        if size == active.end and active.gap is None:
             return
+        self._past.surprises += 1
+        if size > chain.SUFFIX_SPAN:
+            last = self._vfs.pread(active.fd, chain.SUFFIX_SPAN, size - chain.SUFFIX_SPAN)
+            link = chain.link_at_end(last)
+            if link is not None:
+                # The common case among many writers: somebody else's whole line.
+                active.follow(Tail(link, active.filename, size, None, torn=False), size)
+                return
         tail = tail_of(Plain(self._vfs, active.fd), active.filename, unended=True)
         if tail.link is ORIGIN:
             self._list_again(self._vfs.pread(self._lock.fd, MARKER_SIZE, 0))
@@ -311,12 +324,12 @@ class Appender:
     def _begin_segment(self, data: bytes | None) -> Cursor:
         """Open the next segment with its first line, durably."""
         before = self._active
-        if before is not None and before.filename != self._failed.name:
+        if before is not None and before.filename != self._past.failed:
             self._close_off(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
         text = b""
-        failed = before is not None and before.filename == self._failed.name
+        failed = before is not None and before.filename == self._past.failed
         for body in (self._obituary() if failed else None, data):
             if body is not None:
                 line, link = chain.seal(body, link, gap)
@@ -332,14 +345,14 @@ class Appender:
         try:
             self._vfs.sync(before.fd)
         except OSError as error:
-            self._failed.note(before.filename, error)
+            self._past.note(before.filename, error)
             for ticket in self._unsynced:
                 ticket.fail(_not_durable(before.filename, error))
         self._unsynced.clear()
 
     def _obituary(self) -> bytes:
         """The line that tells of a failed segment; the first one of the next, if we open it."""
-        name, why = self._failed.name, self._failed.why
+        name, why = self._past.failed, self._past.why
         boot = self._tools.clock.boot()
         record = {CONTROL: FAILED, "segment": name, "error": why, "boot": boot}
         return b"{%b,%b" % (self._stamp, encode(record)[1:])
@@ -369,7 +382,7 @@ class Appender:
             directory.sync(up=len(self._place.parts) if first else 0)
         except OSError as error:
             self._vfs.close(fd)
-            self._failed.note(name, error)
+            self._past.note(name, error)
             self._drop_active()
             raise _not_durable(name, error) from error
         with suppress(OSError):
@@ -380,7 +393,7 @@ class Appender:
 
     def _abandon(self, active: _Active, error: OSError) -> None:
         """Never sync a file again that failed once: go on in the next segment."""
-        self._failed.note(active.filename, error)
+        self._past.note(active.filename, error)
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()

@@ -25,9 +25,11 @@ GENESIS = bytes(32)
 SUFFIX = re.compile(rb',"seq":(0|[1-9]\d{0,18}),"hash":"([0-9a-f]{64})"\}')
 SUFFIX_SPAN = 104
 """No suffix with its LF is longer than this."""
+_AT_END = re.compile(SUFFIX.pattern + rb"\n\Z")
 _HASH_PART = 75
 _ROOM = 256
 """What time, number and hash add to a record at most."""
+_LONGEST = MAX_LINE - _ROOM
 _REDACTED = re.compile(rb'\{"redacted":"([0-9a-f]{64})","seq":\d+')
 RESERVED = frozenset({"seq", "hash", CONTROL})
 
@@ -55,8 +57,6 @@ class Link(NamedTuple):
 
 
 ORIGIN = Link(0, GENESIS)
-_EMPTY = sha256()
-"""A copy of it costs half of a new one, which asks OpenSSL for the algorithm by name."""
 
 
 def body(record: Record) -> bytes:
@@ -66,24 +66,31 @@ def body(record: Record) -> bytes:
     if not RESERVED.isdisjoint(record):
         name = min(RESERVED.intersection(record))
         raise BadValue(f"{name!r} is set by the log", hint="choose another field name")
-    return encode(record, limit=MAX_LINE - _ROOM)
+    return encode(record, limit=_LONGEST)
 
 
 def seal(data: bytes, last: Link, gap: Hash | None = None) -> tuple[bytes, Link]:
     """The line for `data`, LF included, and the link it makes."""
     seq = last.seq + 1
     covered = b'%b,"seq":%d' % (data[:-1], seq)
-    inner = (gap or _EMPTY).copy()
-    inner.update(covered)
-    outer = _EMPTY.copy()
-    outer.update(last.digest + inner.digest())
-    digest = outer.digest()
+    if gap is None:
+        inner = sha256(covered)
+    else:
+        inner = gap.copy()
+        inner.update(covered)
+    digest = sha256(last.digest + inner.digest()).digest()
     return b'%b,"hash":"%b"}\n' % (covered, hexlify(digest)), Link(seq, digest)
 
 
 def suffix(seq: int, digest: str) -> bytes:
     """How the line ends that has this number and hash, LF included."""
     return f',"seq":{seq},"hash":"{digest}"}}\n'.encode("ascii", "replace")
+
+
+def link_at_end(data: bytes) -> Link | None:
+    """The link of the sealed line that `data` ends with, if it ends with one."""
+    found = _AT_END.search(data)
+    return Link(int(found[1]), bytes.fromhex(found[2].decode())) if found else None
 
 
 def read_seal(line: bytes) -> Seal | None:

@@ -15,7 +15,7 @@ from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, HoldfastError, Indeterminate, NotOurs, from_os, typed
 from holdfast.store import chain
 from holdfast.store import vfs as files
-from holdfast.store.appender import MARKER_SIZE, Appender, Failure, cursor_of, lock_name, marker
+from holdfast.store.appender import MARKER_SIZE, Appender, Past, cursor_of, lock_name, marker
 from holdfast.store.archive import Archiver
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
@@ -44,7 +44,7 @@ class FileLog:
     def __init__(self, place: Place, series: Series, *, rotate_at: int = ROTATE_AT) -> None:
         self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
-        self._failed = Failure()
+        self._past = Past()
         self._start()
 
     def _start(self) -> None:
@@ -62,6 +62,10 @@ class FileLog:
 
     def transact(self, decide: Decide) -> list[Cursor]:
         return self._submit(Ticket([], decide))
+
+    @property
+    def surprises(self) -> int:
+        return self._past.surprises
 
     def tell_of_cut(self, lost: Cursor) -> Cursor:
         body = encode({CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash})
@@ -84,7 +88,7 @@ class FileLog:
         try:
             if self._appender is None:
                 self._appender = Appender(
-                    self._place, self._series, self._encoded, self._rotate_at, self._failed
+                    self._place, self._series, self._encoded, self._rotate_at, self._past
                 )
             self._appender.write(batch)
         except OSError as error:
@@ -153,7 +157,7 @@ class FileLog:
             if directory is None:
                 return START
             segments = self._series.segments(directory)
-            if durable and segments and segments[-1].filename == self._failed.name:
+            if durable and segments and segments[-1].filename == self._past.failed:
                 # Synced again it would say yes, whatever is on the disk.
                 self._go_on()
                 segments = self._series.segments(directory)
@@ -184,7 +188,7 @@ class FileLog:
         try:
             self._vfs.sync(fd)
         except OSError as error:
-            self._failed.note(filename, error)
+            self._past.note(filename, error)
             with suppress(HoldfastError):
                 self._go_on()
             raise

@@ -111,6 +111,15 @@ class Log(Protocol):
         """Append what `decide(head)` returns, with nobody writing in between."""
         ...
 
+    @property
+    def surprises(self) -> int:
+        """How often this handle, about to write, found the log other than it had left it.
+
+        Asked within `decide`: if it is what it was after the handle's last line, and that line
+        is the head, nothing was put behind it or beside it.
+        """
+        ...
+
     def tell_of_cut(self, lost: Cursor) -> Cursor:
         """Put on record that the log once held the line `lost` and holds it no more."""
         ...

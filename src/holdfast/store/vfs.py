@@ -34,6 +34,7 @@ _KINDS = {
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _NO_REPLACE, _EXCHANGE = 1, 2
 """RENAME_NOREPLACE and RENAME_EXCHANGE"""
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
 _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -251,7 +252,7 @@ class RealVfs:
 
     def try_lock(self, fd: int) -> bool:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, _TRY)
         except BlockingIOError:
             return False
         return True

@@ -98,6 +98,19 @@ class LogConformance(ArchiveConformance):
             assert numbers_of(two) == numbers_of(self.log(key)) == [0, 1, 2]
             assert one.verify().problems == []
 
+    def test_who_wrote_the_newest_line_can_tell_that_somebody_came_by(self) -> None:
+        for key in (LOG, DAYS):
+            one, two, left, same = self.log(key), self.log(key), (START, -1), list[bool]()
+
+            def decide(head: Cursor) -> list[Record]:
+                same.append((head, one.surprises) == left)  # noqa: B023 - called at once
+                return [{"n": 0}]
+
+            for _ in range(3):
+                left = (one.transact(decide)[-1], one.surprises)
+                two.append({"n": 1})
+            assert same == [False, False, False]
+
     def test_a_reopened_log_goes_on_where_it_was(self) -> None:
         for key in (LOG, DAYS):
             first = self.log(key)
