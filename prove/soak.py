@@ -4,6 +4,8 @@ Eight writers share a home: appends to a log that goes on in a new file every me
 batches, transactions, a counter in a document, a view, a lease.  Half of them live from
 beginning to end and are measured: memory, open descriptors, how long an append takes.  The
 others are killed in turn.  On memory, so that what is measured is the code and not the disk.
+What an append takes is judged against that of a newcomer: a process of its own, on a home of its
+own, begun anew for each tenth of the time.  A machine that has other work meanwhile slows both.
 
 A case is one kill, or one limit at the end.  Short runs (quick, ci) do the same with a kill a
 second; too short for a slope, they only report memory and latency.
@@ -11,8 +13,11 @@ second; too short for a slope, they only report memory and latency.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from itertools import combinations
@@ -25,6 +30,7 @@ from prove.frame import Control, Harness, Result
 from prove.kill9 import Hand, Round
 from prove.kill9 import Plan as _Kills
 from prove.properties import lost_in
+from prove.soak_newcomer import POINT
 
 _WINDOWS = 10
 _STEADY, _MORTAL = 4, 4
@@ -95,7 +101,10 @@ class Soak(Round):
         self.samples: dict[int, list[Sample]] = {me: [] for me in range(_STEADY)}
         self.latencies: list[tuple[float, float]] = []
         """When an append of a steady writer was acknowledged, and how long it took."""
+        self.newcomers: list[tuple[float, float]] = []
+        """The same of whoever had just begun."""
         self.most_temporaries = 0
+        self._newcomer: subprocess.Popen[bytes] | None = None
 
     def _fate(self, me: int) -> tuple[str, dict[str, Any]]:
         return "outside", {"rotate_at": _ROTATE_AT, "pause": _PAUSE}
@@ -112,7 +121,11 @@ class Soak(Round):
         self.since = started + plan.warm_up
         end = self.since + plan.measured
         next_kill, next_look = started + plan.between_kills, self.since
+        next_newcomer = self.since
         while (now := time.monotonic()) < end and not self.history.complaints:
+            if now >= next_newcomer:
+                next_newcomer += plan.measured / _WINDOWS
+                self._begin_newcomer(min(next_newcomer, end))
             for key, _ in self._selector.select(0.05):
                 self._listen(key.data)
             if now >= next_kill:
@@ -123,6 +136,27 @@ class Soak(Round):
             if now >= next_look:
                 self._look(now)
                 next_look = now + plan.measured / _WINDOWS / 40
+
+    def _begin_newcomer(self, until: float) -> None:
+        words = [str(self._place.parent / "newcomers"), str(until), str(_PAUSE), str(_ROTATE_AT)]
+        command = [sys.executable, "-m", "prove.soak_newcomer", *words]
+        self._end_newcomer()
+        self._newcomer = subprocess.Popen(command, cwd=frame.PROVE.parent)
+
+    def _end_newcomer(self) -> None:
+        if self._newcomer is not None:
+            self._newcomer.kill()
+            self._newcomer.wait()
+
+    def run(self) -> Any:
+        try:
+            return super().run()
+        finally:
+            self._end_newcomer()
+            folder = self._place.parent / "newcomers"
+            for file in sorted(folder.glob("*.points")):
+                data = file.read_bytes()
+                self.newcomers += POINT.iter_unpack(data[: len(data) // POINT.size * POINT.size])
 
     def _look(self, now: float) -> None:
         for me, kept in self.samples.items():
@@ -146,7 +180,8 @@ class Soak(Round):
                     self.timing.measured,
                 )
             )
-        found.append(drifting("append, p99", in_windows(self.latencies, span, _p99)))
+        theirs = in_windows(self.newcomers, span, _p99)
+        found.append(drifting("append, p99", in_windows(self.latencies, span, _p99), theirs))
         # Every writer may be in the middle of something, and the newest of the dead, too.
         found.append(
             Limit(
@@ -195,9 +230,14 @@ def growing(name: str, values: Sequence[float], seconds: float) -> Limit:
     return Limit(name, f"{an_hour:+.2f} MB/h", an_hour >= _MEGABYTES_AN_HOUR)
 
 
-def drifting(name: str, values: Sequence[float]) -> Limit:
-    drift = slope(values) * (len(values) - 1) / statistics.median(values)
-    seen = f"{statistics.median(values) * 1e3:.2f} ms, {drift:+.1%}"
+def drifting(name: str, values: Sequence[float], beside: Sequence[float]) -> Limit:
+    """How much slower it became than whoever had just begun."""
+    shares = [mine / theirs for mine, theirs in zip(values, beside, strict=False)]
+    middle = statistics.median(shares) if shares else 0.0
+    drift = slope(shares) * (len(shares) - 1) / middle if middle else math.inf
+    seen = (
+        f"{statistics.median(values) * 1e3:.2f} ms, {middle:.2f} times a newcomer's, {drift:+.1%}"
+    )
     return Limit(name, seen, drift >= _DRIFT)
 
 
@@ -252,7 +292,8 @@ def control(seed: int) -> list[Control]:
     leaks = [limit for limit in leaky.limits() if limit.broken and "descriptors" in limit.name]
     hour = [100.0 * _MEGABYTE + window * 0.15 * _MEGABYTE for window in range(_WINDOWS)]
     slower = [0.002 * (1 + window * 0.02) for window in range(_WINDOWS)]
-    memory, latency = growing("memory", hour, 3_600), drifting("append", slower)
+    memory = growing("memory", hour, 3_600)
+    latency = drifting("append", slower, [0.001] * _WINDOWS)
     return [
         Control("leaves directories open", bool(leaks), leaks[0].seen if leaks else "not seen"),
         Control("1.5 MB an hour", memory.broken, memory.seen),
