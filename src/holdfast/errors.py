@@ -13,6 +13,13 @@
     ├── Conflict            conflict         1   it changed since you read it
     ├── LeaseLost           lease_lost       1   somebody else owns it now
     ├── OverBudget          over_budget      1   it would spend more than it may
+    ├── ModelError          model            1   a model gave no reply that can be used
+    │   ├── Unavailable     unavailable      1   overloaded, limited or out of reach; try again
+    │   ├── TimedOut        timed_out        1   no whole reply in the time it had
+    │   ├── NotAuthorised   not_authorised   1   no key, or one that may not do this
+    │   ├── Declined        declined         1   the model or its provider refuses to answer
+    │   ├── TooLong         too_long         1   the request does not fit the model
+    │   └── InvalidOutput   invalid_output   1   a reply, but not the one that was asked for
     └── StorageError        storage          1   the disk refused; *not committed*
         ├── DiskFull        disk_full        1
         ├── ReadOnly        read_only        1
@@ -101,6 +108,40 @@ class LeaseLost(HoldfastError):
 
 class OverBudget(HoldfastError):
     code = "over_budget"
+
+
+class ModelError(HoldfastError):
+    code = "model"
+    reply: object = None
+    """What came and was paid for, although it cannot be used."""
+    tries: tuple[object, ...] = ()
+    """The calls that had failed when this one ended the asking."""
+
+
+class Unavailable(ModelError):
+    code, retryable = "unavailable", True
+    after: float | None = None
+    """Seconds that the provider asks to wait."""
+
+
+class TimedOut(ModelError):
+    code = "timed_out"
+
+
+class NotAuthorised(ModelError):
+    code = "not_authorised"
+
+
+class Declined(ModelError):
+    code = "declined"
+
+
+class TooLong(ModelError):
+    code = "too_long"
+
+
+class InvalidOutput(ModelError):
+    code = "invalid_output"
 
 
 class StorageError(HoldfastError):

@@ -1,0 +1,160 @@
+"""Ways of asking: again after a failure, not too often, another one instead, or not at all.
+
+Each wraps a model and is one.  They are put around each other by whoever opens a model; every call
+that failed on the way is told in the reply's `tries`, or in the error's if none succeeded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from holdfast.clock import Clock
+from holdfast.errors import ModelError, Unavailable
+from holdfast.models.protocol import Model, OnText, Reply, Request, Try
+
+
+class Patience(NamedTuple):
+    """How often and how long to try."""
+
+    tries: int = 4
+    first_pause: float = 0.5
+    longest_pause: float = 30.0
+
+    def pause(self, failed: int, error: ModelError, rng: Random) -> float:
+        """Twice as long each time, less a part by chance, and as long as the provider asks for."""
+        doubled = min(self.longest_pause, self.first_pause * 2.0 ** (failed - 1))
+        asked = error.after if isinstance(error, Unavailable) and error.after else 0.0
+        return max(asked, doubled * (0.5 + rng.random() / 2))
+
+
+class _Around:
+    """Another model behind it; what is not said here it says itself."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def ref(self) -> str:
+        return self._model.ref
+
+    def most_usd(self, request: Request) -> float | None:
+        return self._model.most_usd(request)
+
+    def close(self) -> None:
+        self._model.close()
+
+
+class Retrying(_Around):
+    """Asks again where that can help, within the time of the first question."""
+
+    def __init__(
+        self, model: Model, clock: Clock, rng: Random, patience: Patience | None = None
+    ) -> None:
+        super().__init__(model)
+        self._clock, self._rng, self._patience = clock, rng, patience or Patience()
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        deadline = self._clock.boottime() + request.timeout
+        failed: list[Try] = []
+        while True:
+            began = self._clock.boottime()
+            try:
+                reply = self._model.ask(request._replace(timeout=deadline - began), on_text)
+                return reply._replace(tries=(*failed, *reply.tries))
+            except ModelError as error:
+                now = self._clock.boottime()
+                failed.append(Try(self.ref, error.code, error.message, now - began))
+                pause = self._patience.pause(len(failed), error, self._rng)
+                over = len(failed) >= self._patience.tries or now + pause >= deadline
+                if not error.retryable or over:
+                    error.tries = tuple(failed)
+                    raise
+                self._clock.sleep(pause)
+
+
+class Limited(_Around):
+    """Asks at most so many times a minute; waits for its turn, if that comes in time."""
+
+    def __init__(self, model: Model, clock: Clock, a_minute: int) -> None:
+        super().__init__(model)
+        self._clock, self._most = clock, a_minute
+        self._asked: deque[float] = deque()
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        now = self._clock.boottime()
+        while self._asked and self._asked[0] <= now - 60:
+            self._asked.popleft()
+        wait = self._asked[0] + 60 - now if len(self._asked) >= self._most else 0.0
+        if wait >= request.timeout:
+            raise Unavailable(
+                f"{self.ref} may be asked {self._most} times a minute, next in {wait:.0f} s",
+                hint="raise its limit, or give the question more time",
+            )
+        if wait > 0:
+            self._clock.sleep(wait)
+        self._asked.append(self._clock.boottime())
+        return self._model.ask(request._replace(timeout=request.timeout - wait), on_text)
+
+
+class Fallback:
+    """Asks the first, and the next one if that one cannot answer."""
+
+    def __init__(self, models: Sequence[Model], clock: Clock) -> None:
+        self._models, self._clock = list(models), clock
+
+    @property
+    def ref(self) -> str:
+        return self._models[0].ref
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        deadline, failed = self._clock.boottime() + request.timeout, list[Try]()
+        last = self._models[-1]
+        for model in self._models:
+            began = self._clock.boottime()
+            try:
+                reply = model.ask(request._replace(timeout=deadline - began), on_text)
+                return reply._replace(tries=(*failed, *reply.tries))
+            except ModelError as error:
+                now = self._clock.boottime()
+                own = [each for each in error.tries if isinstance(each, Try)]
+                failed += own or [Try(model.ref, error.code, error.message, now - began)]
+                if model is last or now >= deadline:
+                    error.tries = tuple(failed)
+                    raise
+        raise AssertionError("no model")
+
+    def most_usd(self, request: Request) -> float | None:
+        each = [model.most_usd(request) for model in self._models]
+        known = [most for most in each if most is not None]
+        return sum(known) if len(known) == len(each) else None
+
+    def close(self) -> None:
+        for model in self._models:
+            model.close()
+
+
+class Cached(_Around):
+    """Gives the same answer to the same question, for the life of the process."""
+
+    def __init__(self, model: Model, most: int = 1000) -> None:
+        super().__init__(model)
+        self._most = most
+        self._replies: OrderedDict[str, Reply] = OrderedDict()
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        found = self._replies.get(request.key)
+        if found is not None:
+            self._replies.move_to_end(request.key)
+            if on_text is not None:
+                on_text(found.text)
+            return found._replace(cost_usd=0.0, seconds=0.0, tries=(), cached=True)
+        reply = self._replies[request.key] = self._model.ask(request, on_text)
+        if len(self._replies) > self._most:
+            self._replies.popitem(last=False)
+        return reply
+
+    def most_usd(self, request: Request) -> float | None:
+        return 0.0 if request.key in self._replies else self._model.most_usd(request)

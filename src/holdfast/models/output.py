@@ -1,0 +1,60 @@
+"""Whether a reply is the object that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.codec import DecodeError, Json, decode
+from holdfast.errors import ConfigError, InvalidOutput
+from holdfast.models.protocol import Reply, Request
+
+_SHOWN = 200
+_MOST_REASONS = 3
+
+
+def checked(request: Request, reply: Reply) -> Reply:
+    """The reply with its object, or InvalidOutput that has the reply and says why not.
+
+    A reply cut by the limit of tokens is never what was asked for, even if it happens to parse.
+    """
+    if reply.finish == "length":
+        raise unusable(
+            reply,
+            f"cut off after {reply.usage.output_tokens or request.max_tokens or 'too many'} tokens",
+            "allow more with max_tokens, or ask for less (maxLength and maxItems in the schema)",
+        )
+    if request.schema is None:
+        return reply
+    try:
+        value = decode(reply.text.strip().encode("utf-8", "surrogatepass"))
+    except DecodeError as error:
+        raise unusable(reply, f"not JSON: {error}", _ASK_PLAINLY) from None
+    if reasons := violations(value, request.schema):
+        raise unusable(reply, "; ".join(reasons), _ASK_PLAINLY)
+    return reply._replace(value=value)
+
+
+_ASK_PLAINLY = "ask for one JSON object and nothing else, or give the model a simpler schema"
+
+
+def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
+    shown = reply.text if len(reply.text) <= _SHOWN else reply.text[:_SHOWN] + "…"
+    error = InvalidOutput(f"{reply.model} answered, but {why}: {shown!r}", hint=hint)
+    error.reply = reply
+    return error
+
+
+def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
+    """Where a value does not meet a schema; the first few."""
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow, seldom needed
+
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except SchemaError as error:
+        raise ConfigError(
+            f"the schema for a reply is not one: {error.message}", hint="see json-schema.org"
+        ) from None
+    found = Draft202012Validator(dict(schema)).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
+    texts = [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+    return texts[:_MOST_REASONS]

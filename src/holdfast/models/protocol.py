@@ -1,0 +1,112 @@
+"""What a model is asked and what it answers, whoever it is.
+
+A model is asked with messages, perhaps a JSON Schema that the reply has to meet, and limits.  It
+answers with a `Reply` or raises one of the errors under `ModelError`; whatever a provider's library
+says, nothing else comes out.  Calls are synchronous and end by their deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple, Protocol
+
+from holdfast.codec import Json, encode
+
+Role = Literal["system", "user", "assistant"]
+Finish = Literal["stop", "length"]
+OnText = Callable[[str], None]
+"""Is told each piece of a reply as it comes."""
+PATIENCE = 600.0
+
+
+class Message(NamedTuple):
+    role: Role
+    text: str
+
+
+class Request(NamedTuple):
+    """One question."""
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the object that the reply has to be."""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout: float = PATIENCE
+    """Seconds until it counts as failed."""
+    ordinal: int | None = None
+    """Which question of its conversation or job it is, from 0, where the asker counts."""
+
+    @property
+    def text(self) -> str:
+        """All of it, for counting and matching."""
+        return "\n\n".join(message.text for message in self.messages)
+
+    @property
+    def key(self) -> str:
+        """What makes two questions the same: all that can change the answer, not its deadline."""
+        asked = {
+            "messages": [list(message) for message in self.messages],
+            "schema": None if self.schema is None else dict(self.schema),
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+        }
+        return sha256(encode(asked, limit=1 << 30)).hexdigest()
+
+
+class Usage(NamedTuple):
+    """Tokens, as far as the provider tells."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        known = [each for each in self[:2] if each is not None]
+        return sum(known) if known else None
+
+
+class Try(NamedTuple):
+    """A call that failed before the one that answered."""
+
+    model: str
+    error: str
+    """The code of the error."""
+    message: str
+    seconds: float
+
+
+class Reply(NamedTuple):
+    text: str
+    model: str
+    """Who answered, as its provider calls it."""
+    value: Json = None
+    """The object, where a schema asked for one; it meets the schema."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None is unknown, never 0."""
+    seconds: float = 0.0
+    first_text: float | None = None
+    """Seconds until the first piece came, where it was streamed."""
+    finish: Finish = "stop"
+    tries: tuple[Try, ...] = ()
+    cached: bool = False
+
+
+class Model(Protocol):
+    """A model that can be asked; used by one thread at a time."""
+
+    @property
+    def ref(self) -> str:
+        """`provider:name`."""
+        ...
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply: ...
+
+    def most_usd(self, request: Request) -> float | None:
+        """What asking this can cost at most; None where nobody knows."""
+        ...
+
+    def close(self) -> None: ...

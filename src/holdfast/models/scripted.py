@@ -1,0 +1,239 @@
+"""A model that says what it is told to say: for tests, demonstrations and rehearsals.
+
+`scripted:FILE` reads a YAML or JSON file
+
+    replies:
+      - Hello.                              # text
+      - {action: COMPLETED, files: []}      # an object, sent as JSON
+      - {reply: Slowly, delay: 0.2}         # with seconds to wait before it
+      - {error: unavailable, message: 503}  # a failure, by the code of the error
+      - {match: "budget of (\\w+)", reply: "None for {1}."}
+
+and `scripted:echo` repeats the end of the last message, as an object that meets the schema where
+one is asked for.  A question is answered by the first reply whose `match` (a regular expression)
+is found in its last message; those without one are given in turn, by the number of the question
+where the asker counts, so that a script goes on at the right place in another process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from holdfast import errors
+from holdfast.byhand import parse
+from holdfast.clock import Clock, SystemClock
+from holdfast.codec import Json, encode
+from holdfast.errors import BadValue, ModelError, typed
+from holdfast.models.output import checked
+from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
+
+_ECHOED = 120
+_LETTERS_PER_TOKEN = 4
+_PIECE = 16
+FAILURES: dict[str, type[ModelError]] = {
+    kind.code: kind
+    for kind in (
+        errors.ModelError,
+        errors.Unavailable,
+        errors.TimedOut,
+        errors.NotAuthorised,
+        errors.Declined,
+        errors.TooLong,
+        errors.InvalidOutput,
+    )
+}
+Answer = Callable[[Request], "str | Mapping[str, Any] | Line"]
+
+
+class Line(NamedTuple):
+    """One reply of a script."""
+
+    text: str = ""
+    match: re.Pattern[str] | None = None
+    delay: float = 0.0
+    error: str | None = None
+    finish: Finish = "stop"
+    usage: Usage | None = None
+    cost_usd: float = 0.0
+
+
+class Scripted:
+    def __init__(
+        self,
+        replies: Iterable[object] | Answer,
+        *,
+        ref: str = "scripted:list",
+        clock: Clock | None = None,
+    ) -> None:
+        """Of texts, objects and `Line`s, or of a function that makes one of a request."""
+        self.ref, self._clock = ref, clock or SystemClock()
+        self._answer = replies if callable(replies) else None
+        lines = [] if callable(replies) else [line_of(each, ref) for each in replies]
+        self._matching = [line for line in lines if line.match is not None]
+        self._in_turn = [line for line in lines if line.match is None]
+        self._given = 0
+        self.asked: list[Request] = []
+        """Every question so far."""
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        began = self._clock.boottime()
+        line = self._line(request)
+        self.asked.append(request)
+        if line.delay > request.timeout:
+            self._clock.sleep(request.timeout)
+            raise errors.TimedOut(
+                f"{self.ref} did not answer in {request.timeout:g} s", hint="give it more time"
+            )
+        if line.delay:
+            self._clock.sleep(line.delay)
+        if line.error is not None:
+            kind = FAILURES[line.error]
+            raise kind(line.text or f"{self.ref} was told to fail", hint="see its script")
+        first = self._clock.boottime() - began
+        if on_text is not None:
+            for start in range(0, len(line.text), _PIECE):
+                on_text(line.text[start : start + _PIECE])
+        reply = Reply(
+            line.text,
+            self.ref,
+            usage=line.usage or Usage(_tokens(request.text), _tokens(line.text)),
+            cost_usd=line.cost_usd,
+            seconds=self._clock.boottime() - began,
+            first_text=first,
+            finish=line.finish,
+        )
+        return checked(request, reply)
+
+    def _line(self, request: Request) -> Line:
+        if self._answer is not None:
+            return line_of(self._answer(request), self.ref)
+        last = request.messages[-1].text if request.messages else ""
+        for line in self._matching:
+            if line.match is not None and (found := line.match.search(last)):
+                return line._replace(text=_filled(line.text, found))
+        number = self._given if request.ordinal is None else request.ordinal
+        self._given += 1
+        if number >= len(self._in_turn):
+            raise ModelError(
+                f"{self.ref} has no reply left for question {number + 1}",
+                hint="add replies, or one with `match: .`",
+            )
+        return self._in_turn[number]
+
+    def most_usd(self, request: Request) -> float | None:
+        lines = [*self._matching, *self._in_turn]
+        return max((line.cost_usd for line in lines), default=0.0)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def line_of(told: object, ref: str) -> Line:
+    """A reply as somebody wrote it down."""
+    if isinstance(told, Line):
+        return told
+    if isinstance(told, str):
+        return Line(told)
+    if not isinstance(told, Mapping):
+        raise BadValue(
+            f"{ref}: a reply is text or an object, not {told!r}", hint="see docs/models.md"
+        )
+    said = dict(cast("Mapping[str, Any]", told))
+    if not said.keys() & {"reply", "error"} or said.keys() - _WORDS:
+        return Line(encode(said).decode())
+    try:
+        return _line_from(said)
+    except (TypeError, ValueError, re.error) as error:
+        raise BadValue(f"{ref}: {error}", hint="see docs/models.md") from None
+
+
+_WORDS = frozenset(("reply", "match", "delay", "error", "message", "finish", "usage", "cost_usd"))
+
+
+def _line_from(said: dict[str, Any]) -> Line:
+    reply, error, finish = said.get("reply", ""), said.get("error"), said.get("finish", "stop")
+    if error is not None and error not in FAILURES:
+        raise ValueError(f"unknown error {error!r}; one of {', '.join(FAILURES)}")
+    if finish not in ("stop", "length"):
+        raise ValueError(f"finish is {finish!r}; stop or length")
+    match = said.get("match")
+    return Line(
+        text=str(said.get("message", "")) if error else _text(reply),
+        match=None if match is None else re.compile(str(match), re.DOTALL),
+        delay=float(said.get("delay", 0.0)),
+        error=error,
+        finish=finish,
+        usage=Usage(**said["usage"]) if "usage" in said else None,
+        cost_usd=float(said.get("cost_usd", 0.0)),
+    )
+
+
+def _text(reply: object) -> str:
+    return reply if isinstance(reply, str) else encode(reply).decode()
+
+
+def _filled(text: str, found: re.Match[str]) -> str:
+    for number, group in enumerate(found.groups(default=""), 1):
+        text = text.replace(f"{{{number}}}", group)
+    return text
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // _LETTERS_PER_TOKEN)
+
+
+# --- by name --------------------------------------------------------------------------------
+
+
+def open_scripted(name: str) -> Scripted:
+    """`echo`, or the path of a script."""
+    if name == "echo":
+        return Scripted(_echo, ref="scripted:echo")
+    with typed("reading the script", name), open(name, "rb") as file:
+        told = parse(file.read(), name)
+    replies = told.get("replies") if isinstance(told, dict) else None
+    if not isinstance(replies, list):
+        raise BadValue(f"{name}: no list of replies", hint="begin it with `replies:`")
+    return Scripted(cast("list[object]", replies), ref=f"scripted:{name}")
+
+
+def _echo(request: Request) -> str:
+    last = request.messages[-1].text if request.messages else ""
+    said = " ".join(last.split())[-_ECHOED:]
+    if request.schema is None:
+        return f"You said: {said}"
+    return encode(example(request.schema, said)).decode()
+
+
+def example(schema: Mapping[str, Any], text: str = "") -> Json:
+    """A small value that meets a schema of the usual kind, the same every time."""
+    for word in ("const", "default"):
+        if word in schema:
+            return schema[word]
+    if schema.get("enum"):
+        return "COMPLETED" if "COMPLETED" in schema["enum"] else schema["enum"][0]
+    for word in ("anyOf", "oneOf", "allOf"):
+        if schema.get(word):
+            return example(schema[word][0], text)
+    kinds: Any = schema.get("type", "object" if "properties" in schema else "string")
+    kind = str(cast("list[str]", kinds)[0] if isinstance(kinds, list) else kinds)
+    match kind:
+        case "object":
+            needed = schema.get("required", schema.get("properties", {}))
+            parts = schema.get("properties", {})
+            return {name: example(parts.get(name, {}), text) for name in needed}
+        case "array":
+            return [
+                example(schema.get("items", {}), text) for _ in range(schema.get("minItems", 0))
+            ]
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            least = schema.get("minLength", 0)
+            return (text or "echo").ljust(least, ".")[: schema.get("maxLength", None)]

@@ -1,0 +1,161 @@
+"""Trying again, keeping to a rate, asking another one, and not asking at all."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.clock import FakeClock
+from holdfast.errors import ModelError, NotAuthorised, TimedOut, Unavailable
+from holdfast.models.asking import Cached, Fallback, Limited, Patience, Retrying
+from holdfast.models.protocol import Message, Request
+from holdfast.models.replay import NotRecorded, Replay
+from holdfast.models.scripted import Scripted
+
+BUSY = {"error": "unavailable", "message": "503"}
+
+
+def question(text: str = "Well?", **more: Any) -> Request:
+    return Request((Message("user", text),), **more)
+
+
+def retrying(script: list[object], clock: FakeClock, **patience: Any) -> Retrying:
+    inner = Scripted(script, clock=clock)
+    return Retrying(inner, clock, Random(1), Patience(**patience))
+
+
+def test_it_asks_again_only_where_that_can_help_and_tells_each_try() -> None:
+    clock = FakeClock()
+    reply = retrying([BUSY, BUSY, "ok"], clock).ask(question())
+    assert reply.text == "ok"
+    assert [(one.error, one.message) for one in reply.tries] == [("unavailable", "503")] * 2
+    model = Scripted([{"error": "not_authorised"}, "never"], clock=clock)
+    with pytest.raises(NotAuthorised) as caught:
+        Retrying(model, clock, Random(1)).ask(question())
+    assert len(model.asked) == len(caught.value.tries) == 1
+
+
+def test_it_gives_up_after_so_many_tries_with_all_of_them_in_the_error() -> None:
+    model = Scripted([BUSY] * 9, clock=FakeClock())
+    with pytest.raises(Unavailable) as caught:
+        Retrying(model, FakeClock(), Random(1), Patience(tries=4)).ask(question())
+    assert len(model.asked) == len(caught.value.tries) == 4
+
+
+def test_all_tries_share_the_time_of_the_question() -> None:
+    clock = FakeClock()
+    script: list[object] = [{"error": "unavailable", "delay": 2}] * 9
+    before = clock.boottime()
+    with pytest.raises((Unavailable, TimedOut)):
+        retrying(script, clock, tries=9, first_pause=1.0).ask(question(timeout=7))
+    assert clock.boottime() - before <= 7
+
+
+def test_it_waits_as_long_as_the_provider_asks_for() -> None:
+    class Asking(Scripted):
+        def ask(self, request: Request, on_text: Any = None) -> Any:
+            try:
+                return super().ask(request, on_text)
+            except Unavailable as error:
+                error.after = 12.0
+                raise
+
+    clock = FakeClock()
+    model = Retrying(Asking([BUSY, "ok"], clock=clock), clock, Random(1))
+    before = clock.boottime()
+    assert model.ask(question()).text == "ok"
+    assert clock.boottime() - before == 12.0
+
+
+@given(st.integers(1, 40), st.integers())
+def test_pauses_grow_and_stay_in_bounds(failed: int, seed: int) -> None:
+    patience = Patience(first_pause=0.5, longest_pause=30.0)
+    whole = min(30.0, 0.5 * 2.0 ** (failed - 1))
+    pause = patience.pause(failed, Unavailable("x"), Random(seed))
+    assert whole / 2 <= pause <= whole
+
+
+def test_no_more_than_so_many_questions_a_minute() -> None:
+    clock = FakeClock()
+    model = Limited(Scripted(lambda _: "ok", clock=clock), clock, a_minute=3)
+    at: list[float] = []
+    for _ in range(7):
+        model.ask(question())
+        at.append(clock.boottime() - 1_000.0)
+    assert at == [0, 0, 0, 60, 60, 60, 120]
+    clock.sleep(10)
+    with pytest.raises(Unavailable, match="3 times a minute"):
+        [model.ask(question(timeout=5)) for _ in range(3)]
+
+
+def test_the_next_model_is_asked_when_one_cannot_answer() -> None:
+    clock = FakeClock()
+    first = Scripted([BUSY, {"error": "not_authorised"}, "one"], ref="scripted:a", clock=clock)
+    other = Scripted(["two", {"error": "declined"}], ref="scripted:b", clock=clock)
+    model = Fallback([first, other], clock)
+    reply = model.ask(question())
+    assert (reply.text, reply.model) == ("two", "scripted:b")
+    assert [(one.model, one.error) for one in reply.tries] == [("scripted:a", "unavailable")]
+    with pytest.raises(ModelError) as caught:
+        model.ask(question())
+    assert [one.error for one in caught.value.tries] == ["not_authorised", "declined"]  # type: ignore[attr-defined]
+    assert model.ask(question()).text == "one"
+
+
+def test_a_fallback_has_no_more_time_than_the_question() -> None:
+    clock = FakeClock()
+    slow = Scripted([{"reply": "x", "delay": 99}], clock=clock)
+    other = Scripted(["never asked"], clock=clock)
+    with pytest.raises(TimedOut):
+        Fallback([slow, other], clock).ask(question(timeout=5))
+    assert other.asked == []
+
+
+def test_the_same_question_is_asked_once() -> None:
+    inner = Scripted([{"reply": "a", "cost_usd": 1.0}, "b", "c"])
+    model = Cached(inner, most=2)
+    assert model.most_usd(question()) == 1.0
+    first, again = model.ask(question()), model.ask(question(timeout=1.0))
+    assert (first.cost_usd, first.cached) == (1.0, False)
+    assert (again.text, again.cost_usd, again.cached) == ("a", 0.0, True)
+    assert model.most_usd(question()) == 0.0
+    assert [model.ask(question(text)).text for text in ("2", "3", "2", "3")] == ["b", "c"] * 2
+    assert len(inner.asked) == 3
+    with pytest.raises(ModelError, match="no reply left"):
+        model.ask(question())  # the oldest had to go
+
+
+def test_a_recording_answers_what_was_asked_and_nothing_else() -> None:
+    live, recorded = Scripted(["a", "b", "c"]), []
+    for text in ("x", "y", "x"):
+        recorded.append((question(text).key, live.ask(question(text))))
+    model, pieces = Replay(recorded), list[str]()
+    assert [model.ask(question(text), pieces.append).text for text in ("y", "x", "x")] == [
+        "b",
+        "a",
+        "c",
+    ]
+    assert pieces == ["b", "a", "c"]
+    with pytest.raises(NotRecorded, match="no other answer to 'x'"):
+        model.ask(question("x"))
+    with pytest.raises(NotRecorded, match="no answer to 'z'"):
+        model.ask(question("z"))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text()), max_size=4),
+    st.none() | st.integers(1, 99),
+)
+def test_the_key_tells_questions_apart_and_nothing_else(
+    messages: list[tuple[Any, str]], most: int | None
+) -> None:
+    made = tuple(Message(*each) for each in messages)
+    one = Request(made, max_tokens=most)
+    assert one.key == Request(made, max_tokens=most, timeout=1, ordinal=4).key
+    assert one.key != one._replace(messages=(*made, Message("user", ""))).key
+    assert one.key != one._replace(max_tokens=100).key
+    assert one.key != one._replace(schema={}).key
