@@ -46,13 +46,13 @@ class Request(NamedTuple):
     @property
     def key(self) -> str:
         """What makes two questions the same: all that can change the answer, not its deadline."""
-        asked = {
-            "messages": [list(message) for message in self.messages],
-            "schema": None if self.schema is None else dict(self.schema),
-            "max_tokens": self.max_tokens,
-            "temperature": self.temperature,
-        }
-        return sha256(encode(asked, limit=1 << 30)).hexdigest()
+        schema = None if self.schema is None else dict(self.schema)
+        digest = sha256(encode([schema, self.max_tokens, self.temperature]))
+        for role, text in self.messages:
+            data = text.encode("utf-8", "surrogatepass")
+            digest.update(b"%b %d " % (role.encode(), len(data)))
+            digest.update(data)
+        return digest.hexdigest()
 
 
 class Usage(NamedTuple):

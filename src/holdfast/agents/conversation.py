@@ -1,0 +1,364 @@
+"""What was said to an agent and by it: memory.jsonl, and turns.json folded from it.
+
+A turn is two lines.  The question is written before the model is asked, with what asking may cost
+at most: it is the intent and the reservation in one.  The answer is written after, or the failure,
+with what it did cost.  A question without an answer counts as spent, with all that was set aside,
+until its session is over.
+
+What else the model was told (persona, notes, tasks, messages) stands in lines of its own, each text
+once; a question names them by their hash.  So a turn costs what is new in it, however long the
+conversation is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.codec import Record, pretty
+from holdfast.errors import ModelError, OverBudget
+from holdfast.models.protocol import Message, Reply, Request, Try, Usage
+from holdfast.store.primitives import START, Cursor, Line, Log
+from holdfast.store.view import Shape
+
+if TYPE_CHECKING:
+    from holdfast.layout import Part
+    from holdfast.store.home import Home
+
+State = dict[str, Any]
+_SESSIONS_KEPT, _PARTS_KEPT, _MARKS_KEPT, _STEP = 32, 64, 6, 16
+_MESSAGES_KEPT = 64
+_TINY = 1e-9
+_PAUSE = 0.1
+FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
+"""Failures for which providers take no money: they come before the first token."""
+
+
+class Asked(NamedTuple):
+    """A question as it is put on record."""
+
+    session: str
+    prompt: str
+    model: str
+    request: Request
+    parts: Sequence[str] = ()
+    """Texts that the model is told beside the prompt."""
+    most_usd: float | None = None
+    """What it can cost; None is unknown."""
+    limit_usd: float | None = None
+    """What the session may spend; None is no limit."""
+    call_limit_usd: float | None = None
+    """What this one question may cost."""
+    fence: int | None = None
+
+
+class Begun(NamedTuple):
+    """A question that is on record and waits for its answer."""
+
+    turn: str
+    session: str
+    model: str
+    reserved_usd: float | None
+    fence: int | None
+
+
+class Tally(NamedTuple):
+    """What the turns of a session came to."""
+
+    turns: int = 0
+    failed: int = 0
+    usd: float = 0.0
+    unknown: int = 0
+    """Turns of which nobody told what they cost."""
+    assumed_usd: float = 0.0
+    """What had been set aside for those."""
+    reserved_usd: float = 0.0
+    """For questions that wait for their answers."""
+    tokens: int = 0
+    over_usd: float = 0.0
+    """By how much calls cost more than was set aside for them."""
+
+    @property
+    def committed(self) -> float:
+        return self.usd + self.assumed_usd + self.reserved_usd
+
+
+class Conversation:
+    """Used by one thread at a time."""
+
+    def __init__(self, home: Home, key: Callable[[Part], str]) -> None:
+        self._clock = home.clock
+        self.log: Log = home.log(key("conversation"))
+        self._view = home.view(key("turns"), self.log, SHAPE)
+        self._messages: deque[tuple[Message, Message]] = deque(maxlen=_MESSAGES_KEPT)
+        self._questions: dict[str, str] = {}
+        self._seen: Cursor | None = None
+        self._owed: Cursor | None = None
+        self._next_refresh = float("-inf")
+
+    # -- writing -----------------------------------------------------------------------
+
+    def begin(self, asked: Asked) -> Begun:
+        """Put a question on record and money aside for it; OverBudget if there is not enough."""
+        begun = Begun("", asked.session, asked.model, None, asked.fence)
+
+        def decide(head: Cursor) -> list[Record]:
+            nonlocal begun
+            state = self._view.read()
+            number = state["sessions"].get(asked.session, {}).get("turns", 0)
+            reserved = _granted(_tally(state, asked.session), asked)
+            begun = begun._replace(turn=f"{asked.session}/{number}", reserved_usd=reserved)
+            hashes = [
+                sha256(part.encode("utf-8", "surrogatepass")).hexdigest() for part in asked.parts
+            ]
+            lines = [
+                self._line("system", part, asked.fence, part=digest)
+                for part, digest in dict(zip(asked.parts, hashes, strict=True)).items()
+                if digest not in state["parts"]
+            ]
+            request = asked.request
+            options = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+            told = {name: value for name, value in options.items() if value is not None}
+            lines.append(
+                self._line(
+                    "user",
+                    asked.prompt,
+                    asked.fence,
+                    turn=begun.turn,
+                    session_id=asked.session,
+                    model=asked.model,
+                    parts=hashes,
+                    request=request.key,
+                    reserved_usd=reserved,
+                    **({"options": told} if told else {}),
+                )
+            )
+            return lines
+
+        self._refresh(self.log.transact(decide)[-1])
+        return begun
+
+    def answer(self, begun: Begun, reply: Reply) -> Cursor:
+        """Put the answer on record."""
+        return self._end(begun, "assistant", reply.text, {**_told(reply), **_tries(reply.tries)})
+
+    def fail(self, begun: Begun, error: BaseException) -> Cursor:
+        """Put on record that there is no answer."""
+        code = error.code if isinstance(error, ModelError) else "interrupted"
+        said = error.message if isinstance(error, ModelError) else type(error).__name__
+        meta: Record = {"error": code, "cost_usd": 0.0 if code in FREE else None}
+        if isinstance(error, ModelError):
+            if isinstance(error.reply, Reply):
+                meta |= {**_told(error.reply), "reply": error.reply.text}
+            meta |= _tries([each for each in error.tries if isinstance(each, Try)])
+        return self._end(begun, "system", said, meta)
+
+    def _end(self, begun: Begun, role: str, text: str, meta: Record) -> Cursor:
+        line = self._line(
+            role, text, begun.fence, turn=begun.turn, session_id=begun.session, **meta
+        )
+        cursor = self.log.append(line)
+        self._refresh(cursor)
+        return cursor
+
+    def _refresh(self, cursor: Cursor) -> None:
+        """Bring turns.json up to date, now and then; else when the conversation is closed."""
+        now = self._clock.boottime()
+        self._owed = cursor if now < self._next_refresh else None
+        if self._owed is None:
+            self._view.refresh(cursor)
+            self._next_refresh = now + _PAUSE
+
+    def _line(self, role: str, text: str, fence: int | None, **meta: Any) -> Record:
+        line: Record = {"ts": self._clock.now(), "role": role, "content": text, "meta": meta}
+        return line if fence is None else {**line, "fence": fence}
+
+    # -- reading -----------------------------------------------------------------------
+
+    def tally(self, session: str) -> Tally:
+        return _tally(self._view.read(), session)
+
+    def waiting(self) -> dict[str, Record]:
+        """Questions without an answer, by the name of the turn."""
+        return self._view.read()["open"]
+
+    def recent(self, most: int) -> list[Message]:
+        """The latest questions and answers that fit into `most` characters, oldest first."""
+        self._follow()
+        found: list[Message] = []
+        for question, answer in reversed(self._messages):
+            most -= len(question.text) + len(answer.text)
+            if most < 0:
+                break
+            found[:0] = [question, answer]
+        return found
+
+    def _follow(self) -> None:
+        """Take in what was said since the last look, or lately."""
+        if self._seen is None:
+            marks = self._view.read()["marks"]
+            self._seen = Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
+        for line in self.log.read(self._seen):
+            if isinstance(line, Line) and line.seq is not None and line.hash is not None:
+                self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
+                self._hear(line.record)
+
+    def _hear(self, record: Record) -> None:
+        turn, text = _meta(record).get("turn"), str(record.get("content", ""))
+        if not isinstance(turn, str):
+            return
+        if record.get("role") == "user":
+            self._questions[turn] = text
+        elif (question := self._questions.pop(turn, None)) and record.get("role") == "assistant":
+            self._messages.append((Message("user", question), Message("assistant", text)))
+
+    def close(self) -> None:
+        if self._owed is not None:
+            self._view.refresh(self._owed)
+        self._view.close()
+        self.log.close()
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def recorded(log: Log) -> Iterator[tuple[str, Reply]]:
+    """The questions of a conversation by their key, and what was answered: for `Replay`."""
+    asked: dict[str, str] = {}
+    for line in log.read():
+        meta = _meta(line.record) if isinstance(line, Line) else {}
+        turn = str(meta.get("turn", ""))
+        if isinstance(line, Line) and "request" in meta:
+            asked[turn] = meta["request"]
+        elif isinstance(line, Line) and line.record.get("role") == "assistant" and turn in asked:
+            tokens = (meta.get(name) for name in Usage._fields)
+            yield (
+                asked.pop(turn),
+                Reply(
+                    line.record["content"],
+                    str(meta.get("model")),
+                    usage=Usage(*tokens),
+                    cost_usd=meta.get("cost_usd"),
+                    finish=meta.get("finish", "stop"),
+                ),
+            )
+
+
+# --- money ----------------------------------------------------------------------------------
+
+
+def _granted(spent: Tally, asked: Asked) -> float | None:
+    """What is set aside for a question: what it can cost, else all that it may."""
+    limits = [
+        ("this question", asked.call_limit_usd, 0.0),
+        (f"session {asked.session}", asked.limit_usd, spent.committed),
+    ]
+    bounds = [(who, most, most - used) for who, most, used in limits if most is not None]
+    rest = min((left for _, _, left in bounds), default=None)
+    wanted = rest if asked.most_usd is None else asked.most_usd
+    for who, most, left in bounds:
+        if wanted is not None and (wanted > left + _TINY or left <= _TINY < most):
+            unknown = (
+                f", {spent.unknown} turns of unknown cost count in full" if spent.unknown else ""
+            )
+            raise OverBudget(
+                f"{who} may spend {most:.4f} USD, {max(left, 0.0):.4f} is left{unknown}, "
+                f"and asking {asked.model} can cost {wanted:.4f}",
+                hint="allow more, ask for fewer tokens (max_tokens), or take a cheaper model",
+            )
+    return wanted
+
+
+def _tally(state: State, session: str) -> Tally:
+    waiting = [each for each in state["open"].values() if each["session_id"] == session]
+    reserved = sum(each["reserved_usd"] or 0.0 for each in waiting)
+    return Tally(**state["sessions"].get(session, {}))._replace(reserved_usd=reserved)
+
+
+# --- folding --------------------------------------------------------------------------------
+
+
+def _initial() -> State:
+    return {"turns": 0, "sessions": {}, "open": {}, "parts": [], "marks": []}
+
+
+def _fold(state: State, line: Line) -> State:
+    meta = _meta(line.record)
+    if line.seq is not None and line.seq % _STEP == 0:
+        state["marks"] = [*state["marks"], [line.seq, line.hash, line.segment, line.end]][
+            -_MARKS_KEPT:
+        ]
+    if isinstance(meta.get("part"), str):
+        state["parts"] = [*state["parts"], meta["part"]][-_PARTS_KEPT:]
+    turn, session = meta.get("turn"), meta.get("session_id")
+    if not isinstance(turn, str) or not isinstance(session, str):
+        return state
+    if line.record.get("role") == "user":
+        _asked(state, turn, session, meta)
+    elif (opened := state["open"].pop(turn, None)) is not None:
+        _answered(state["sessions"].setdefault(session, Tally()._asdict()), opened, meta)
+    return state
+
+
+def _asked(state: State, turn: str, session: str, meta: Record) -> None:
+    sessions = state["sessions"]
+    sums = sessions.setdefault(session, Tally()._asdict())
+    sums["turns"] += 1
+    state["turns"] += 1
+    reserved = meta.get("reserved_usd")
+    money = float(reserved) if isinstance(reserved, int | float) else None
+    state["open"][turn] = {"session_id": session, "model": meta.get("model"), "reserved_usd": money}
+    if len(sessions) > _SESSIONS_KEPT:
+        oldest = next(name for name in sessions if name != session)
+        del sessions[oldest]
+        state["open"] = {
+            name: each for name, each in state["open"].items() if each["session_id"] != oldest
+        }
+
+
+def _answered(sums: Record, opened: Record, meta: Record) -> None:
+    cost, reserved = meta.get("cost_usd"), opened["reserved_usd"]
+    sums["failed"] += "error" in meta
+    sums["tokens"] += sum(
+        count
+        for name in ("input_tokens", "output_tokens")
+        if isinstance(count := meta.get(name), int)
+    )
+    if isinstance(cost, int | float):
+        sums["usd"] += cost
+        sums["over_usd"] += max(0.0, cost - reserved) if reserved is not None else 0.0
+    else:
+        sums["unknown"] += 1
+        sums["assumed_usd"] += reserved or 0.0
+
+
+def _render(state: State) -> bytes:
+    shown = {name: _tally(state, name)._asdict() for name in state["sessions"]}
+    return pretty({"turns": state["turns"], "sessions": shown, "waiting": state["open"]})
+
+
+SHAPE: Shape[State] = Shape(version=1, initial=_initial, fold=_fold, render=_render)
+
+
+def _meta(record: Record) -> Record:
+    meta = record.get("meta")
+    return meta if isinstance(meta, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _told(reply: Reply) -> Record:
+    """What is known of an answer beside its text."""
+    known = {name: count for name, count in reply.usage._asdict().items() if count is not None}
+    told: Record = {"model": reply.model, **known, "cost_usd": reply.cost_usd}
+    told["seconds"] = round(reply.seconds, 6)
+    if reply.first_text is not None:
+        told["first_text_seconds"] = round(reply.first_text, 6)
+    return told | {"finish": reply.finish} | ({"cached": True} if reply.cached else {})
+
+
+def _tries(tries: Sequence[Try]) -> Record:
+    return {"tries": [each._asdict() for each in tries]} if tries else {}

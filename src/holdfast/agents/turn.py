@@ -1,0 +1,127 @@
+"""One question to a model and its reply: composed, put on record, asked, put on record again.
+
+Every engine asks through here, so that recording, cost, budget and masking exist once.  What the
+model is told, in this order, each within what is left of the room: who it is, what the agent should
+know (last session, notes, tasks, messages), what was found in its memory, the latest of the
+conversation, the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.agents.conversation import Asked, Conversation
+from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LETTERS_PER_TOKEN = 4
+ROOM = 24_000
+"""Characters that a question may have with all that goes with it, where nobody says otherwise."""
+_LEAST_HISTORY = 0.25
+"""Of the room, for the conversation."""
+
+
+class Found(NamedTuple):
+    """Something from an agent's memory that may help with a question."""
+
+    text: str
+    source: str
+    score: float
+
+
+class Question(NamedTuple):
+    prompt: str
+    persona: str = ""
+    context: str = ""
+    """What the agent should know, as `context.compose` has it."""
+    found: Sequence[Found] = ()
+    schema: Mapping[str, Any] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout: float = PATIENCE
+    room: int = ROOM
+    ordinal: int | None = None
+    history: bool = True
+    """Whether the model is told what was said before."""
+
+
+class Purse(NamedTuple):
+    """In USD; None is no limit."""
+
+    session: float | None = None
+    call: float | None = None
+
+
+def turn(
+    conversation: Conversation,
+    model: Model,
+    question: Question,
+    session: str,
+    *,
+    purse: Purse | None = None,
+    fence: int | None = None,
+    on_text: OnText | None = None,
+) -> Reply:
+    """Ask, and have it on record whatever happens: the reply, or the error that it ended in."""
+    parts, request = composed(conversation, question)
+    limits = purse or Purse()
+    begun = conversation.begin(
+        Asked(
+            session,
+            question.prompt,
+            model.ref,
+            request,
+            parts,
+            model.most_usd(request),
+            limits.session,
+            limits.call,
+            fence,
+        )
+    )
+    try:
+        reply = model.ask(request, on_text)
+    except BaseException as error:
+        conversation.fail(begun, error)
+        raise
+    conversation.answer(begun, reply)
+    return reply
+
+
+def composed(conversation: Conversation, question: Question) -> tuple[list[str], Request]:
+    """The texts beside the prompt, and the whole request."""
+    room = question.room - len(question.prompt)
+    parts: list[str] = []
+    texts = (question.persona, question.context, _retrieved(question.found))
+    for text in filter(None, texts):
+        most = int(room * (1 - _LEAST_HISTORY)) if question.history else room
+        part = text if len(text) <= most else _shortened(text, most)
+        if part:
+            parts.append(part)
+            room -= len(part)
+    said = conversation.recent(max(room, 0)) if question.history else []
+    messages = [Message("system", "\n\n".join(parts))] if parts else []
+    request = Request(
+        (*messages, *said, Message("user", question.prompt)),
+        question.schema,
+        question.max_tokens,
+        question.temperature,
+        question.timeout,
+        question.ordinal,
+    )
+    return parts, request
+
+
+def _shortened(text: str, most: int) -> str:
+    note = f"\n[{len(text) - most} characters left out]"
+    return text[: most - len(note)] + note if most > len(note) else ""
+
+
+def _retrieved(found: Sequence[Found]) -> str:
+    """What memory has to say, best first, each with where it is from."""
+    if not found:
+        return ""
+    lines = [f"- ({each.score:.2f}, {each.source}) {' '.join(each.text.split())}" for each in found]
+    return "## From memory\n\n" + "\n".join(lines)
