@@ -145,6 +145,18 @@ shows("ledger checkpoint")
 shows("budget show")
 
 
+@deed("agent chat")
+def _chat(place: Place) -> None:
+    before = place.bytes()
+    said = place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
+    assert said["data"]["text"] == "You said: Hello"
+    assert place.bytes() != before
+
+
+shows("model list")
+shows("model test", "scripted:echo")
+
+
 def with_a_task(verb: str, *before: str) -> None:
     """A deed on a task, after other verbs on it."""
 

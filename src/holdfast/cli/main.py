@@ -85,7 +85,8 @@ def _perform(request: Request, output: Output) -> int:
         _let_signals_interrupt_us()
     try:
         with Context(request.home, layout=request.layout) as context:
-            context.watcher = output.watcher
+            context.watcher, context.tell = output.watcher, output.teller
+            context.listen = output.listener
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:

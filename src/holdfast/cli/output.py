@@ -42,6 +42,26 @@ class Output:
         """Shows on a terminal how far long work has come."""
         return _show_progress if _is_terminal(sys.stderr) else None
 
+    @property
+    def teller(self) -> Callable[[str], None] | None:
+        """Shows text as it comes, where people read it."""
+        return None if self.json else self._tell
+
+    @property
+    def listener(self) -> Callable[[str], str | None] | None:
+        """Reads what somebody types."""
+        typed = not self.json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
+        return _heard if typed else None
+
+    def _tell(self, text: str) -> None:
+        if sys.stdout is None or self._lost:
+            return
+        try:
+            sys.stdout.write(safe(text, lines=True))
+            sys.stdout.flush()
+        except OSError as error:
+            self._lost = error
+
     # --- data ---------------------------------------------------------------------------
 
     def result(self, result: Result, as_of: str, columns: Sequence[str], context: Context) -> None:
@@ -245,3 +265,10 @@ def _terminal_columns() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
+
+
+def _heard(prompt: str) -> str | None:
+    try:
+        return input(prompt)
+    except EOFError:
+        return None

@@ -38,6 +38,10 @@ class Context:
         self.clock: Clock = clock or SystemClock()
         self.watcher: Callable[[str, int, int], None] | None = None
         """Set by a face that can show how far long work has come: what, done, total."""
+        self.tell: Callable[[str], None] | None = None
+        """Set by a face that can show text as it comes."""
+        self.listen: Callable[[str], str | None] | None = None
+        """Set by a face at which somebody types: asks for a line; None when there is no more."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 

@@ -1,0 +1,143 @@
+"""Talking with an agent: a session of its own, one turn after the other.
+
+The agent is told who it is, what it should know and what was said before; what it costs is on
+record with each turn and with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from holdfast.agents.agent import Agent, End, Opened, Start
+from holdfast.agents.context import compose, gather
+from holdfast.agents.conversation import Conversation, Tally
+from holdfast.agents.inbox import new_mark
+from holdfast.agents.turn import ROOM, Purse, Question, turn
+from holdfast.codec import DecodeError, Record, decode
+from holdfast.models.protocol import PATIENCE, Model, OnText, Reply
+from holdfast.store.vfs import this_process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.store.home import Home
+
+ROLE = "chat"
+_SHOWN = 200
+
+
+class Manner(NamedTuple):
+    """How an agent is asked."""
+
+    max_cost: float | None = None
+    """USD, of all turns together."""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout: float = PATIENCE
+    schema: Mapping[str, Any] | None = None
+    room: int = ROOM
+
+
+class Chat:
+    """Used by one thread at a time; Busy if somebody else talks with the agent."""
+
+    def __init__(self, home: Home, agent: Agent, model: Model, manner: Manner) -> None:
+        self._home, self._agent, self._model, self._manner = home, agent, model, manner
+        self._said = Conversation(home, agent.key)
+        self._persona = persona(home, agent)
+        self._mark = new_mark()
+        self._opened: Opened | None = None
+        self.failed = ""
+        """The code of the error that the last turn ended in."""
+
+    @property
+    def session(self) -> str:
+        assert self._opened is not None
+        return self._opened.id
+
+    def __enter__(self) -> Chat:
+        self._agent.bury()
+        self._before = gather(self._home, self._agent)
+        fields: Record = {"model": self._model.ref}
+        start = Start("ad-hoc", ROLE, fields=fields, max_cost=self._manner.max_cost)
+        self._opened = self._agent.start(start, this_process())
+        return self
+
+    def say(self, text: str, on_text: OnText | None = None) -> Reply:
+        """One turn."""
+        assert self._opened is not None
+        manner = self._manner
+        # How the session before this one ended; the rest as it is now.
+        before = self._before
+        given = gather(self._home, self._agent)._replace(
+            report=before.report, session=before.session
+        )
+        question = Question(
+            text,
+            self._persona,
+            compose(given, self._mark),
+            schema=manner.schema,
+            max_tokens=manner.max_tokens,
+            temperature=manner.temperature,
+            timeout=manner.timeout,
+            room=manner.room,
+        )
+        self.failed = "error"
+        reply = turn(
+            self._said,
+            self._model,
+            question,
+            self._opened.id,
+            purse=Purse(self._opened.budget),
+            on_text=on_text,
+        )
+        self.failed = ""
+        return reply
+
+    def tally(self) -> Tally:
+        """What it came to so far."""
+        return self._said.tally(self.session)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        assert self._opened is not None
+        spent = self.tally()
+        fields: Record = {"summary": f"{spent.turns} turns with {self._model.ref}"}
+        fields["tokens_used"] = spent.tokens
+        if not spent.unknown:
+            fields["cost_usd"] = round(spent.usd, 9)
+        end = End("completed", fields=fields)
+        if self.failed:
+            message = " ".join(str(error or "the last turn failed").split())[:_SHOWN]
+            end = End("error", None, {"kind": "model", "message": message}, fields)
+        self._said.close()
+        self._agent.end(ROLE, self._opened.fence, end)
+
+
+def persona(home: Home, agent: Agent) -> str:
+    """Who the agent is, from its manifest, as a model is told."""
+    text = home.document(agent.key("manifest")).read()
+    try:
+        found = decode(text.data) if text is not None else None
+    except DecodeError:
+        found = None
+    manifest = found if isinstance(found, dict) else {}
+    return "\n".join(_lines(manifest, agent.name))
+
+
+def _lines(manifest: Record, name: str) -> Iterator[str]:
+    yield f"You are {manifest.get('display_name') or manifest.get('agent_id') or name}."
+    for field, begin in (
+        ("description", "{}"),
+        ("roles", "Your roles: {}."),
+        ("core_directives", "Your directives:\n{}"),
+        ("goals", "Your goals:\n{}"),
+    ):
+        value = manifest.get(field)
+        if isinstance(value, list):
+            items = [str(item) for item in cast("list[object]", value)]
+            text = "\n".join(f"- {item}" for item in items) if "\n" in begin else ", ".join(items)
+        else:
+            text = value if isinstance(value, str) else ""
+        if text:
+            yield begin.format(text)

@@ -1,0 +1,115 @@
+"""Talking with an agent from a terminal or a script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from holdfast.agents.agent import Agent, opened
+from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.context import gather
+from holdfast.codec import Record
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Show
+from holdfast.ops.model import chosen, schema_from, told
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+_HELP = "/memory /tasks /inbox /cost show what the agent has; /quit or Ctrl-D ends the session"
+
+
+def chat(
+    context: Context,
+    agent: Annotated[str, Arg("With whom", positional=True)],
+    text: Annotated[
+        str | None,
+        Arg("What to say; without it you talk line by line", positional=True, or_file=True),
+    ] = None,
+    *,
+    model: Annotated[str | None, Arg("provider:name; see `model list`")] = None,
+    max_cost: Annotated[
+        float | None, Arg("What all turns may cost together, in USD", metavar="USD")
+    ] = None,
+    max_tokens: Annotated[int | None, Arg("The most that a reply may have")] = None,
+    temperature: Annotated[float | None, Arg("How freely it answers")] = None,
+    timeout: Annotated[str, Arg("Give up on a reply after so long", metavar="D")] = "10m",
+    schema: Annotated[
+        str | None, Arg("A JSON Schema that replies have to meet", or_file=True)
+    ] = None,
+) -> Show:
+    if text is None and context.listen is None:
+        raise UsageError(
+            "nothing to say",
+            hint="give the text, or - to read it, or use a terminal without --json",
+        )
+    home = context.home_to_change()
+    with opened(home, agent, context.layout) as one:
+        manner = Manner(
+            max_cost,
+            max_tokens,
+            temperature,
+            duration(timeout),
+            None if schema is None else schema_from(schema),
+        )
+        asked = chosen(context, home, one.name, model)
+        try:
+            with Chat(home, one, asked, manner) as talk:
+                if text is None:
+                    return _line_by_line(context, home, one, talk)
+                reply = talk.say(text, context.tell)
+                if context.tell is not None:
+                    context.tell("\n")
+                data = {"session_id": talk.session, **told(reply)}
+        finally:
+            asked.close()
+    return Show(data, text=reply.text if context.tell is None else "")
+
+
+def _line_by_line(context: Context, home: Home, one: Agent, talk: Chat) -> Show:
+    assert context.listen is not None and context.tell is not None
+    tell = context.tell
+    tell(f"{talk.session}: talking with {one.name}. {_HELP}\n")
+    while (line := context.listen(f"{one.name}> ")) is not None and line.strip() != "/quit":
+        if not line.strip():
+            continue
+        try:
+            if line.startswith("/"):
+                tell(_looked_up(home, one, talk, line.strip()))
+            else:
+                talk.say(line, tell)
+            tell("\n")
+        except HoldfastError as error:
+            # The next question may fare better; what failed is on record.
+            tell(f"{error.message}\nhint: {error.hint}\n")
+    talk.failed = ""
+    data: dict[str, Any] = {"session_id": talk.session, **talk.tally()._asdict()}
+    return Show(data, text="")
+
+
+def _looked_up(home: Home, one: Agent, talk: Chat, word: str) -> str:
+    match word:
+        case "/cost":
+            spent = talk.tally()
+            unknown = f", {spent.unknown} of unknown cost" if spent.unknown else ""
+            return f"{spent.turns} turns, {spent.tokens} tokens, {spent.usd:.4f} USD{unknown}"
+        case "/memory":
+            return gather(home, one).memory or "nothing yet"
+        case "/tasks":
+            tasks = gather(home, one).tasks
+            return "\n".join(_task(each) for each in tasks) or "nothing to do"
+        case "/inbox":
+            given = gather(home, one)
+            return "\n".join(map(_message, (*given.urgent, *given.others))) or "no messages"
+        case _:
+            return _HELP
+
+
+def _task(task: Record) -> str:
+    return f"{task.get('id')} ({task.get('status')}) {task.get('description')}"
+
+
+def _message(message: Record) -> str:
+    return f"{message.get('from')}: {message.get('subject') or message.get('id')}"

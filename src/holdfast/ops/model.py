@@ -1,0 +1,110 @@
+"""The verbs of models, and the choice of one."""
+
+from __future__ import annotations
+
+import os
+from random import SystemRandom
+from typing import TYPE_CHECKING, Annotated, Any
+
+from holdfast.errors import ConfigError, UsageError
+from holdfast.models.asking import Patience, Retrying
+from holdfast.models.protocol import Message, Model, Reply, Request
+from holdfast.models.registry import open_model, providers
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Rows, Show
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+from holdfast.settings import settings, table
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+VARIABLE = "HOLDFAST_MODEL"
+_RUNS_COMMANDS = frozenset({"command", "acp"})
+_SHOWN = 400
+
+
+def list_(context: Context) -> Rows:
+    rows = [
+        {
+            "provider": each.name,
+            "what": each.what,
+            "example": each.example,
+            "needs": f"holdfast[{each.extra}]" if each.extra else "",
+        }
+        for each in providers().values()
+    ]
+    return Rows(rows, {"providers": len(rows)})
+
+
+def test(
+    context: Context,
+    model: Annotated[str, Arg("provider:name", positional=True)],
+    *,
+    prompt: Annotated[str, Arg("What to ask", or_file=True)] = "Say hello in five words.",
+    schema: Annotated[
+        str | None, Arg("A JSON Schema that the reply has to meet", or_file=True)
+    ] = None,
+    max_tokens: Annotated[int | None, Arg("The most that it may say")] = None,
+    timeout: Annotated[str, Arg("Give up after so long", metavar="D")] = "2m",
+    tries: Annotated[int, Arg("How often to ask where asking again can help")] = 1,
+) -> Show:
+    asked = Request(
+        (Message("user", prompt),),
+        None if schema is None else schema_from(schema),
+        max_tokens,
+        timeout=duration(timeout),
+    )
+    opened = Retrying(open_model(model), context.clock, SystemRandom(), Patience(tries=tries))
+    try:
+        reply = opened.ask(asked)
+    finally:
+        opened.close()
+    return Show(told(reply), text=reply.text)
+
+
+def told(reply: Reply) -> dict[str, Any]:
+    """A reply for `--json`."""
+    return {
+        "model": reply.model,
+        "text": reply.text,
+        "value": reply.value,
+        **reply.usage._asdict(),
+        "cost_usd": reply.cost_usd,
+        "seconds": round(reply.seconds, 3),
+        "finish": reply.finish,
+        "tries": [each._asdict() for each in reply.tries],
+    }
+
+
+def schema_from(text: str) -> dict[str, Any]:
+    from holdfast.byhand import parse
+
+    found = parse(text.encode(), "--schema")
+    if not isinstance(found, dict):
+        raise UsageError("a JSON Schema is an object", hint='such as {"type": "object"}')
+    return found
+
+
+def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
+    """The model that was asked for, else the one that the environment or the settings name.
+
+    Settings may have come with a repository: they do not get to run commands.
+    """
+    ref = said or os.environ.get(VARIABLE)
+    if not ref:
+        found = settings(home, "model")
+        own = table(found, "agents", agent).get("model")
+        ref = own if isinstance(own, str) else table(found, "models").get("default")
+        if not isinstance(ref, str) or not ref:
+            raise UsageError(
+                "which model?",
+                hint=f"--model scripted:echo, {VARIABLE}, or default = … under [models] in "
+                "holdfast.toml; `holdfast model list` shows providers",
+            )
+        if ref.partition(":")[0] in _RUNS_COMMANDS:
+            raise ConfigError(
+                f"holdfast.toml names the command {ref[:_SHOWN]!r} as a model",
+                hint="say it yourself with --model if you want it to run",
+            )
+    return Retrying(open_model(ref), context.clock, SystemRandom())

@@ -1,0 +1,149 @@
+"""Talking with an agent, as somebody at a terminal or a script does."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.shell import PATIENCE, PROGRAM, Shell
+
+
+SCRIPT = r"""
+replies:
+  - {reply: Read the logs., cost_usd: 0.25, usage: {input_tokens: 40, output_tokens: 4}}
+  - {match: password, reply: "It is \x1b[31mred\x1b[0m"}
+  - {match: fail, error: not_authorised, message: no luck}
+  - {reply: Second., cost_usd: 0.25}
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "script.yaml"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return f"scripted:{path}"
+
+
+def lines(shell: Shell) -> list[dict[str, object]]:
+    text = (shell.home / "state/rio/memory.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_one_question_is_a_session_with_its_cost(shell: Shell, script: str) -> None:
+    shell("task", "add", "--agent", "rio", "Fix the flaky test")
+    said = shell("agent", "chat", "rio", "What is next?", "--model", script)
+    assert (said.code, said.out) == (0, "Read the logs.\n")
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
+    assert (session["outcome"], session["role"]) == ("completed", "chat")
+    found = shell("session", "show", session["session_id"], "--json").json()["data"]
+    assert (found["cost_usd"], found["tokens_used"], found["model"]) == (0.25, 44, script)
+    spent = shell("budget", "show", "rio", "--json").rows()[0]
+    assert (spent["usd"], spent["unknown"]) == (0.25, 0)
+    told = [line["content"] for line in lines(shell) if line["role"] == "system"]
+    assert told[0] == "You are rio."
+    assert "Fix the flaky test" in str(told[1])
+    assert "running" not in str(told[1])
+
+
+def test_what_was_said_before_is_told_in_the_next_session(shell: Shell) -> None:
+    for text in ("My name is Ada.", "Who am I?"):
+        shell("agent", "chat", "rio", text, "--model", "scripted:echo")
+    found = shell("agent", "chat", "rio", "again", "--model", "scripted:echo", "--json").json()
+    assert found["data"]["input_tokens"] > 20
+    asked = [line for line in lines(shell) if line["role"] == "user"]
+    assert [line["content"] for line in asked] == ["My name is Ada.", "Who am I?", "again"]
+
+
+def test_a_reply_cannot_paint_the_terminal(shell: Shell, script: str) -> None:
+    said = shell("agent", "chat", "rio", "the password?", "--model", script)
+    assert "\x1b" not in said.out
+    assert "red" in said.out
+
+
+def test_a_failed_question_ends_the_session_in_error_with_the_reason(
+    shell: Shell, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("replies: [{error: not_authorised, message: 'no key'}]", encoding="utf-8")
+    said = shell("agent", "chat", "rio", "hi", "--model", f"scripted:{broken}", "--json")
+    assert said.code == 1
+    assert said.error()["code"] == "not_authorised"
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
+    assert session["outcome"] == "error"
+    assert lines(shell)[-1]["meta"]["error"] == "not_authorised"  # type: ignore[index]
+
+
+def test_a_limit_of_money_is_kept(shell: Shell, script: str) -> None:
+    said = shell("agent", "chat", "rio", "x", "--model", script, "--max-cost", "0.1", "--json")
+    assert said.error()["code"] == "over_budget"
+    assert shell("budget", "show", "rio", "--json").rows()[0]["usd"] == 0.0
+    assert not (shell.home / "state/rio/memory.jsonl").exists()
+
+
+def test_a_reply_that_has_to_be_an_object_is_one(shell: Shell) -> None:
+    schema = '{"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}'
+    words = ("agent", "chat", "rio", "?", "--model", "scripted:echo", "--schema", schema)
+    assert shell(*words, "--json").json()["data"]["value"] == {"ok": True}
+    assert shell(*words[:-1], "[1]", "--json").error()["code"] == "usage"
+
+
+def test_the_settings_name_a_model_but_get_to_run_no_command(shell: Shell) -> None:
+    settings = shell.home / "holdfast.toml"
+    before = settings.read_text(encoding="utf-8")
+    assert shell("agent", "chat", "rio", "x", "--json").error()["code"] == "usage"
+    settings.write_text(before + '\n[models]\ndefault = "scripted:echo"\n', encoding="utf-8")
+    assert shell("agent", "chat", "rio", "x").out == "You said: x\n"
+    settings.write_text(before + '\n[models]\ndefault = "command:rm -rf /"\n', encoding="utf-8")
+    refused = shell("agent", "chat", "rio", "x", "--json").error()
+    assert refused["code"] == "config"
+    assert "rm -rf" in refused["message"]
+
+
+def test_without_a_terminal_there_has_to_be_something_to_say(shell: Shell) -> None:
+    refused = shell("agent", "chat", "rio", "--model", "scripted:echo", "--json").error()
+    assert refused["code"] == "usage"
+    assert shell("agent", "chat", "rio", "-", "--model", "scripted:echo", stdin="hello").out == (
+        "You said: hello\n"
+    )
+
+
+def test_at_a_terminal_one_talks_line_by_line(shell: Shell, script: str) -> None:
+    shell("task", "add", "--agent", "rio", "Fix the flaky test")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "--home", str(shell.home), "agent", "chat", "rio", "--model", script],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(theirs)
+    for line in ("What is next?", "/tasks", "fail please", "/cost", "/memory", "/what", "/quit"):
+        os.write(ours, line.encode() + b"\n")
+    seen = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    except OSError:
+        pass  # the other end is closed
+    assert process.wait(PATIENCE) == 0
+    os.close(ours)
+    text = seen.decode()
+    for part in (
+        "talking with rio",
+        "Read the logs.",
+        "(pending) Fix the flaky test",
+        "no luck",
+        "2 turns, 44 tokens, 0.2500 USD",
+        "Dead Ends",
+        "/quit or Ctrl-D",
+    ):
+        assert part in text, part
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
+    assert session["outcome"] == "completed"
