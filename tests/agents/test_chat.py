@@ -12,7 +12,6 @@ import pytest
 
 from tests.ledger.shell import PATIENCE, PROGRAM, Shell
 
-
 SCRIPT = r"""
 replies:
   - {reply: Read the logs., cost_usd: 0.25, usage: {input_tokens: 40, output_tokens: 4}}
@@ -38,8 +37,8 @@ def test_one_question_is_a_session_with_its_cost(shell: Shell, script: str) -> N
     shell("task", "add", "--agent", "rio", "Fix the flaky test")
     said = shell("agent", "chat", "rio", "What is next?", "--model", script)
     assert (said.code, said.out) == (0, "Read the logs.\n")
-    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
-    assert (session["outcome"], session["role"]) == ("completed", "chat")
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[-1]
+    assert (session["status"], session["role"]) == ("completed", "chat")
     found = shell("session", "show", session["session_id"], "--json").json()["data"]
     assert (found["cost_usd"], found["tokens_used"], found["model"]) == (0.25, 44, script)
     spent = shell("budget", "show", "rio", "--json").rows()[0]
@@ -73,8 +72,8 @@ def test_a_failed_question_ends_the_session_in_error_with_the_reason(
     said = shell("agent", "chat", "rio", "hi", "--model", f"scripted:{broken}", "--json")
     assert said.code == 1
     assert said.error()["code"] == "not_authorised"
-    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
-    assert session["outcome"] == "error"
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[-1]
+    assert session["status"] == "error"
     assert lines(shell)[-1]["meta"]["error"] == "not_authorised"  # type: ignore[index]
 
 
@@ -107,7 +106,7 @@ def test_the_settings_name_a_model_but_get_to_run_no_command(shell: Shell) -> No
 def test_without_a_terminal_there_has_to_be_something_to_say(shell: Shell) -> None:
     refused = shell("agent", "chat", "rio", "--model", "scripted:echo", "--json").error()
     assert refused["code"] == "usage"
-    assert shell("agent", "chat", "rio", "-", "--model", "scripted:echo", stdin="hello").out == (
+    assert shell("agent", "chat", "rio", "-", "--model", "scripted:echo", said=b"hello").out == (
         "You said: hello\n"
     )
 
@@ -145,5 +144,5 @@ def test_at_a_terminal_one_talks_line_by_line(shell: Shell, script: str) -> None
         "/quit or Ctrl-D",
     ):
         assert part in text, part
-    session = shell("session", "list", "--agent", "rio", "--json").rows()[0]
-    assert session["outcome"] == "completed"
+    session = shell("session", "list", "--agent", "rio", "--json").rows()[-1]
+    assert session["status"] == "completed"
