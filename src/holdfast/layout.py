@@ -230,6 +230,11 @@ def told(agent: str) -> str:
     return f"{CACHE}/told/{agent_id(agent).lower()}.json"
 
 
+def retold(agent: str, to: str) -> str:
+    """How far a log has been told of the conversation: made again when it is lost."""
+    return f"{CACHE}/retold/{agent_id(agent).lower()}.{to}.json"
+
+
 def charged(agent: str) -> str:
     """How far the book of money has been told of the journal: made again when it is lost."""
     return f"{CACHE}/charged/{agent_id(agent).lower()}.json"

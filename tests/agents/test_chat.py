@@ -58,6 +58,22 @@ def test_what_was_said_before_is_told_in_the_next_session(shell: Shell) -> None:
     assert [line["content"] for line in asked] == ["My name is Ada.", "Who am I?", "again"]
 
 
+def test_every_turn_is_told_once_in_the_ledger_and_in_the_topics(shell: Shell) -> None:
+    for text in ("Hello you", "hello again", "Bye"):
+        shell("agent", "chat", "rio", text, "--model", "scripted:echo")
+    told = [row for row in shell("ledger", "list", "--json").rows() if "turn" in row["data"]]
+    assert [row["summary"] for row in told] == ["scripted:echo replied"] * 3
+    assert len({row["data"]["turn"] for row in told}) == 3
+    text = (shell.home / "state/rio/topics.jsonl").read_text(encoding="utf-8")
+    topics = [json.loads(line)["topic"] for line in text.splitlines()]
+    assert topics == [
+        *("chat/user/hello", "chat/assistant/you") * 2,
+        *("chat/user/bye", "chat/assistant/you"),
+    ]
+    assert shell("check", "--json").code == 0
+    assert shell("validate", str(shell.home), "--json").code == 0
+
+
 def test_a_reply_cannot_paint_the_terminal(shell: Shell, script: str) -> None:
     said = shell("agent", "chat", "rio", "the password?", "--model", script)
     assert "\x1b" not in said.out

@@ -13,6 +13,7 @@ from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
 from holdfast.agents.conversation import Conversation, Tally
 from holdfast.agents.inbox import new_mark
+from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.models.protocol import PATIENCE, Model, OnText, Reply
@@ -110,6 +111,8 @@ class Chat:
         if self.failed:
             message = " ".join(str(error or "the last turn failed").split())[:_SHOWN]
             end = End("error", None, {"kind": "model", "message": message}, fields)
+        agent = self._agent
+        tell_again(self._home, agent.name, agent.key, self._said.log, agent.ledger)
         self._said.close()
         self._agent.end(ROLE, self._opened.fence, end)
 

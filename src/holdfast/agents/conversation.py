@@ -206,7 +206,7 @@ class Conversation:
                 self._hear(line.record)
 
     def _hear(self, record: Record) -> None:
-        turn, text = _meta(record).get("turn"), str(record.get("content", ""))
+        turn, text = meta_of(record).get("turn"), str(record.get("content", ""))
         if not isinstance(turn, str):
             return
         if record.get("role") == "user":
@@ -231,7 +231,7 @@ def recorded(log: Log) -> Iterator[tuple[str, Reply]]:
     """The questions of a conversation by their key, and what was answered: for `Replay`."""
     asked: dict[str, str] = {}
     for line in log.read():
-        meta = _meta(line.record) if isinstance(line, Line) else {}
+        meta = meta_of(line.record) if isinstance(line, Line) else {}
         turn = str(meta.get("turn", ""))
         if isinstance(line, Line) and "request" in meta:
             asked[turn] = meta["request"]
@@ -288,7 +288,7 @@ def _initial() -> State:
 
 
 def _fold(state: State, line: Line) -> State:
-    meta = _meta(line.record)
+    meta = meta_of(line.record)
     if line.seq is not None and line.seq % _STEP == 0:
         state["marks"] = [*state["marks"], [line.seq, line.hash, line.segment, line.end]][
             -_MARKS_KEPT:
@@ -345,7 +345,8 @@ def _render(state: State) -> bytes:
 SHAPE: Shape[State] = Shape(version=1, initial=_initial, fold=_fold, render=_render)
 
 
-def _meta(record: Record) -> Record:
+def meta_of(record: Record) -> Record:
+    """What is said of a line beside its text; anybody may have written it."""
     meta = record.get("meta")
     return meta if isinstance(meta, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
