@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple, cast
 
-from holdfast.agents.tasks import PRIORITIES, TYPES
+from holdfast.agents.tasks import OPEN, PRIORITIES, TYPES
 from holdfast.codec import Record
 
 DONE_SHOWN = 10
@@ -52,6 +52,24 @@ def parked_because(task: Record) -> str:
     if not isinstance(parked, dict):
         return "by hand" if parked else ""
     return str(cast("Record", parked).get("reason") or "by hand")
+
+
+def parked_in(document: object) -> list[tuple[str, str]]:
+    """The tasks of a list that are parked, each with the reason; a person may have edited it."""
+    match document:
+        case {"tasks": list() as listed}:
+            found = filter(_is_parked, cast("list[Record]", listed))
+            return [(str(task.get("id")), parked_because(task)) for task in found]
+        case _:
+            return []
+
+
+def _is_parked(task: object) -> bool:
+    match task:
+        case {"status": str() as status, "parked": parked}:
+            return status in OPEN and bool(parked)
+        case _:
+            return False
 
 
 def in_order(tasks: Sequence[Record]) -> list[Record]:
