@@ -56,20 +56,11 @@ def parked_because(task: Record) -> str:
 
 def parked_in(document: object) -> list[tuple[str, str]]:
     """The tasks of a list that are parked, each with the reason; a person may have edited it."""
-    match document:
-        case {"tasks": list() as listed}:
-            found = filter(_is_parked, cast("list[Record]", listed))
-            return [(str(task.get("id")), parked_because(task)) for task in found]
-        case _:
-            return []
-
-
-def _is_parked(task: object) -> bool:
-    match task:
-        case {"status": str() as status, "parked": parked}:
-            return status in OPEN and bool(parked)
-        case _:
-            return False
+    listed = cast("Record", document).get("tasks") if isinstance(document, dict) else None
+    tasks = cast("list[object]", listed) if isinstance(listed, list) else []
+    found = [cast("Record", task) for task in tasks if isinstance(task, dict)]
+    parked = [task for task in found if task.get("parked") and task.get("status") in OPEN]
+    return [(str(task.get("id")), parked_because(task)) for task in parked]
 
 
 def in_order(tasks: Sequence[Record]) -> list[Record]:
