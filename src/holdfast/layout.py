@@ -35,6 +35,7 @@ Part = Literal[
     "ledger",
     "summaries",
     "stops",
+    "flags",
     "index",
     "queue",
     "jobs",
@@ -168,7 +169,7 @@ HOLDFAST = Layout(
 TELEO = Layout(
     name="teleo",
     what="agents' state: report, tasks, session, memory.md, inbox, journal, metrics of each",
-    paths={**_files_in("*"), "ledger": "*/ledger", "stops": "ops/sessions"},
+    paths={**_files_in("*"), "ledger": "*/ledger", "stops": "ops/sessions", "flags": "collective"},
     known_by=("report", "tasks", "session", "notes", "journal", "metrics", "inbox", "ledger"),
 )
 LUKA = Layout(

@@ -400,12 +400,74 @@ def test_parked_tasks_are_listed_and_not_handed_out(shell: Shell) -> None:
     assert "Mend the build" in shell("session", "context", "--agent", "rio").out
 
 
+def test_status_and_doctor_tell_of_parked_tasks(shell: Shell) -> None:
+    for number in range(1, 6):
+        shell("task", "add", "--agent", "rio", f"Mend build {number}")
+    assert shell("status", "rio", "--json").rows()[0]["parked"] == []
+    for _ in range(3):
+        shell("run", "--agent", "rio", "--task", "task-003", "--", "false")
+    shell("run", "--agent", "rio", "--", "true")  # what fails no more hides nothing
+    why = "failed 3 times, the last time: exit code 1"
+
+    listed = shell("status", "rio", "--json")
+    (row,) = listed.rows()
+    assert listed.code == 1
+    assert row["parked"] == [{"task": "task-003", "reason": why}]
+    assert row["troubles"] == [f"1 parked: task-003 ({why})"]
+    assert "1 parked: task-003" in shell("status").out
+    assert f"trouble  1 parked: task-003 ({why})" in shell("status", "rio").out
+    shown = shell("agent", "show", "rio", "--json").json()["data"]
+    assert shown["troubles"] == row["troubles"]
+    assert shown["parked"] == row["parked"]
+    assert f"task-003 is parked: {why}" in shell("doctor").out
+
+    assert shell("task", "reopen", "--agent", "rio", "task-003").code == 0
+    again = shell("status", "rio", "--json")
+    assert (again.code, again.rows()[0]["parked"], again.rows()[0]["troubles"]) == (0, [], [])
+
+
+def test_of_many_parked_tasks_status_names_the_first_and_counts_the_rest(shell: Shell) -> None:
+    kinds = [("pending", {"reason": "a\nb"}), ("completed", True), ("active", True)]
+    kinds += [("pending", {"attempts": 2}), ("pending", "wait"), ("pending", None)]
+    parked = [
+        {"id": f"task-{number:03d}", "status": status, "parked": reason}
+        for number, (status, reason) in enumerate(kinds, 1)
+    ]
+    tasks = [*parked, "no task", {"parked": True}, {"id": 5, "status": "pending", "parked": [1]}]
+    (shell.home / "state/rio/tasks.json").write_text(json.dumps({"tasks": tasks}), encoding="utf-8")
+    (row,) = shell("status", "rio", "--json").rows()
+    named = [each["task"] for each in row["parked"]]
+    assert named == ["task-001", "task-003", "task-004", "task-005", "5"]
+    (trouble,) = row["troubles"]
+    assert trouble.startswith("5 parked: task-001 (a b), task-003 (by hand), task-004")
+    assert trouble.endswith(", and 2 more")
+
+
 def test_one_broken_list_hides_no_other(shell: Shell) -> None:
     shell("task", "add", "--agent", "clay", "x")
-    (shell.home / "state/rio/tasks.json").write_bytes(b"{")
+    (shell.home / "state/rio/tasks.json").write_bytes(b'{"tasks": [\n{"parked": ')
     ran = shell("task", "list", "--json")
     assert (ran.code, [row["agent"] for row in ran.rows()]) == (1, ["clay"])
     assert "state/rio/tasks.json" in ran.err
+    assert [row["agent"] for row in shell("status", "--json").rows()] == ["clay", "rio"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b'{"tasks": [\n', "not JSON: "), (b'{"tasks": 1}', "no list of objects under `tasks`")],
+)
+def test_a_broken_list_is_told_once_with_the_file_the_place_and_what_to_do(
+    shell: Shell, data: bytes, why: str
+) -> None:
+    shell("task", "add", "--agent", "rio", "x")
+    (shell.home / "state/rio/tasks.json").write_bytes(data)
+    for words in (("list",), ("board",), ("add", "--agent", "rio", "y")):
+        said = shell("task", *words).err
+        assert said.count("state/rio/tasks.json") == 1, said
+        assert said.count(why) == 1, said
+        assert "line 2 column 1" in said or "JSON" not in why
+        assert "mend it with an editor" in said
+    assert (shell.home / "state/rio/tasks.json").read_bytes() == data
 
 
 # --- the board ------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def test_a_row_has_the_fields_of_status_json_and_what_they_mean_now(
         "cost_today_known_usd": 0.0,
         "cost_today_unknown": 0,
         "report": None,
+        "parked": [],
         "note": "",
         "trouble": None,
         "troubles": [],

@@ -63,3 +63,15 @@ def test_a_body_that_is_no_call_changes_nothing(board: Board, body: bytes) -> No
     answer = board.raw("POST", "/api/ledger/write", headers, body)
     assert answer.status in (400, 422), answer
     assert json.loads(answer.body)["error"]["code"] == "usage"
+
+
+def test_the_page_of_the_fleet_tells_of_parked_tasks(board: Board) -> None:
+    settings = board.shell.home / "holdfast.toml"
+    before = settings.read_text("utf-8")
+    settings.write_text(before + "\n[tasks]\npark_after = 1\n", encoding="utf-8")
+    board.shell("task", "add", "--agent", "clay", "Mend the build")
+    board.shell("run", "--agent", "clay", "--task", "task-001", "--", "false")
+    for path in ("/", "/agent/clay"):
+        page = board.get(path)
+        assert page.status == 200, path
+        assert b"1 parked: task-001 (failed 1 times" in page.body, path

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents import history
+from holdfast.agents.flags import Flag
 from holdfast.agents.history import documents_in
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.kinds import kind
@@ -60,6 +61,15 @@ class Stop(NamedTuple):
     id: str
     ended: str
     status: str
+
+
+class Flagged(NamedTuple):
+    """What a file of a shared folder says to one agent."""
+
+    file: Foreign
+    flags: list[Flag]
+    changed: str
+    """When the file was written, for flags that do not say when they were."""
 
 
 class _Plan:
@@ -123,6 +133,21 @@ class Adoption:
         known = f", {len(stops) - len(fresh)} known before" if len(fresh) < len(stops) else ""
         detail = f"{len(fresh)} files of {self._name!r}, the last one ended {ended}{known}"
         return Taken(fresh[0].file.path, "taken", detail, len(fresh))
+
+    def take_flags(self, found: Sequence[Flagged]) -> list[Taken]:
+        """Make messages of flags, and say what became of each file."""
+        taken = [self._flag(each) for each in found]
+        self._act()
+        return taken
+
+    def _flag(self, found: Flagged) -> Taken:
+        file = found.file
+        if not self._is_news(file):
+            return Taken(file.path, "known", "the same bytes were imported before")
+        self._plan.note(file)
+        self._plan.messages += [flag.message(file.path, found.changed) for flag in found.flags]
+        said = "; ".join(f"from {flag.sender}: {flag.subject}" for flag in found.flags)
+        return Taken(file.path, "taken", said, len(found.flags))
 
     def _is_news(self, file: Foreign) -> bool:
         """Whether it was not met before, in this run or an earlier one."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple, cast
 
-from holdfast.agents.tasks import PRIORITIES, TYPES
+from holdfast.agents.tasks import OPEN, PRIORITIES, TYPES
 from holdfast.codec import Record
 
 DONE_SHOWN = 10
@@ -52,6 +52,15 @@ def parked_because(task: Record) -> str:
     if not isinstance(parked, dict):
         return "by hand" if parked else ""
     return str(cast("Record", parked).get("reason") or "by hand")
+
+
+def parked_in(document: object) -> list[tuple[str, str]]:
+    """The tasks of a list that are parked, each with the reason; a person may have edited it."""
+    listed = cast("Record", document).get("tasks") if isinstance(document, dict) else None
+    tasks = cast("list[object]", listed) if isinstance(listed, list) else []
+    found = [cast("Record", task) for task in tasks if isinstance(task, dict)]
+    parked = [task for task in found if task.get("parked") and task.get("status") in OPEN]
+    return [(str(task.get("id")), parked_because(task)) for task in parked]
 
 
 def in_order(tasks: Sequence[Record]) -> list[Record]:

@@ -135,7 +135,8 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "tools": None,
     }
     session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
-    state["sessions"][role], state["newest"], state["imported"] = session, role, {}
+    state["sessions"][role], state["newest"], brought = session, role, state["imported"]
+    state["imported"] = {"before": brought.get("report", brought.get("before", {}))}
     state["summary"] = record.get("summary") or f"{session['type']} session is running"
     state["updated_at"] = stamp
     _note_number(state["numbers"], session["session_id"])
@@ -312,12 +313,12 @@ def report(state: State, born: Born = unborn) -> Record:
         "status": _status(state),
         "summary": state["summary"] or "no session yet",
         "current_task": _current_task(state),
-        "last_session": None,
+        "last_session": None if last is None else _last_session(last),
         "blocked_by": state["blocked_by"],
         "next_priority": state["next_priority"],
     }
-    if last is not None:
-        shown["last_session"] = _last_session(last)
+    theirs = state["imported"].get("before", {})  # what only another system knows stays
+    shown |= {name: theirs[name] for name in theirs if name not in (*shown, "roles")}
     roles = {role: _role(each) for role, each in state["sessions"].items() if role}
     return {**shown, "roles": roles} if roles else shown
 
@@ -384,7 +385,7 @@ def session(state: State, role: str = "") -> Record:
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=4,
+            version=5,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state, born)),

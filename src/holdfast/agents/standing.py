@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
     from holdfast.store.vfs import Dir
 
-REPORT, INBOX, JOURNAL = "report.json", "inbox", "journal"
+REPORT, TASKS, INBOX, JOURNAL = "report.json", "tasks.json", "inbox", "journal"
 _SHOW_STATE = frozenset(
     {"manifest.json", "tasks.json", "session.json", "metrics.json", "memory.md", "journal.jsonl"}
 )
@@ -42,7 +42,9 @@ _SHOW_STATE = frozenset(
 _BUSY = frozenset({"researching", "extracting", "evaluating", "working"})
 CLOCKS_DIFFER = 60.0
 """Seconds by which the clocks of machines may be apart."""
-_MOST = 200
+_MOST, _MOST_NAME = 200, 40
+_MOST_PARKED = 3
+"""So many parked tasks are told with their reason, the others counted."""
 
 
 class Moment(NamedTuple):
@@ -72,6 +74,13 @@ class Running(NamedTuple):
     alive: bool
 
 
+class Parked(NamedTuple):
+    """A task that is handed out no more."""
+
+    task: str
+    reason: str
+
+
 class Standing(NamedTuple):
     agent: str
     state: str
@@ -90,6 +99,7 @@ class Standing(NamedTuple):
     unknown_costs: int
     lost: list[str]
     """What its logs lack or hold beside records."""
+    parked: list[Parked]
 
     @property
     def crashed(self) -> list[Session]:
@@ -161,7 +171,7 @@ def standing(home: Home, name: str, moment: Moment, layout: Layout = HOLDFAST) -
         recorded, (_, told) = status_of(name).initial(), history.report_shape(name).initial()
         unknown = Presence("unknown", None, "")
         report = Report("unreadable", str(error)[:_MOST])
-        return Standing(name, "unknown", unknown, recorded, told, [], report, 0, 0, 0.0, 0, [])
+        return Standing(name, "unknown", unknown, recorded, told, [], report, 0, 0, 0.0, 0, [], [])
 
 
 def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing:
@@ -182,6 +192,7 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
         alive = any(each.alive for each in running)
         report = _report(files, told if shown else None, moment, heard, alive=alive)
         waiting, urgent = _inbox(home, f"{folder}/{INBOX}", files)
+        parked = _parked(files)
     if heard.age is None and report.said.get("last_session"):
         heard = _from_report(report, moment)
     spent, unknown = history.spent_since(told, moment.midnight)
@@ -189,7 +200,7 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
     oddities = [f"journal: {what}" for what in lost] + [f"ledger: {what}" for what in gone]
     return Standing(
         *(name, state, heard, recorded, told, running, report),
-        *(waiting, urgent, spent, unknown, oddities),
+        *(waiting, urgent, spent, unknown, oddities, parked),
     )
 
 
@@ -199,6 +210,11 @@ def _troubles(one: Standing) -> Iterator[str]:
     if one.report.state in ("missing", "unreadable"):
         yield f"{REPORT} {one.report.state}" + (f": {one.report.detail}" * bool(one.report.detail))
     yield from one.lost
+    if one.parked:
+        told = [f"{each.task} ({each.reason})" for each in one.parked[:_MOST_PARKED]]
+        more = len(one.parked) - len(told)
+        told += [f"and {more} more"] if more else []
+        yield f"{len(one.parked)} parked: {', '.join(told)}"
     if one.complaint:
         yield one.complaint
     if one.report.state == "stale":
@@ -370,6 +386,24 @@ def _inbox(home: Home, key: str, files: _Folder) -> tuple[int, int]:
         return len(waiting), sum(each.priority == "high" for each in box.waiting())
     finally:
         box.close()
+
+
+def _parked(files: _Folder) -> list[Parked]:
+    """The tasks that failed too often; of a list that cannot be read `doctor` tells."""
+    try:
+        data = files.read(TASKS) if TASKS in files.names else None
+        if data is None or b'"parked"' not in data:
+            return []  # nearly all of them, and parsing is what takes time
+        from holdfast.agents import board  # noqa: PLC0415 - for the few that have such a task
+
+        found = board.parked_in(decode(data.strip(), limit=MAX_DOCUMENT))
+    except (HoldfastError, DecodeError, OSError):
+        return []
+    return [Parked(_line(task, _MOST_NAME), _line(reason, _MOST)) for task, reason in found]
+
+
+def _line(text: str, most: int) -> str:
+    return " ".join(text.split())[:most]
 
 
 def in_words(seconds: float) -> str:

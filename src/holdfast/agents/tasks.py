@@ -169,7 +169,11 @@ class TaskList:
     def look(self) -> list[Record]:
         """Every task as the file has it, without a byte being written."""
         text = self._home.document(self.key).read()
-        return _tasks_in(_parsed(text.data.decode("utf-8", "replace") if text else ""))
+        try:
+            return _tasks_in(_parsed(text.data.decode("utf-8", "replace") if text else ""))
+        except Corrupt as error:
+            said = f"{self.key} cannot be read: {error.message}"
+            raise Corrupt(said, hint=error.hint, path=self.key) from None
 
     def failures(self) -> dict[str, tuple[int, str]]:
         """How often in a row sessions on a task failed, and why the last time."""
@@ -318,6 +322,7 @@ def _line(text: str) -> str:
 
 
 _EMPTY: Record = {"tasks": []}
+_MEND = "mend it with an editor; nothing was overwritten"
 
 
 def _parsed(text: str) -> Record:
@@ -325,11 +330,11 @@ def _parsed(text: str) -> Record:
     try:
         value = decode(text.encode(), limit=MAX_DOCUMENT) if text.strip() else _EMPTY
     except DecodeError as error:
-        raise Corrupt(f"not JSON: {error}", hint="mend it with an editor") from None
+        raise Corrupt(str(error), hint=_MEND) from None
     tasks: object = value.get("tasks") if isinstance(value, dict) else None
     found = cast("list[object]", tasks) if isinstance(tasks, list) else [None]
     if not all(isinstance(task, dict) for task in found):
-        raise Corrupt("no list of objects under `tasks`", hint="mend it with an editor")
+        raise Corrupt("no list of objects under `tasks`", hint=_MEND)
     return {**cast("Record", value), "tasks": [*found]}
 
 

@@ -262,7 +262,10 @@ def newest(
     wanted: Callable[[Found], bool],
     since: float | None = None,
 ) -> list[list[Found]]:
-    """For each imported file its wanted entries; files that are too old to matter are not read."""
+    """For each imported file its wanted entries, by the instants they name.
+
+    Files that are too old to matter are not read.
+    """
     streams: list[list[Found]] = []
     times: list[float] = []
     files = current(imported(ledger, home))
@@ -272,10 +275,20 @@ def newest(
             continue
         if limit is not None and len(times) >= limit and last < sorted(times)[-limit]:
             continue
-        stream = [found for found in entries_of(home, file) if wanted(found)]
+        stream = _by_instant(found for found in entries_of(home, file) if wanted(found))
         times += [found.instant for found in stream]
         streams.append(stream)
     return streams
+
+
+def _by_instant(entries: Iterable[Found]) -> list[Found]:
+    """Without numbers of ours only the time tells; what names none stays behind the one before."""
+    keyed: list[tuple[float, Found]] = []
+    latest = 0.0
+    for found in entries:
+        latest = found.instant or latest
+        keyed.append((latest, found))
+    return [found for _, found in sorted(keyed, key=lambda each: each[0])]
 
 
 def problems(ledger: Ledger, home: Home) -> Iterator[Problem]:

@@ -61,6 +61,7 @@ def show(
         "health": fit.group,
         "reason": fit.reason,
         "troubles": row["troubles"],
+        "parked": row["parked"],
         "inbox": row["inbox"],
         "inbox_high": row["inbox_high"],
         "cost_today_usd": row["cost_today_usd"],

@@ -23,6 +23,7 @@ NEXT = {
     "silent": "look for its process; `holdfast ledger orphans` lists what it left undone",
     "blocked": "help it, then `holdfast session set --agent {agent} --blocked-by ''`",
     "clock": "set the clock of this machine, or of the one that wrote it",
+    "parked": "see why, then `holdfast task reopen|drop --agent {agent} ID`",
     "empty": "restore it from a backup, or remove it: `holdfast doctor --fix` makes a new one",
 }
 
@@ -79,3 +80,5 @@ def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
         yield "warning", note, "silent"
     if one.blocked_by:
         yield "warning", f"blocked by {one.blocked_by}", "blocked"
+    for task, reason in one.parked:
+        yield "warning", f"{task} is parked: {reason}", "parked"

@@ -8,7 +8,9 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
-from holdfast.agents.adopt import Adoption, Found, Stop
+from holdfast.agents.adopt import Adoption, Flagged, Found, Stop
+from holdfast.agents.flags import Flag, NoFlag, flags_in
+from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import BadName, ConfigError, HoldfastError, NotFound
@@ -16,7 +18,7 @@ from holdfast.ids import mapped_agent_id, session_id
 from holdfast.layout import HOLDFAST, LUKA
 from holdfast.ledger import adopt as ledgers
 from holdfast.ledger.adopt import Foreign, Taken
-from holdfast.ledger.book import Ledger
+from holdfast.ledger.book import Ledger, agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.parameter import Arg
@@ -59,6 +61,9 @@ def import_(
     was imported before is left out, so the same import twice adds nothing, and one that was cut
     off is completed by running it again.
 
+    Flags that agents left for each other in a shared folder (`collective/flag-SENDER-TOPIC.md`)
+    become messages in the inboxes of those they name, each once.
+
     An agent whose name does not fit gets one that does: accents dropped, other characters become
     dashes, and 8 digits of the sha256 of its name follow. Its manifest keeps the name as
     `display_name`.
@@ -75,7 +80,8 @@ def import_(
     counts |= {"layout": found.layout.name, "dry_run": dry_run}
     if dry_run:
         context.warn("a dry run: nothing was written")
-    return Rows(rows, counts, exit_code=ATTENTION if states["quarantined"] else 0)
+    unread = any(row["part"] == "flags" and row["state"] == "skipped" for row in rows)
+    return Rows(rows, counts, exit_code=ATTENTION if states["quarantined"] or unread else 0)
 
 
 @contextmanager
@@ -117,10 +123,11 @@ class _Run:
         yield from self._stops()
         by_name: dict[str, list[Member]] = defaultdict(list)
         for member in self._found.members:
-            if member.slot.part != "stops":
+            if member.slot.part not in ("stops", "flags"):
                 by_name[self._name_of(member)].append(member)
         for name in sorted(by_name):
             yield from self._agent(name, by_name[name])
+        yield from self._flags({mapped_agent_id(name) for name in by_name})
         yield from self._others(set(by_name))
 
     def _name_of(self, member: Member) -> str:
@@ -234,6 +241,39 @@ class _Run:
         if wrong:
             return Taken(file.path, "skipped", f"{wrong[0].field}: {wrong[0].reason}")
         return Stop(file, *(str(reading.value[name]) for name in ("id", "ended", "status")))
+
+    def _flags(self, brought: set[str]) -> Iterator[Row]:
+        """Flags go to agents that there are; for others the file lies where it is."""
+        known = brought | set(agents(self._home, HOLDFAST))
+        to_agent: dict[str, list[Flagged]] = defaultdict(list)
+        for member in self._found.members:
+            if member.slot.part != "flags":
+                continue
+            for name, flagged in self._addressed(member):
+                if isinstance(flagged, Flagged) and name in known:
+                    to_agent[name].append(flagged)
+                    continue
+                why = f"no agent called {name}: `holdfast init {name}`, then import it again"
+                left = Taken(member.file.path, "skipped", why)
+                yield Row(name or None, "flags", flagged if isinstance(flagged, Taken) else left)
+        for name in sorted(to_agent):
+            adoption = Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
+            yield from (Row(name, "flags", taken) for taken in adoption.take_flags(to_agent[name]))
+
+    def _addressed(self, member: Member) -> Iterator[tuple[str, Flagged | Taken]]:
+        """What a file says to whom; or, of nobody, why it says nothing."""
+        file = self._load(member)
+        if isinstance(file, Taken):
+            yield "", file
+            return
+        by_name: dict[str, list[Flag]] = defaultdict(list)
+        try:
+            for flag in flags_in(file.path, file.data):
+                by_name[flag.to].append(flag)
+        except NoFlag as why:
+            yield "", Taken(file.path, "skipped", str(why))
+        for name, found in by_name.items():
+            yield name, Flagged(file, found, utc_stamp(member.file.changed))
 
     # -- the rest ----------------------------------------------------------------------
 

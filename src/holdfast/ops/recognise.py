@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from holdfast.agents import flags
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.scan import Scan
 from holdfast.errors import ConfigError, HoldfastError, NotFound
@@ -23,7 +24,7 @@ from holdfast.ops.tree import File, Tree
 IMPORTABLE: dict[str, tuple[Part, ...]] = {
     TELEO.name: (
         *("report", "tasks", "session", "notes", "journal", "metrics", "inbox"),
-        "stops",
+        *("stops", "flags"),
     ),
     LUKA.name: ("ledger", "status", "summaries"),
 }
@@ -113,6 +114,8 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
     if slot.part == "ledger":
         # A file right in the folder of ledgers is one of several agents.
         return "/" not in slot.rest and ".jsonl" in (slot.rest or slot.name)
+    if slot.part == "flags":
+        return "/" not in slot.rest and slot.rest.startswith(flags.PREFIX)
     if ending := _FOLDERS.get(slot.part):
         return "/" not in slot.rest and slot.rest.endswith(ending)
     return slot.rest == ""
@@ -129,7 +132,16 @@ def _looks_right(tree: Tree, member: Member) -> bool:
         return False  # any text does
     if member.slot.part == "summaries":
         return True
+    if member.slot.part == "flags":
+        return _is_flag(tree, member.file)
     return _looks_like(_KINDS[member.slot.part], _first_value(tree, member.file))
+
+
+def _is_flag(tree: Tree, file: File) -> bool:
+    try:
+        return bool(flags.flags_in(file.path, tree.read(file.path)))
+    except (HoldfastError, flags.NoFlag):
+        return False
 
 
 def _looks_like(name: str, value: Any) -> bool:
@@ -150,6 +162,10 @@ def _first_value(tree: Tree, file: File) -> Any:
 
 
 def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
+    named = [each for each in tree.files if _basename(each).startswith(flags.PREFIX)]
+    # One that can be read shows what the others are meant to be.
+    if layout is TELEO and any(_is_flag(tree, each) for each in named if not each.trouble):
+        yield from (Member(each, Slot("flags", "", each.path)) for each in named)
     for file in tree.files:
         if file.trouble:
             continue
@@ -160,6 +176,10 @@ def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
             entry = _looks_like("ledger", _first_value(tree, file))
             if entry or _DAY_FILE.search(file.path):
                 yield Member(file, Slot("ledger", "", file.path))
+
+
+def _basename(file: File) -> str:
+    return file.path.rpartition("/")[2]
 
 
 def owner_of(tree: Tree, member: Member, data: bytes) -> str:

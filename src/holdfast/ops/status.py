@@ -102,6 +102,7 @@ def row_of(one: Standing) -> dict[str, Any]:
         "cost_today_known_usd": spent,
         "cost_today_unknown": unknown,
         "report": one.report.state,
+        "parked": [each._asdict() for each in one.parked],
         "note": one.presence.note,
         "trouble": _short(troubles),
         "troubles": troubles,

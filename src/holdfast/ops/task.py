@@ -87,7 +87,7 @@ def list_tasks(
                 found = in_order(_read(call, tasks))
                 failed = tasks.failures()
             except Corrupt as error:
-                call.warn(f"{tasks.key}: {error.message}")
+                call.warn(f"{error.message}; {error.hint}")
                 broken += 1
                 continue
             wanted = (task for task in found if _is_wanted(task, status, parked=parked))
@@ -191,7 +191,7 @@ def board(
             try:
                 listed[name] = _read(call, tasks)
             except Corrupt as error:
-                call.warn(f"{tasks.key}: {error.message}")
+                call.warn(f"{error.message}; {error.hint}")
     page = page_of(listed)
     if out is None:
         return Show({"board": page}, text=page)

@@ -18,6 +18,8 @@ class File(NamedTuple):
     size: int
     trouble: str
     """Why it cannot be read; empty if it can."""
+    changed: float = 0.0
+    """When its content changed last."""
 
 
 class Tree:
@@ -50,7 +52,7 @@ class Tree:
             if found is None:
                 continue
             if found.kind != "dir":
-                yield _file(path, found.kind, found.size)
+                yield _file(path, found.kind, found.size)._replace(changed=found.mtime)
                 continue
             try:
                 inner = directory.subdir(name)
