@@ -34,6 +34,12 @@ BUILT_IN = (
         "scripted:echo",
         "holdfast.models.scripted:open_scripted",
     ),
+    Provider(
+        "command",
+        "any program that answers once: claude, codex, gemini, opencode, aider, a script",
+        "command:claude --model sonnet",
+        "holdfast.models.command:open_command",
+    ),
 )
 
 
