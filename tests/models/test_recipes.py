@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,3 +233,16 @@ def test_an_answer_that_was_cut_off_is_invalid(make: Make) -> None:
     cut = [opencode("text", text="Hel"), opencode("step_finish", reason="length", cost=0.5)]
     error = failure(Command([make(printing(*cut), "opencode")]))
     assert isinstance(error, InvalidOutput) and "cut off" in error.message
+
+
+def test_the_stand_in_for_claude_code_is_asked_like_the_real_one(tmp_path: Path) -> None:
+    stand_in = Path(__file__).resolve().parents[2] / "examples/claude-code/claude-stand-in"
+    (tmp_path / "claude").symlink_to(stand_in)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    model = Command(["claude", "--model", "m-1"], env=env, cwd=str(tmp_path))
+    reply = model.ask(question("Hi."))
+    assert (reply.text, reply.model, reply.cost_usd) == ("I was told 0 characters.", "m-1", 0.0421)
+    assert reply.usage == Usage(4 * 12012, 4 * 150, 4 * 9000) and model.session
+    failing = Command(["claude"], env={**env, "STAND_IN_FAILS": "1"}, cwd=str(tmp_path))
+    error = failure(failing)
+    assert isinstance(error, Unavailable) and "overloaded" in error.message
