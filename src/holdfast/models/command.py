@@ -20,40 +20,26 @@ from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import (
-    Busy,
-    Declined,
-    HoldfastError,
-    InvalidOutput,
-    ModelError,
-    NotAuthorised,
-    TimedOut,
-    TooLong,
-    Unavailable,
-    UsageError,
-    typed,
-)
+from holdfast.errors import ModelError, TooLong, UsageError, typed
+from holdfast.models.failing import Failing, as_model_errors, too_late
 from holdfast.models.output import checked, unusable
 from holdfast.models.prompt import as_one_text, without_fence
 from holdfast.models.protocol import OnText, Reply, Request
 from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
 from holdfast.models.report import At, Form, Report, objects, read, usd
+from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
 from holdfast.proc.command import program_of
-from holdfast.proc.limits import Ended, Limits
+from holdfast.proc.limits import Ended
 from holdfast.proc.output import Keep, Stream
 from holdfast.proc.tree import Tree
 
 PROMPT, PROMPT_FILE = "{prompt}", "{prompt_file}"
-MOST_OUTPUT = 32 << 20
 _LONGEST_ARGUMENT = 128 << 10
 """Of one word, in Linux, with the zero byte at its end."""
-_GRACE_SHARE, _LONGEST_GRACE = 10, 2.0
-"""A program gets the last part of its time to end in order."""
-_SHOWN_LINES, _SHOWN, _LOOKED_AT = 8, 1_000, 8_000
-_SECRET = re.compile(r"HOLDFAST_.*(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE)")
+_RM = shutil.which("rm")
+_PREFIX = "holdfast-prompt-"
 
 
 class Command:
@@ -84,8 +70,9 @@ class Command:
         placed = any(PROMPT in word or PROMPT_FILE in word for word in words)
         self._words = [words[0], *recipe.arguments(words[1:], has_prompt=placed)]
         self._form = recipe.form_for(self._words)
-        self._env, self._cwd = _environment() if env is None else dict(env), cwd
+        self._env, self._cwd = our_environment() if env is None else dict(env), cwd
         self._memory, self._most_output = memory, output
+        self._failing = Failing(name, recipe.exits)
         self._clock = clock or SystemClock()
         self.session: str | None = None
         """What the program calls the conversation that it had last, if it tells."""
@@ -94,7 +81,7 @@ class Command:
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
         began = self._clock.boottime()
         if request.timeout <= 0:
-            raise self._too_late(request)
+            raise too_late(self._name, request.timeout)
         pieces = _Pieces(on_text if self._form is None else None, self._clock, began)
         ended = self._run(request, pieces)
         pieces.end()
@@ -109,7 +96,7 @@ class Command:
             first_text=pieces.first,
             finish=report.finish,
         )
-        if (error := self._failure(request, ended, report)) is not None:
+        if (error := self._failing.of(ended, request.timeout, report.failed)) is not None:
             error.reply = reply if reply.text or reply.cost_usd is not None else None
             raise error
         if report.text is None or (self._form is None and not report.text):
@@ -139,94 +126,37 @@ class Command:
     # --- running ----------------------------------------------------------------------------
 
     def _run(self, request: Request, pieces: _Pieces) -> Ended:
+        with ExitStack() as stack:
+            with as_model_errors(self._name):
+                tree = self._started(request, pieces, stack)
+            return tree.wait()
+
+    def _started(self, request: Request, pieces: _Pieces, stack: ExitStack) -> Tree:
         prompt = as_one_text(request)
-        grace = min(request.timeout / _GRACE_SHARE, _LONGEST_GRACE)
-        limits = Limits(
-            time=request.timeout - grace,
-            grace=grace,
-            memory=self._memory,
-            output=self._most_output,
+        folder, words = None, self._words
+        if any(PROMPT_FILE in word for word in words):
+            folder = _folder_for(prompt, stack)
+            words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
+        by_argument = any(PROMPT in word for word in self._words)
+        tree = Tree(
+            [_filled(word, prompt) for word in words] if by_argument else words,
+            limits=limits_for(request, memory=self._memory, output=self._most_output),
+            env=self._env,
+            cwd=self._cwd,
+            stdin=None if by_argument or folder is not None else prompt,
+            on_output=pieces.take,
+            keep=Keep(self._most_output, 0),
+            # Nobody else would remove the file if we were killed.
+            orphaned=[_RM, "-rf", folder] if folder and _RM else None,
+            clock=self._clock,
         )
-        try:
-            with ExitStack() as stack:
-                folder, words = None, self._words
-                if any(PROMPT_FILE in word for word in words):
-                    folder = _folder_for(prompt, stack)
-                    words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
-                by_argument = any(PROMPT in word for word in self._words)
-                words = [_filled(word, prompt) for word in words] if by_argument else words
-                return Tree(
-                    words,
-                    limits=limits,
-                    env=self._env,
-                    cwd=self._cwd,
-                    stdin=None if by_argument or folder is not None else prompt,
-                    on_output=pieces.take,
-                    keep=Keep(self._most_output, 0),
-                    # Nobody else would remove the file if we were killed.
-                    orphaned=[_RM, "-rf", folder] if folder and _RM else None,
-                    clock=self._clock,
-                ).run()
-        except ModelError:
-            raise
-        except Busy as error:
-            raise Unavailable(error.message, hint=error.hint) from error
-        except HoldfastError as error:
-            raise ModelError(f"{self._name}: {error.message}", hint=error.hint) from error
+        return stack.enter_context(tree)
 
     def _report(self, ended: Ended, text: str) -> Report:
         if self._form is not None:
             return read(self._form, list(objects(_decoded(ended.stdout.head))))
         costs = re.findall(self._recipe.cost_line, text) if self._recipe.cost_line else []
         return Report(text, cost_usd=usd(float(costs[-1])) if costs else None)
-
-    # --- failures ---------------------------------------------------------------------------
-
-    def _too_late(self, request: Request) -> TimedOut:
-        return TimedOut(
-            f"{self._name} did not answer in {max(0.0, request.timeout):g} s",
-            hint="give it more time",
-        )
-
-    def _failure(self, request: Request, ended: Ended, report: Report) -> ModelError | None:
-        match ended.outcome:
-            case "exited" if ended.code == 0:
-                return None if report.failed is None else self._said(report.failed, report, ended)
-            case "exited":
-                return self._said(f"exit code {ended.code}", report, ended)
-            case "timeout":
-                return self._too_late(request)
-            case "output":
-                return InvalidOutput(
-                    f"{self._name} printed more than {self._most_output} bytes",
-                    hint="have it print only its answer",
-                )
-            case "memory":
-                return ModelError(
-                    f"{self._name} used more than {self._memory} bytes of memory",
-                    hint="allow more, or ask for less",
-                )
-            case "not_started":
-                return ModelError(
-                    f"{self._name}: {ended.error}", hint="run it by hand to see what is wrong"
-                )
-            case _:
-                how = f"ended by signal {ended.signal}" if ended.signal else ended.outcome
-                return self._said(how, report, ended)
-
-    def _said(self, how: str, report: Report, ended: Ended) -> ModelError:
-        """The kind of error that the program's own words tell of."""
-        told = report.failed if report.failed is not None and report.failed != how else ""
-        # Some say on stdout what went wrong; a report says it itself.
-        tail = ended.stderr if ended.stderr.total or report.failed else ended.stdout
-        last = _decoded(tail.head[-_LOOKED_AT:]).strip()
-        kind, hint = _kind(f"{how}\n{told}\n{last}")
-        kind = self._recipe.exits.get(ended.code or 0, kind)
-        shown = [part for part in (how, told, _last_lines(last)) if part]
-        error = kind(f"{self._name} failed: {': '.join(shown)}", hint=hint)
-        if isinstance(error, Unavailable) and (after := _AFTER.search(f"{told}\n{last}")):
-            error.after = float(after[1])
-        return error
 
 
 class _Pieces:
@@ -265,73 +195,11 @@ class _Pieces:
         return "".join(self._parts)
 
 
-class _Sign(NamedTuple):
-    kind: type[ModelError]
-    pattern: re.Pattern[str]
-    hint: str
-
-
-def _sign(kind: type[ModelError], pattern: str, hint: str) -> _Sign:
-    return _Sign(kind, re.compile(pattern, re.IGNORECASE), hint)
-
-
-_CODE = r"\b(?:error|status|code|http(?:/[0-9.]{1,3})?)[\s:=('\"]{1,4}"
-_SIGNS = (
-    _sign(
-        TooLong,
-        r"context.?(?:length|window)|(?:prompt|input|request) (?:is )?too (?:long|large)"
-        r"|too many (?:input )?tokens|maximum (?:context|number of tokens)",
-        "ask for less at once",
-    ),
-    _sign(
-        NotAuthorised,
-        rf"{_CODE}40[13]\b|unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in again"
-        r"|/login|permission.?denied.{0,40}credential|invalid.{0,20}(?:token|credential)",
-        "log in with the program itself, or give it its key",
-    ),
-    _sign(
-        Unavailable,
-        rf"{_CODE}(?:429|5\d\d)\b|rate.?limit|too many requests|overloaded|quota|usage limit"
-        r"|(?:service|temporarily) unavailable|internal server error|bad gateway"
-        r"|ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|connection (?:refused|reset)"
-        r"|stream disconnected",
-        "try again later",
-    ),
-    _sign(
-        Declined,
-        r"content.?policy|usage polic|safety|refus(?:ed|al|es)|flagged|content.?filter",
-        "ask for something else, or another model",
-    ),
-)
-_AFTER = re.compile(
-    r"(?:retry.?after|try again in|retry in)\W{0,4}(\d{1,6}(?:\.\d{1,6})?) ?(?:s\b|sec|$)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_RM = shutil.which("rm")
-_PREFIX = "holdfast-prompt-"
-
-
-def _kind(told: str) -> tuple[type[ModelError], str]:
-    for sign in _SIGNS:
-        if sign.pattern.search(told):
-            return sign.kind, sign.hint
-    return ModelError, "run it by hand to see what is wrong"
-
-
-def _last_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[-_SHOWN_LINES:])[-_SHOWN:]
-
-
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
 # --- giving the prompt ----------------------------------------------------------------------
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without what only we need to know."""
-    return {name: value for name, value in os.environ.items() if not _SECRET.fullmatch(name)}
 
 
 def _folder_for(prompt: str, stack: ExitStack) -> str:

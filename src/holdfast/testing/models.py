@@ -25,7 +25,7 @@ from typing import Any
 from unittest import SkipTest
 
 from holdfast.clock import SystemClock
-from holdfast.errors import ModelError, TimedOut
+from holdfast.errors import HoldfastError, ModelError, TimedOut
 from holdfast.models.output import violations
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.testing import passing_on, raising, refused
@@ -58,8 +58,11 @@ SHORT, SLACK = 1.0, 10.0
 """Seconds: a deadline, and what a busy machine may take longer."""
 
 
-class EnoughError(Exception):
-    """Of whoever listens."""
+class EnoughError(HoldfastError):
+    """Of whoever listens, and no business of the model's."""
+
+    def __init__(self) -> None:
+        super().__init__("enough")
 
 
 class ModelConformance:
