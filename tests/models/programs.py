@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +50,14 @@ def failure(model: Command, request: Request | None = None) -> ModelError:
         model.ask(request or question())
     assert caught.value.hint
     return caught.value
+
+
+def running(word: str) -> list[str]:
+    """The processes that have this in their command line; in whichever namespace they are."""
+    found: list[str] = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal() and int(each.name) != os.getpid():
+            with suppress(OSError):
+                if word.encode() in (each / "cmdline").read_bytes():
+                    found.append(each.name)
+    return found

@@ -31,7 +31,7 @@ from holdfast.models.command import Command, open_command
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import Message, Reply, Request, Usage
 from holdfast.models.registry import open_model
-from tests.models.programs import RECORD, Make, failure, printing, question, told
+from tests.models.programs import RECORD, Make, failure, printing, question, running, told
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -93,9 +93,7 @@ def test_a_file_with_the_prompt_goes_even_if_we_are_killed(make: Make, tmp_path:
     mine.mkdir()
     program = make(f"""
         import time
-        open({str(note)!r} + ".new", "w").close()
-        import os
-        os.rename({str(note)!r} + ".new", {str(note)!r})
+        open({str(note)!r}, "w").close()
         time.sleep(600)
     """)
     asking = (
@@ -327,8 +325,7 @@ STUBBORN = """
         os.setsid()
         if os.fork() == 0:
             os.closerange(0, 3)
-            open(NOTE + ".new", "w").write(str(os.getpid()))
-            os.rename(NOTE + ".new", NOTE)
+            open(NOTE, "w").close()
             time.sleep(600)
         os._exit(0)
     print("Just a moment", flush=True)
@@ -344,22 +341,18 @@ def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def is_gone(note: Path) -> bool:
-    """Whether the process that wrote its number there has ended."""
-    return not Path("/proc", note.read_text(encoding="utf-8")).exists()
-
-
 def test_nothing_is_left_at_the_deadline_even_of_a_daemon_that_ignores_signals(
     make: Make, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
     script = STUBBORN.replace("NOTE", repr(str(note))).replace("AND_THEN", "time.sleep(600)")
     clock = SystemClock()
-    model, began = Command([make(script)]), clock.boottime()
+    program = make(script)
+    model, began = Command([program]), clock.boottime()
     error = failure(model, question(timeout=3.0))
     assert isinstance(error, TimedOut)
     assert clock.boottime() - began < 3.0 + 10.0
-    assert is_gone(note)
+    assert note.exists() and not running(program)
     assert isinstance(error.reply, Reply) and error.reply.text == "Just a moment"
 
 
@@ -371,17 +364,19 @@ def test_nothing_is_left_when_whoever_listens_gives_up(make: Make, tmp_path: Pat
         until(note.exists)
         raise KeyboardInterrupt
 
+    program = make(script)
     with pytest.raises(KeyboardInterrupt):
-        Command([make(script)]).ask(question(), interrupt)
-    assert is_gone(note)
+        Command([program]).ask(question(), interrupt)
+    assert note.exists() and not running(program)
 
 
 def test_nothing_is_left_when_the_program_has_answered(make: Make, tmp_path: Path) -> None:
     note = tmp_path / "note"
     wait = "while not os.path.exists(NOTE): time.sleep(0.01)"
     script = STUBBORN.replace("AND_THEN", wait).replace("NOTE", repr(str(note)))
-    assert Command([make(script)]).ask(question()).text == "Just a moment"
-    assert is_gone(note)
+    program = make(script)
+    assert Command([program]).ask(question()).text == "Just a moment"
+    assert note.exists() and not running(program)
 
 
 def test_a_question_without_time_left_is_not_asked(make: Make, tmp_path: Path) -> None:

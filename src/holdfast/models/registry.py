@@ -40,6 +40,13 @@ BUILT_IN = (
         "command:claude --model sonnet",
         "holdfast.models.command:open_command",
     ),
+    Provider(
+        "acp",
+        "any agent that speaks the Agent Client Protocol",
+        "acp:gemini --experimental-acp",
+        "holdfast.models.acp:open_acp",
+        extra="acp",
+    ),
 )
 
 
