@@ -36,7 +36,7 @@ BUILT_IN = (
     ),
     Provider(
         "command",
-        "any program that answers once: claude, codex, gemini, opencode, aider, a script",
+        "any CLI agent or script: what it prints is the answer",
         "command:claude --model sonnet",
         "holdfast.models.command:open_command",
     ),
