@@ -61,7 +61,7 @@ pin() {
     "$python" -m venv "$scratch"
     install "$scratch" --upgrade pip
     # hatchling is what builds us: pinned too, though it never stays in .venv.
-    install "$scratch" -e '.[web]' --group dev hatchling
+    install "$scratch" -e '.[acp,web]' --group dev hatchling
     {
         echo "# What \`make setup\` installs, exactly.  Written by \`tools/setup.sh --pin\`; do not edit."
         "$scratch/bin/python" -m pip freeze --all --disable-pip-version-check --exclude-editable |
@@ -101,6 +101,6 @@ fi
 
 rm -f "$stamp"
 install .venv --constraint constraints.txt --upgrade pip
-install .venv --constraint constraints.txt --build-constraint constraints.txt -e '.[web]' --group dev
+install .venv --constraint constraints.txt --build-constraint constraints.txt -e '.[acp,web]' --group dev
 printf '%s\n' "$here" "$python" "$(contents)" >"$stamp"
 echo "holdfast setup: done"

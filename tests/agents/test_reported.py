@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agents import reported
+from holdfast.models.report import MOST_COUNTED, MOST_USD
 from holdfast.proc.output import Keep, Window
 from tests.ledger.shell import Ran, Shell
 
@@ -97,6 +98,8 @@ def test_a_turn_of_codex_that_failed_is_a_failure_unless_a_later_one_worked() ->
     failed = {"type": "turn.failed", "error": {"message": "stream disconnected"}}
     assert reported.from_output(lines([*CODEX[:3], failed]))["failed"] == "stream disconnected"
     assert "failed" not in reported.from_output(lines([failed, *CODEX]))
+    assert reported.from_output(lines([{"type": "turn.failed"}]))["failed"] == "turn.failed"
+    assert reported.from_output(lines([{"type": "error", "message": "a line of a log"}])) == {}
 
 
 def test_an_error_of_claude_code_is_a_failure_also_without_usage() -> None:
@@ -182,8 +185,8 @@ _values = st.recursive(
 )
 def test_whatever_is_claimed_has_the_types_of_a_session(claims: list[dict[str, Any]]) -> None:
     said = reported.from_output(lines(claims))
-    assert 0 <= said.get("tokens_used", 0) <= 4 * 4 * reported.MOST_COUNTED
-    assert 0 <= said.get("cost_usd", 0.0) <= reported.MOST_USD
+    assert 0 <= said.get("tokens_used", 0) <= 4 * 4 * MOST_COUNTED
+    assert 0 <= said.get("cost_usd", 0.0) <= MOST_USD
     assert isinstance(said.get("model", ""), str)
     assert isinstance(said.get("failed", ""), str)
 

@@ -8,17 +8,15 @@ cannot be true is left out, and nothing of it stops a session from ending.
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import re
 import stat
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 from holdfast.agents.history import SETTABLE
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
+from holdfast.models import recipes, report
+from holdfast.models.report import count, usd
 
 NAMES = {
     "question": "research_question",
@@ -35,9 +33,6 @@ NAMES = {
 _CLAIMS = SETTABLE - {"timeout_seconds"}
 """What a command may say of itself: all but how long it may take."""
 _NUMBERS = frozenset({"sources_archived", "sources_expected", "tokens_used", "pr_number"})
-MOST_COUNTED = 10**12
-MOST_USD = 1e6
-"""More than that nobody has used or spent in a session."""
 LARGEST_REPORT = 1 << 20
 LARGEST_TRANSCRIPT = 64 << 20
 _MOST_MODEL, _MOST_MESSAGE, _MOST_TEXT = 100, 500, 20_000
@@ -46,22 +41,11 @@ _MOST_MODEL, _MOST_MESSAGE, _MOST_TEXT = 100, 500, 20_000
 # --- what can be true -----------------------------------------------------------------------
 
 
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= MOST_COUNTED else None
-
-
-def _usd(value: object) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    number = float(cast("float", value))
-    return number if math.isfinite(number) and 0 <= number <= MOST_USD else None
-
-
 def _credible(name: str, value: object) -> bool:
     if name == "cost_usd":
-        return _usd(value) is not None
+        return usd(value) is not None
     if name in _NUMBERS:
-        return _count(value) is not None
+        return count(value) is not None
     return isinstance(value, str)
 
 
@@ -137,7 +121,7 @@ def from_transcript(path: str, since: float | None = None) -> tuple[Record, str]
         entry, usage, inner = message
         name = str(inner.get("id") or entry.get("requestId") or number)
         tokens[name] = _tokens(usage)
-        if (cost := _usd(entry.get("costUSD"))) is not None:
+        if (cost := usd(entry.get("costUSD"))) is not None:
             costs[name] = cost
         if isinstance(inner.get("model"), str) and inner["model"] != "<synthetic>":
             models[inner["model"][:_MOST_MODEL]] = None
@@ -145,7 +129,7 @@ def from_transcript(path: str, since: float | None = None) -> tuple[Record, str]
         return {}, "the transcript tells of none"
     said: Record = {"tokens_used": sum(tokens.values())}
     # Newer ones name no price, and a part of it is not the cost.
-    if costs.keys() == tokens.keys() and (cost := _usd(sum(costs.values()))) is not None:
+    if costs.keys() == tokens.keys() and (cost := usd(sum(costs.values()))) is not None:
         said["cost_usd"] = cost
     if len(models) == 1:
         said["model"] = next(iter(models))
@@ -182,40 +166,24 @@ def _is_older(entry: Record, since: float | None) -> bool:
 
 def from_output(text: str) -> Record:
     """Cost and tokens, if the output is that of a CLI agent that tells them."""
+    events = list(report.objects(text))
     said: Record = {}
-    for value in _objects(text):
-        match value.get("type"):
-            case "result":
-                said |= _claude(value)
-            case "turn.completed" if (usage := _object(value, "usage")) is not None:
-                total = _count(said.get("tokens_used", 0) + _tokens(usage))
-                said |= {} if total is None else {"tokens_used": total}
-                said.pop("failed", None)
-            case "turn.failed":
-                error = _object(value, "error") or {}
-                said["failed"] = str(error.get("message") or "turn failed")[:_MOST_MESSAGE]
-            case _:
-                pass
+    for form in (_CODEX, recipes.CLAUDE):
+        told = report.read(form, events)
+        found = {
+            "tokens_used": told.usage.total,
+            "cost_usd": told.cost_usd,
+            "model": told.model,
+            "failed": told.failed and told.failed[:_MOST_MESSAGE],
+        }
+        said |= {name: value for name, value in found.items() if value is not None}
     return said
 
 
-def _claude(value: Record) -> Record:
-    said: Record = {}
-    if (usage := _object(value, "usage")) is not None:
-        said["tokens_used"] = _tokens(usage)
-    if (cost := _usd(value.get("total_cost_usd", value.get("cost_usd")))) is not None:
-        said["cost_usd"] = cost
-    models = _object(value, "modelUsage") or {}
-    if len(models) == 1:
-        said["model"] = next(iter(models))[:_MOST_MODEL]
-    if value.get("is_error") is True:
-        said["failed"] = str(value.get("result") or value.get("subtype") or "error")[:_MOST_MESSAGE]
-    return said
-
-
-def _object(value: Record, name: str) -> Record | None:
-    found = value.get(name)
-    return cast("Record", found) if isinstance(found, dict) else None
+# Any program may log an object of the type `error`: here only a turn that failed counts.
+_CODEX = recipes.CODEX._replace(
+    errors=tuple(place for place in recipes.CODEX.errors if place.event == "turn.failed")
+)
 
 
 def _tokens(usage: Record) -> int:
@@ -226,63 +194,4 @@ def _tokens(usage: Record) -> int:
         "cache_creation_input_tokens",
         "cache_read_input_tokens",
     )
-    return sum(_count(usage.get(name)) or 0 for name in names)
-
-
-def _objects(text: str) -> Iterator[Record]:
-    """JSON objects in the output: the whole of it, or line by line."""
-    if (whole := _decoded(text)) is not None:
-        yield from whole
-        return
-    lines, tries = text.splitlines(), _MOST_TRIES
-    for number, line in enumerate(lines):
-        found = _decoded(line)
-        if found is not None:
-            yield from found
-        elif line == "{" and tries:
-            # Indented JSON among other text.
-            tries -= 1
-            yield from _decoded_from("\n".join(lines[number:]))
-        elif _LEFT_OUT.fullmatch(line) and number + 1 < len(lines):
-            yield from _rest_of_result(lines[number - 1] if number else "", lines[number + 1])
-
-
-def _decoded(text: str) -> list[Record] | None:
-    """The objects that a text is; None if it is no JSON."""
-    text = text.strip()
-    if text[:1] not in ("{", "["):
-        return None
-    try:
-        value = decode(text.encode("utf-8", "replace"), limit=MAX_DOCUMENT)
-    except DecodeError:
-        return None
-    many: list[Any] = value if isinstance(value, list) else [value]
-    return [each for each in many if isinstance(each, dict)]
-
-
-def _decoded_from(text: str) -> list[Record]:
-    end = _END_OF_OBJECT.search(text)
-    return (_decoded(text[: end.end()]) if end else None) or []
-
-
-_MOST_TRIES = 20
-_END_OF_OBJECT = re.compile(r"^\}", re.MULTILINE)
-_LEFT_OUT = re.compile(r"\[\d+ bytes left out\]")
-_COST = re.compile(r'(?<!\\)"total_cost_usd":\s*(-?[0-9.eE+-]{1,40})')
-_USAGE = re.compile(r'(?<!\\)"usage":\s*(?=\{)')
-_IS_ERROR = re.compile(r'\{"type":\s*"result".*?(?<!\\)"is_error":\s*true', re.DOTALL)
-
-
-def _rest_of_result(head: str, tail: str) -> Iterator[Record]:
-    """What can be saved of a result whose long text was left out: cost and usage come after it."""
-    cost = _COST.search(tail)
-    if cost is None:
-        return
-    value: Record = {"type": "result", "is_error": _IS_ERROR.match(head) is not None}
-    try:
-        value["total_cost_usd"] = float(cost[1])
-        if (usage := _USAGE.search(tail)) is not None:
-            value["usage"] = json.JSONDecoder().raw_decode(tail, usage.end())[0]
-    except (ValueError, RecursionError):
-        pass  # cut there, too
-    yield value
+    return sum(count(usage.get(name)) or 0 for name in names)

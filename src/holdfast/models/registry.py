@@ -34,6 +34,19 @@ BUILT_IN = (
         "scripted:echo",
         "holdfast.models.scripted:open_scripted",
     ),
+    Provider(
+        "command",
+        "any CLI agent or script: what it prints is the answer",
+        "command:claude --model sonnet",
+        "holdfast.models.command:open_command",
+    ),
+    Provider(
+        "acp",
+        "any agent that speaks the Agent Client Protocol",
+        "acp:gemini --experimental-acp",
+        "holdfast.models.acp:open_acp",
+        extra="acp",
+    ),
 )
 
 

@@ -1,0 +1,381 @@
+"""Any agent that speaks the Agent Client Protocol as a model: `acp:COMMAND LINE`.
+
+The command line is split as by a shell and no shell sees it.  For each question the agent is
+started, gets a session and one prompt, and is ended: a tree of processes of its own, of which
+nothing is left.  It is told that we have no files and no terminal for it, and whatever it asks
+leave for is refused, since nobody is there to be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any, cast
+
+from acp import PROTOCOL_VERSION, Client, RequestError, text_block
+from acp.client.connection import ClientSideConnection
+from acp.schema import (
+    AgentMessageChunk,
+    AllowedOutcome,
+    DeniedOutcome,
+    InitializeResponse,
+    PermissionOption,
+    PromptResponse,
+    RequestPermissionResponse,
+    TextContentBlock,
+    UsageUpdate,
+)
+from acp.schema import Usage as Tokens
+from pydantic import ValidationError
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
+from holdfast.models.failing import Failing, as_model_errors, too_late
+from holdfast.models.output import checked, unusable
+from holdfast.models.prompt import as_one_text, without_fence
+from holdfast.models.protocol import OnText, Reply, Request, Usage
+from holdfast.models.report import usd
+from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
+from holdfast.proc.command import program_of
+from holdfast.proc.limits import Ended
+from holdfast.proc.output import Stream
+from holdfast.proc.tree import Tree
+
+_AUTH_REQUIRED = -32000
+_PAUSE = 0.01
+_PREFIX = "holdfast-acp-"
+# A tree is given its whole input at the start; a conversation needs a pipe that stays open.
+_LAUNCH = (
+    "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.dup2(fd, 0); os.close(fd); "
+    "os.execvp(sys.argv[2], sys.argv[2:])"
+)
+
+
+class Acp:
+    """An agent that is started for each question; used by one thread at a time."""
+
+    def __init__(
+        self,
+        words: list[str],
+        *,
+        cwd: str | None = None,
+        memory: int | None = None,
+        ref: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not words:
+            raise UsageError("no agent to ask", hint="acp:PROGRAM ARGUMENTS…")
+        self._env = our_environment()
+        self._program = program_of(words, self._env, cwd)
+        self._words, self._cwd, self._memory = words, cwd, memory
+        self._clock = clock or SystemClock()
+        self._failing = Failing(os.path.basename(words[0]))
+        self.ref = ref or f"acp:{shlex.join(words)}"
+        self.session: str | None = None
+        """What the agent calls the session that it had last."""
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        began = self._clock.boottime()
+        name = self._failing.name
+        if request.timeout <= 0:
+            raise too_late(name, request.timeout)
+        heard = _Heard(on_text, lambda: self._clock.boottime() - began)
+        with ExitStack() as stack:
+            with as_model_errors(name), typed("starting the agent"):
+                folder = stack.enter_context(
+                    TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+                )
+                wire = _Wire(os.path.join(folder, "input"))
+                tree = Tree(
+                    [sys.executable, "-ISc", _LAUNCH, wire.path, self._program, *self._words[1:]],
+                    limits=limits_for(request, memory=self._memory, output=MOST_OUTPUT),
+                    env=self._env,
+                    cwd=self._cwd,
+                    on_output=wire.take,
+                    clock=self._clock,
+                )
+            told, answer, ended = _converse(tree, wire, heard, as_one_text(request), self._cwd)
+        self.session = heard.session
+        reply = Reply(
+            heard.text,
+            heard.agent or self.ref,
+            usage=_usage(answer.usage) if isinstance(answer, PromptResponse) else Usage(),
+            cost_usd=heard.cost_usd,
+            seconds=self._clock.boottime() - began,
+            first_text=heard.first,
+            finish="length" if _stop(answer) == "max_tokens" else "stop",
+        )
+        if (error := self._failure(answer, told, ended, request.timeout)) is not None:
+            error.reply = reply if reply.text or reply.cost_usd is not None else None
+            raise error
+        if not reply.text:
+            raise unusable(reply, "with nothing", "run the agent by hand to see what is wrong")
+        if request.schema is None:
+            return checked(request, reply)
+        value = checked(request, reply._replace(text=without_fence(reply.text))).value
+        return reply._replace(value=value)
+
+    def _failure(
+        self, answer: PromptResponse | None, told: Exception | None, ended: Ended, timeout: float
+    ) -> ModelError | None:
+        name = self._failing.name
+        if answer is not None:
+            match answer.stop_reason:
+                case "end_turn" | "max_tokens":
+                    return None
+                case "refusal":
+                    return Declined(f"{name} refuses to answer", hint="ask for something else")
+                case other:
+                    return ModelError(f"{name} stopped: {other}", hint="ask for less at once")
+        if isinstance(told, RequestError):
+            if told.code == _AUTH_REQUIRED:
+                return NotAuthorised(f"{name}: {told}", hint="log in with the agent itself")
+            data = "" if told.data is None else json.dumps(told.data, default=str)[:500]
+            return self._failing.said(f"{told} {data}".strip(), ended, "")
+        if isinstance(told, ValidationError):
+            return self._failing.said("what it says is not of the protocol", ended, "")
+        how = self._failing.of(ended, timeout, "it ended before it had answered")
+        return how or self._failing.said("it ended before it had answered", ended, "")
+
+    def most_usd(self, request: Request) -> float | None:
+        return None
+
+    def close(self) -> None:
+        """There is nothing to let go of: a call leaves nothing running."""
+
+
+def _stop(answer: PromptResponse | None) -> str | None:
+    return None if answer is None else answer.stop_reason
+
+
+def _usage(told: Tokens | None) -> Usage:
+    if told is None:
+        return Usage()
+    read, write = told.cached_read_tokens or 0, told.cached_write_tokens or 0
+    thought = told.thought_tokens or 0
+    given, made = told.input_tokens, told.output_tokens
+    # Whether the special ones are among the others shows in the total only.
+    if given + made + thought + read + write == told.total_tokens:
+        given, made = given + read + write, made + thought
+    return Usage(given, made, told.cached_read_tokens)
+
+
+# --- the conversation -----------------------------------------------------------------------
+
+
+class _Heard:
+    """What the agent tells while it works, as a client of the protocol."""
+
+    def __init__(self, on_text: OnText | None, elapsed: Callable[[], float]) -> None:
+        self._on_text, self._elapsed = on_text, elapsed
+        self._parts: list[str] = []
+        self.first: float | None = None
+        self.cost_usd: float | None = None
+        self.session: str | None = None
+        self.agent: str | None = None
+        self.raised: asyncio.Future[None] | None = None
+        """Fails with what the listener raised; the protocol's own loop would swallow it."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        if isinstance(update, UsageUpdate) and update.cost is not None:
+            self.cost_usd = usd(update.cost.amount) if update.cost.currency == "USD" else None
+        if not isinstance(update, AgentMessageChunk):
+            return
+        if isinstance(update.content, TextContentBlock) and update.content.text:
+            self._piece(update.content.text)
+
+    def _piece(self, text: str) -> None:
+        self._parts.append(text)
+        if self._on_text is None or self.raised is None or self.raised.done():
+            return
+        if self.first is None:
+            self.first = self._elapsed()
+        try:
+            self._on_text(text)
+        except BaseException as error:
+            self.raised.set_exception(error)
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[PermissionOption], **_: Any
+    ) -> RequestPermissionResponse:
+        for option in options:
+            if option.kind == "reject_once":
+                chosen = AllowedOutcome(outcome="selected", option_id=option.option_id)
+                return RequestPermissionResponse(outcome=chosen)
+        return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+
+
+class _Wire:
+    """Messages to and from the agent: a named pipe to it, its standard output from it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.mkfifo(path, 0o600)  # direct write: a pipe, not a file
+        self._fd = -1
+        self._partial = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._came: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._sending = asyncio.Lock()
+        self._over = False
+
+    # In the thread of the tree.
+
+    def take(self, stream: Stream, data: bytes) -> None:
+        if stream != "out":
+            return
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._partial += line
+            self._pass_on(bytes(self._partial))
+            self._partial.clear()
+        self._partial += rest
+
+    def _pass_on(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return  # talk of the agent, which belongs on stderr
+        if isinstance(message, dict):
+            self._put(cast("dict[str, Any]", message))
+
+    def end(self) -> None:
+        self._put(None)
+
+    def _put(self, message: dict[str, Any] | None) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._came.put_nowait, message)
+        except RuntimeError:
+            pass  # nobody listens any more
+
+    # In the thread of the conversation.
+
+    def listen(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    async def open(self) -> None:
+        """Wait until the agent is there to read."""
+        while not self._over:
+            try:
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                self._fd = os.open(self.path, flags)  # noqa: TID251  # direct write: a pipe
+                return
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+            if not self._came.empty():
+                raise ConnectionError("the agent has ended")
+            await asyncio.sleep(_PAUSE)
+        raise ConnectionError("closed")
+
+    async def send(self, message: dict[str, Any]) -> None:
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        async with self._sending:
+            while data:
+                if self._over:
+                    raise ConnectionError("closed")
+                try:
+                    data = data[os.write(self._fd, data) :]
+                except BlockingIOError:
+                    await asyncio.sleep(_PAUSE)
+
+    async def receive(self) -> dict[str, Any] | None:
+        return await self._came.get()
+
+    async def close(self) -> None:
+        self._over = True
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _converse(
+    tree: Tree, wire: _Wire, heard: _Heard, prompt: str, cwd: str | None
+) -> tuple[Exception | None, PromptResponse | None, Ended]:
+    """What the agent answered, or why it did not, and how it ended."""
+    kept: list[Ended | BaseException] = []
+
+    def run() -> None:
+        try:
+            kept.append(tree.run())
+        except BaseException as error:
+            kept.append(error)
+        wire.end()
+
+    thread = Thread(target=run, name="acp")
+
+    async def talk() -> PromptResponse:
+        wire.listen()
+        heard.raised = asyncio.get_running_loop().create_future()
+        thread.start()
+        try:
+            await wire.open()
+            return await _first(_asked(wire, heard, prompt, cwd or os.getcwd()), heard.raised)
+        finally:
+            heard.raised.cancel()
+            await wire.close()
+
+    told, answer = None, None
+    try:
+        answer = asyncio.run(talk())
+    except (RequestError, ValidationError, ConnectionError) as error:
+        told = error
+    finally:
+        tree.stop()
+        if thread.ident is not None:
+            thread.join()
+    [end] = kept
+    if isinstance(end, BaseException):
+        with as_model_errors("the agent"):
+            raise end
+    return told, answer, end
+
+
+async def _first(answer: Any, raised: asyncio.Future[None]) -> PromptResponse:
+    asking: asyncio.Task[PromptResponse] = asyncio.ensure_future(answer)
+    try:
+        await asyncio.wait([asking, raised], return_when=asyncio.FIRST_COMPLETED)
+        if raised.done():
+            raised.result()
+        return await asking
+    finally:
+        asking.cancel()
+
+
+async def _asked(wire: _Wire, heard: _Heard, prompt: str, cwd: str) -> PromptResponse:
+    connection = ClientSideConnection(cast("Client", heard), wire)
+    try:
+        about: InitializeResponse = await connection.initialize(PROTOCOL_VERSION)
+        if about.protocol_version != PROTOCOL_VERSION:
+            raise ModelError(
+                f"the agent speaks version {about.protocol_version} of the protocol",
+                hint=f"find one that speaks version {PROTOCOL_VERSION}",
+            )
+        heard.agent = about.agent_info.name if about.agent_info is not None else None
+        session = await connection.new_session(cwd=os.path.abspath(cwd))
+        heard.session = session.session_id
+        return await connection.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
+    finally:
+        await connection.close()
+
+
+def open_acp(name: str) -> Acp:
+    try:
+        words = shlex.split(name)
+    except ValueError as error:
+        raise UsageError(
+            f"no command line: {name[:200]!r}: {error}", hint="close the quote"
+        ) from None
+    return Acp(words, ref=f"acp:{name}")

@@ -1,0 +1,260 @@
+"""Any program as a model: it is run, given the prompt, and what it prints is the answer.
+
+`command:COMMAND LINE` is split into words by the rules of a shell, and no shell ever sees it.
+The prompt goes to standard input; or into the words that have `{prompt}` in them; or into a file
+that only we can read, whose path stands for `{prompt_file}`.  The answer is what it prints, or a
+field of it: before the program, `field=PATH` (names with dots between them; a mere dot is all of
+it) says where in the JSON, `event=TYPE` in which of the JSON lines; the last one counts.  Programs
+in `recipes` need none of this.
+
+A call is a tree of processes of its own: nothing of it is left when the call ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from codecs import getincrementaldecoder
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import ModelError, TooLong, UsageError, typed
+from holdfast.models.failing import Failing, as_model_errors, too_late
+from holdfast.models.output import checked, unusable
+from holdfast.models.prompt import as_one_text, without_fence
+from holdfast.models.protocol import OnText, Reply, Request
+from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
+from holdfast.models.report import At, Form, Report, objects, read, usd
+from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
+from holdfast.proc.command import program_of
+from holdfast.proc.limits import Ended
+from holdfast.proc.output import Keep, Stream
+from holdfast.proc.tree import Tree
+
+PROMPT, PROMPT_FILE = "{prompt}", "{prompt_file}"
+_LONGEST_ARGUMENT = 128 << 10
+"""Of one word, in Linux, with the zero byte at its end."""
+_RM = shutil.which("rm")
+_PREFIX = "holdfast-prompt-"
+
+
+class Command:
+    """A program that is run once for each question; used by one thread at a time."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        recipe: Recipe | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        memory: int | None = None,
+        output: int = MOST_OUTPUT,
+        ref: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Of a program and its arguments; NotFound if it is not there.
+
+        The recipe is that of the program's name unless one is given.  `env` replaces our own
+        environment.  `memory` and `output` are limits in bytes.
+        """
+        if not words:
+            raise UsageError("no command to ask", hint="command:PROGRAM ARGUMENTS…")
+        name = os.path.basename(words[0])
+        self._recipe = recipe = RECIPES.get(name, PLAIN) if recipe is None else recipe
+        self.ref, self._name = ref or f"command:{shlex.join(words)}", name
+        placed = any(PROMPT in word or PROMPT_FILE in word for word in words)
+        self._words = [words[0], *recipe.arguments(words[1:], has_prompt=placed)]
+        self._form = recipe.form_for(self._words)
+        self._env, self._cwd = our_environment() if env is None else dict(env), cwd
+        self._memory, self._most_output = memory, output
+        self._failing = Failing(name, recipe.exits)
+        self._clock = clock or SystemClock()
+        self.session: str | None = None
+        """What the program calls the conversation that it had last, if it tells."""
+        program_of(self._words, self._env, cwd)
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        began = self._clock.boottime()
+        if request.timeout <= 0:
+            raise too_late(self._name, request.timeout)
+        pieces = _Pieces(on_text if self._form is None else None, self._clock, began)
+        ended = self._run(request, pieces)
+        pieces.end()
+        report = self._report(ended, pieces.text)
+        self.session = report.session
+        reply = Reply(
+            report.text or "",
+            report.model or self.ref,
+            usage=report.usage,
+            cost_usd=report.cost_usd,
+            seconds=self._clock.boottime() - began,
+            first_text=pieces.first,
+            finish=report.finish,
+        )
+        if (error := self._failing.of(ended, request.timeout, report.failed)) is not None:
+            error.reply = reply if reply.text or reply.cost_usd is not None else None
+            raise error
+        if report.text is None or (self._form is None and not report.text):
+            raise unusable(
+                reply._replace(text=pieces.text),
+                "not in the form that was expected" if pieces.text else "with nothing",
+                "check its arguments; `field=PATH` before the program says where the answer is",
+            )
+        if on_text is not None and self._form is not None:
+            on_text(reply.text)
+        if request.schema is None:
+            return checked(request, reply)
+        value = checked(request, reply._replace(text=without_fence(reply.text))).value
+        return reply._replace(value=value)
+
+    def most_usd(self, request: Request) -> float | None:
+        option = self._recipe.most_usd
+        given = None if option is None else value_of(self._words, [option])
+        try:
+            return None if given is None else usd(float(given))
+        except ValueError:
+            return None
+
+    def close(self) -> None:
+        """There is nothing to let go of: a call leaves nothing running."""
+
+    # --- running ----------------------------------------------------------------------------
+
+    def _run(self, request: Request, pieces: _Pieces) -> Ended:
+        with ExitStack() as stack:
+            with as_model_errors(self._name):
+                tree = self._started(request, pieces, stack)
+            return tree.wait()
+
+    def _started(self, request: Request, pieces: _Pieces, stack: ExitStack) -> Tree:
+        prompt = as_one_text(request)
+        folder, words = None, self._words
+        if any(PROMPT_FILE in word for word in words):
+            folder = _folder_for(prompt, stack)
+            words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
+        by_argument = any(PROMPT in word for word in self._words)
+        tree = Tree(
+            [_filled(word, prompt) for word in words] if by_argument else words,
+            limits=limits_for(request, memory=self._memory, output=self._most_output),
+            env=self._env,
+            cwd=self._cwd,
+            stdin=None if by_argument or folder is not None else prompt,
+            on_output=pieces.take,
+            keep=Keep(self._most_output, 0),
+            # Nobody else would remove the file if we were killed.
+            orphaned=[_RM, "-rf", folder] if folder and _RM else None,
+            clock=self._clock,
+        )
+        return stack.enter_context(tree)
+
+    def _report(self, ended: Ended, text: str) -> Report:
+        if self._form is not None:
+            return read(self._form, list(objects(_decoded(ended.stdout.head))))
+        costs = re.findall(self._recipe.cost_line, text) if self._recipe.cost_line else []
+        return Report(text, cost_usd=usd(float(costs[-1])) if costs else None)
+
+
+class _Pieces:
+    """Plain text as it comes, without the white space around it."""
+
+    def __init__(self, on_text: OnText | None, clock: Clock, began: float) -> None:
+        self._on_text, self._clock, self._began = on_text, clock, began
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._parts: list[str] = []
+        self._held = ""
+        self.first: float | None = None
+
+    def take(self, stream: Stream, data: bytes) -> None:
+        if stream != "out":
+            return
+        self._take(self._decoder.decode(data))
+
+    def end(self) -> None:
+        """Nothing more will come, not even the rest of a character."""
+        self._take(self._decoder.decode(b"", final=True))
+
+    def _take(self, new: str) -> None:
+        text = self._held + new if self._parts else new.lstrip()
+        shown = text.rstrip()
+        self._held = text[len(shown) :]
+        if not shown:
+            return
+        if self.first is None and self._on_text is not None:
+            self.first = self._clock.boottime() - self._began
+        self._parts.append(shown)
+        if self._on_text is not None:
+            self._on_text(shown)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+# --- giving the prompt ----------------------------------------------------------------------
+
+
+def _folder_for(prompt: str, stack: ExitStack) -> str:
+    """A directory of our own with the prompt in it, until the stack ends."""
+    with typed("writing the prompt"):
+        folder = stack.enter_context(TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True))
+        with open(f"{folder}/prompt", "xb", opener=_ours) as file:  # direct write: not of a home
+            file.write(prompt.encode())
+    return folder
+
+
+def _ours(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # noqa: TID251  # direct write: a file not of a home
+
+
+def _filled(word: str, prompt: str) -> str:
+    """A word with the prompt in it, which can never become an option."""
+    if PROMPT not in word:
+        return word
+    if "\0" in prompt:
+        raise ModelError(
+            "a zero byte in a prompt that is given as an argument",
+            hint=f"give it by standard input or {PROMPT_FILE}",
+        )
+    if word.startswith(PROMPT) and prompt.startswith("-"):
+        prompt = f"\n{prompt}"
+    filled = word.replace(PROMPT, prompt)
+    if len(filled.encode()) >= _LONGEST_ARGUMENT:
+        raise TooLong(
+            f"a prompt of {len(prompt)} characters is too long for an argument",
+            hint=f"give it by standard input or {PROMPT_FILE}",
+        )
+    return filled
+
+
+# --- by name --------------------------------------------------------------------------------
+
+
+def open_command(name: str) -> Command:
+    """A command line, after `field=PATH` and `event=TYPE` if need be."""
+    try:
+        words = shlex.split(name)
+    except ValueError as error:
+        raise UsageError(
+            f"no command line: {name[:200]!r}: {error}", hint="close the quote"
+        ) from None
+    field, event = None, None
+    while words and (found := _SETTING.fullmatch(words[0])):
+        field, event = (found[2], event) if found[1] == "field" else (field, found[2])
+        del words[0]
+    recipe = None
+    if field is not None or event is not None:
+        path = "" if field in (None, ".") else field
+        recipe = PLAIN._replace(form=Form(text=At(path, event)))
+    return Command(words, recipe=recipe, ref=f"command:{name}")
+
+
+_SETTING = re.compile(r"(field|event)=(.+)")

@@ -1,0 +1,147 @@
+"""What kind of error a program's end and its words are.
+
+Programs say in words why they failed, each in its own; the kind of error is guessed from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from holdfast.errors import (
+    Busy,
+    Declined,
+    HoldfastError,
+    InvalidOutput,
+    ModelError,
+    NotAuthorised,
+    TimedOut,
+    TooLong,
+    Unavailable,
+)
+from holdfast.proc.limits import Ended
+
+_SHOWN_LINES, _SHOWN, _LOOKED_AT = 8, 1_000, 8_000
+
+
+class Failing(NamedTuple):
+    """How a program tells of its failures."""
+
+    name: str
+    exits: Mapping[int, type[ModelError]] = {}
+    """Exit codes that say what failed."""
+
+    def of(self, ended: Ended, timeout: float, told: str | None = None) -> ModelError | None:
+        """The error of a run, of which the program itself may have told; None if it is well."""
+        match ended.outcome:
+            case "exited" if ended.code == 0:
+                return None if told is None else self.said(told, ended, "")
+            case "exited":
+                return self.said(f"exit code {ended.code}", ended, told)
+            case "timeout":
+                return too_late(self.name, timeout)
+            case "output":
+                return InvalidOutput(
+                    f"{self.name} printed more than it may: {ended.output_bytes} bytes",
+                    hint="have it print only its answer",
+                )
+            case "memory":
+                return ModelError(
+                    f"{self.name} used more memory than it may: {ended.peak_memory} bytes",
+                    hint="allow more, or ask for less",
+                )
+            case "not_started":
+                return ModelError(
+                    f"{self.name}: {ended.error}", hint="run it by hand to see what is wrong"
+                )
+            case _:
+                how = f"ended by signal {ended.signal}" if ended.signal else ended.outcome
+                return self.said(how, ended, told)
+
+    def said(self, how: str, ended: Ended, told: str | None = None) -> ModelError:
+        """The kind of error that the program's own words tell of."""
+        # Some say on stdout what went wrong; where there is a report, that says it.
+        tail = ended.stderr if ended.stderr.total or told is not None else ended.stdout
+        last = (tail.head + tail.tail)[-_LOOKED_AT:].decode("utf-8", "replace").strip()
+        told = told or ""
+        kind, hint = _kind(f"{how}\n{told}\n{last}")
+        kind = self.exits.get(ended.code or 0, kind)
+        shown = [part for part in (how, told, _last_lines(last)) if part]
+        error = kind(f"{self.name} failed: {': '.join(shown)}", hint=hint)
+        if isinstance(error, Unavailable) and (after := _AFTER.search(f"{told}\n{last}")):
+            error.after = float(after[1])
+        return error
+
+
+@contextmanager
+def as_model_errors(name: str) -> Generator[None]:
+    """What hinders us from running a program is for whoever asks a failure of the model."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Busy as error:
+        raise Unavailable(error.message, hint=error.hint) from error
+    except HoldfastError as error:
+        raise ModelError(f"{name}: {error.message}", hint=error.hint) from error
+
+
+def too_late(name: str, timeout: float) -> TimedOut:
+    return TimedOut(f"{name} did not answer in {max(0.0, timeout):g} s", hint="give it more time")
+
+
+class _Sign(NamedTuple):
+    kind: type[ModelError]
+    pattern: re.Pattern[str]
+    hint: str
+
+
+def _sign(kind: type[ModelError], pattern: str, hint: str) -> _Sign:
+    return _Sign(kind, re.compile(pattern, re.IGNORECASE), hint)
+
+
+_CODE = r"\b(?:error|status|code|http(?:/[0-9.]{1,3})?)[\s:=('\"]{1,4}"
+_SIGNS = (
+    _sign(
+        TooLong,
+        r"context.?(?:length|window)|(?:prompt|input|request) (?:is )?too (?:long|large)"
+        r"|too many (?:input )?tokens|maximum (?:context|number of tokens)",
+        "ask for less at once",
+    ),
+    _sign(
+        NotAuthorised,
+        rf"{_CODE}40[13]\b|unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in again"
+        r"|/login|permission.?denied.{0,40}credential|invalid.{0,20}(?:token|credential)",
+        "log in with the program itself, or give it its key",
+    ),
+    _sign(
+        Unavailable,
+        rf"{_CODE}(?:429|5\d\d)\b|rate.?limit|too many requests|overloaded|quota|usage limit"
+        r"|(?:service|temporarily) unavailable|internal server error|bad gateway"
+        r"|ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|connection (?:refused|reset)"
+        r"|stream disconnected",
+        "try again later",
+    ),
+    _sign(
+        Declined,
+        r"content.?policy|usage polic|safety|refus(?:ed|al|es)|flagged|content.?filter",
+        "ask for something else, or another model",
+    ),
+)
+_AFTER = re.compile(
+    r"(?:retry.?after|try again in|retry in)\W{0,4}(\d{1,6}(?:\.\d{1,6})?) ?(?:s\b|sec|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _kind(told: str) -> tuple[type[ModelError], str]:
+    for sign in _SIGNS:
+        if sign.pattern.search(told):
+            return sign.kind, sign.hint
+    return ModelError, "run it by hand to see what is wrong"
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.splitlines()[-_SHOWN_LINES:])[-_SHOWN:]

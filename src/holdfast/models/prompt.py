@@ -1,0 +1,57 @@
+"""A request as one text, for programs that take only one.
+
+A lone message is the text itself.  Where there are more, each stands under a rule with its role,
+
+    Answer the last message of this conversation.
+
+    === system ===
+    Be brief.
+
+    === user ===
+    How are you?
+
+and a rule is longer than any that a message has in it, so that none can pose as two.  A schema is
+told at the end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.codec import encode
+from holdfast.models.protocol import Request
+
+_RULE = re.compile(r"^=+", re.MULTILINE)
+_SHORTEST = 3
+_LARGEST_SCHEMA = 1 << 20
+
+
+def as_one_text(request: Request) -> str:
+    parts = [_conversation(request)]
+    if request.schema is not None:
+        schema = encode(dict(request.schema), limit=_LARGEST_SCHEMA).decode()
+        parts.append(
+            "Answer with one JSON value that meets this JSON Schema, and with nothing else: "
+            f"no explanation, no code fence.\n{schema}"
+        )
+    # What cannot be written as UTF-8 cannot be given to a program.
+    return "\n\n".join(parts).encode("utf-8", "replace").decode()
+
+
+def _conversation(request: Request) -> str:
+    messages = request.messages
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].text
+    found = [len(rule) for message in messages for rule in _RULE.findall(message.text)]
+    rule = "=" * max(_SHORTEST, *(length + 1 for length in found), 0)
+    told = [f"{rule} {message.role} {rule}\n{message.text}" for message in messages]
+    return "\n\n".join(["Answer the last message of this conversation.", *told])
+
+
+def without_fence(text: str) -> str:
+    """What stands in the code fence that a text is, which many models put around JSON."""
+    found = _FENCED.fullmatch(text.strip())
+    return text if found is None else found[1]
+
+
+_FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
