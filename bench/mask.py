@@ -1,0 +1,222 @@
+"""How many secrets are found, in plain text and in other forms, how many that are none, how fast.
+
+The samples are drawn from the rules of two scanners that know nothing of ours: every rule of
+theirs that names a secret gives some texts which it finds itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+NO_SECRET = re.compile(
+    r"client-id|account-id|app-id|application-id|-id(?:\.[0-9]+)?$|domain|username|user-name|hostname"
+    r"|publishable|public-key|-email|-url(?:\.[0-9]+)?$|endpoint|subdomain|-host\.|-name(?:\.[0-9]+)?$"
+    r"|-address$|token-repository"
+)
+"""Rules of theirs that find what belongs to a secret and is none."""
+
+
+class Sample(NamedTuple):
+    rule: str
+    text: str
+    secret: str
+
+
+class Unavailable(Exception):
+    """A scanner is not installed, or does not run here."""
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64url": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "hex": lambda text: text.encode().hex(),
+    "percent": lambda text: quote(text, safe=""),
+    "json": lambda text: json.dumps({"log": text}),
+    "json in json": lambda text: json.dumps({"body": json.dumps({"log": text})}),
+    "html": lambda text: html.escape(text),
+    "gzip in base64": lambda text: base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(),
+}
+
+
+def samples(each: int, seed: int) -> list[Sample]:
+    """`each` texts for each rule of both scanners."""
+    return [*kingfisher(each, seed), *detect_secrets(each, seed)]
+
+
+def kingfisher(each: int, seed: int) -> Iterator[Sample]:
+    try:
+        package = Path(str(import_module("kingfisher").__file__)).parent
+    except ImportError:
+        raise Unavailable("kingfisher-bin is not installed") from None
+    command = [str(package / "bin/kingfisher"), "rules", "list", "--format", "json"]
+    try:
+        listed = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"kingfisher does not run here: {error}") from error
+    for rule in json.loads(listed):
+        if not NO_SECRET.search(rule["id"]):
+            yield from drawn(rule["id"], rule["pattern"], each, seed)
+
+
+def detect_secrets(each: int, seed: int) -> Iterator[Sample]:
+    try:
+        import_module("detect_secrets")
+    except ImportError:
+        raise Unavailable("detect-secrets is not installed") from None
+    util: Any = import_module("detect_secrets.core.plugins.util")
+    for name, plugin in sorted(util.get_mapping_from_secret_type_to_class().items()):
+        # Any quoted string of much entropy, and any public address, is no rule for a secret.
+        if name in ("Base64 High Entropy String", "Hex High Entropy String", "Public IP (ipv4)"):
+            continue
+        if name == "Secret Keyword":
+            yield from keywords(each, seed)
+            continue
+        if name == "Private Key":  # its rule is the first line; a key is more
+            yield from private_keys(each, seed)
+            continue
+        for number, pattern in enumerate(getattr(plugin, "denylist", ())):
+            for one in drawn(f"detect-secrets.{name}.{number}", pattern.pattern, each, seed):
+                yield one
+
+
+def private_keys(each: int, seed: int) -> Iterator[Sample]:
+    rng = Random(f"{seed} private keys")
+    for kind in ("RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", ""):
+        for _ in range(each):
+            body = base64.encodebytes(rng.randbytes(rng.randint(100, 900))).decode()
+            text = f"-----BEGIN {kind}PRIVATE KEY-----\n{body}-----END {kind}PRIVATE KEY-----\n"
+            yield Sample(f"detect-secrets.Private Key.{kind.strip()}", text, body[:60])
+
+
+def keywords(each: int, seed: int) -> Iterator[Sample]:
+    """The rule by names: their names and the ways they are written, with passwords of ours."""
+    plugin: Any = import_module("detect_secrets.plugins.keyword")
+    rng = Random(f"{seed} keywords")
+    signs = ('{} = "{}"', "{}='{}'", '"{}": "{}"', "{}: {}", "{}={}")
+    letters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+    for pattern in plugin.DENYLIST:
+        for _ in range(each):
+            name = xeger(pattern, rng)
+            value = "".join(rng.choice(letters) for _ in range(rng.randint(12, 32)))
+            yield Sample(
+                f"detect-secrets.keyword.{pattern}", rng.choice(signs).format(name, value), value
+            )
+
+
+def drawn(rule: str, pattern: str, each: int, seed: int) -> Iterator[Sample]:
+    """Texts by chance that the pattern finds."""
+    rng, check = Random(f"{seed} {rule}"), finder(pattern)
+    made = 0
+    for _ in range(each * 20):
+        try:
+            text = xeger(pattern, rng)
+        except Exception:  # a pattern of a dialect that cannot be drawn from: counted as no sample
+            return
+        if (secret := check(text)) and len(secret) >= 6:
+            made += 1
+            yield Sample(rule, text, secret)
+        if made == each:
+            return
+
+
+def finder(pattern: str) -> Callable[[str], str | None]:
+    re2: Any = import_module("re2")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 256 << 20
+    try:
+        compiled: Any = re2.compile(pattern, options)
+    except Exception:  # it looks ahead or behind
+        compiled = re.compile(pattern)
+
+    def find(text: str) -> str | None:
+        found = compiled.search(text)
+        if not found:
+            return None
+        return next((group for group in found.groups() if group), found.group())
+
+    return find
+
+
+def xeger(pattern: str, rng: Random) -> str:
+    """A text by chance that the pattern matches, if what looks ahead and behind allows it."""
+    parser: Any = import_module("re._parser")
+    plain = re.sub(r"\(\?[a-zA-Z]+\)", "", pattern)
+    plain = re.sub(r"\(\?[a-zA-Z]*-?[a-zA-Z]*:", "(?:", plain).replace(r"\z", r"\Z")
+    verbose = re.VERBOSE if re.match(r"\(\?[a-zA-Z]*x", pattern.strip()) else 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return drawn_from(parser.parse(plain, verbose), rng)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+WORD = LETTERS + "0123456789_"
+ANY = LETTERS * 3 + "0123456789" * 3 + "_-.!$*~+"
+"""What stands where a pattern takes anything: mostly letters and digits, as it does in life."""
+CATEGORIES = {"DIGIT": "0123456789", "SPACE": "    \t\n", "WORD": WORD, "NOT_SPACE": ANY}
+MOST_MORE = 12
+"""How much longer than it must be a repetition without a near end is made."""
+
+
+def drawn_from(parsed: Any, rng: Random) -> str:
+    return "".join(piece(str(code), value, rng) for code, value in parsed)
+
+
+def piece(code: str, value: Any, rng: Random) -> str:
+    match code:
+        case "LITERAL":
+            return chr(value)
+        case "NOT_LITERAL":
+            return rng.choice(ANY.replace(chr(value), ""))
+        case "ANY":
+            return rng.choice(ANY)
+        case "IN":
+            return rng.choice(members(value))
+        case "BRANCH":
+            return drawn_from(rng.choice(value[1]), rng)
+        case "SUBPATTERN":
+            return drawn_from(value[-1], rng)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            least, most, what = value
+            times = rng.randint(int(least), min(int(most), max(int(least) + MOST_MORE, 24)))
+            return "".join(drawn_from(what, rng) for _ in range(times))
+        case "AT" | "ASSERT" | "ASSERT_NOT":
+            return ""
+        case _:
+            raise ValueError(code)
+
+
+def members(value: Any) -> list[str]:
+    found: list[str] = []
+    for code, inner in value:
+        match str(code):
+            case "LITERAL":
+                found.append(chr(inner))
+            case "RANGE":
+                found += map(chr, range(inner[0], inner[1] + 1))
+            case "CATEGORY":
+                found += CATEGORIES[str(inner).removeprefix("CATEGORY_")]
+    if str(value[0][0]) == "NEGATE":
+        return [one for one in ANY if one not in found]
+    return found
+
+
+def found(mask: Callable[[str], str], text: str, secret: str) -> bool:
+    """Whether nothing of the secret is left to read."""
+    return secret not in mask(text)

@@ -1,0 +1,207 @@
+"""Secrets become tags before the first byte reaches disk.
+
+The store calls a masker on every record it writes, so no writer can forget it.  A string under a
+key that names a secret is replaced by `[SECRET:kind:tag]`, and so is what looks like a secret, or
+is called one, inside any string: a command, a log, an error.  The tag is keyed, so that the same
+secret shows as the same tag and cannot be looked up without the home's key.
+
+Most records hold none, so they are told apart first, by little work; what finds secrets in texts is
+loaded when the first text comes that is worth it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, cast
+
+from holdfast.codec import Record
+from holdfast.errors import BadValue
+
+Masker = Callable[[Record], Record]
+
+_SECRET_KEY = re.compile(
+    r"(?:^|[_.-])((?:password|passwd|passphrase|passcode|pwd|secret|bearer|authorization|cookie"
+    r"|credential|connection[_-]?string|(?:api|private|access|account|signing|encryption|master"
+    r"|service|shared|license|deploy|webhook|consumer|ssh|secret)[_-]?key)s?"
+    r"|(?:auth|access|refresh|session|security|id|api|bot|deploy|push|device)[_-]?tokens?"
+    r"|token|jwt)$",
+    re.IGNORECASE,
+)
+_NO_SECRET_KEY = re.compile(
+    r"(?:^|[_.-])(?:next|page|continuation|stop|eos|bos|pad|unk|sep|cls|mask|special|cancel|fence"
+    r"|fencing|first|last|start|end|current|public)[_.-](?:page[_.-])?(?:token|key)$",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(r"(?!.*(?:PUBLIC|PRIMARY|CACHE|SORT|FOREIGN|HOT))[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
+_OPTION = re.compile(
+    r"--?[A-Za-z0-9-]*(?:password|passwd|passphrase|passcode|pwd|secret|token|api-?key|access-?key)",
+    re.IGNORECASE,
+)
+_LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
+_MANY = 4096
+_SHORT, _REMEMBERED, _AT_ONCE = 20, 200, 4096
+_ROUNDS = 4
+_PLAIN = frozenset({int, float, bool, type(None)})
+_innocent: set[str] = set()
+"""Names that were looked at and name no secret; the same few stand in record after record."""
+_harmless: set[str] = set()
+"""Texts that were looked at and hold none."""
+_TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+
+
+def nothing(record: Record) -> Record:
+    """The masker of a store that was given none."""
+    return record
+
+
+def by_key_name(key: Callable[[], bytes]) -> Masker:
+    """A masker for what a name or its own look tells to be secret, tagged with a key of the home.
+
+    `key` is asked for when the first secret is met.
+    """
+
+    def tag(kind: str, secret: bytes) -> str:
+        digest = blake2b(secret, digest_size=4, key=key()[:64]).hexdigest()
+        return f"[SECRET:{kind}:{digest}]"
+
+    def whole_secret(kind: str, value: str) -> str:
+        if not value or _TAG.fullmatch(value):
+            return value
+        return tag(kind, value.encode("utf-8", "surrogatepass"))
+
+    def text(value: str) -> str:
+        if len(value) < _SHORT and not _looks_odd(value):
+            return value
+        from holdfast.mask.text import hits, replaced  # noqa: PLC0415  # see above
+
+        data, found = value.encode("utf-8", "surrogatepass"), False
+        # What stood behind a secret may be one too, once that is gone.
+        for _ in range(_ROUNDS):
+            spans = hits(data)
+            if not spans:
+                break
+            data, found = replaced(data, spans, tag), True
+        if not found:
+            _remember(value)
+            return value
+        return data.decode("utf-8", "surrogatepass")
+
+    def mask(value: Any, kind: str | None) -> Any:
+        if isinstance(value, str):
+            return whole_secret(kind, value) if kind else text(value)
+        if isinstance(value, dict):
+            entries = cast("dict[str, Any]", value)
+            named = _kind(entries.get("name") or entries.get("key")) if "value" in entries else None
+            return {
+                name: mask(inner, _kind(name) or kind or (named if name == "value" else None))
+                for name, inner in entries.items()
+            }
+        if isinstance(value, list | tuple):
+            items = cast("list[Any]", value)
+            return [
+                mask(inner, kind or _told_by(before, inner))
+                if before not in _LOGINS
+                else login(inner)
+                for before, inner in zip(["", *map(_word, items)], items, strict=False)
+            ]
+        return value
+
+    def login(value: Any) -> Any:
+        """A user and its password, as commands take them."""
+        user, colon, secret = str(value).partition(":")
+        if not isinstance(value, str) or not secret or secret.isdigit():
+            return mask(value, None)
+        return user + colon + whole_secret("login", secret)
+
+    def whole(record: Record) -> Record:
+        unseen: list[str] = []
+        try:
+            if _tells(record, unseen) or (unseen and _may_hold(unseen)):
+                return mask(record, None)
+        except RecursionError:
+            raise BadValue(
+                "nested too deeply", hint="put deep structures into a file and name it"
+            ) from None
+        return record
+
+    return whole
+
+
+def _tells(value: Any, unseen: list[str]) -> bool:
+    """Whether a name tells of a secret; texts that have to be looked at go to `unseen`."""
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        if not entries.keys() <= _innocent:
+            if any(map(_kind, entries)):
+                return True
+            if "value" in entries and _kind(entries.get("name") or entries.get("key")):
+                return True
+            if len(_innocent) < _MANY:
+                _innocent.update(name for name in entries if name != "value")
+        value = entries.values()
+    elif not isinstance(value, list | tuple):
+        if isinstance(value, str):
+            unseen.append(value)
+        return False
+    # Written out, for every record of every log comes through here.
+    for inner in cast("Iterable[Any]", value):
+        if type(inner) is str:
+            if len(inner) < _SHORT:
+                if _looks_odd(inner):
+                    unseen.append(inner)
+            elif len(inner) > _REMEMBERED or inner not in _harmless:
+                unseen.append(inner)
+        elif type(inner) not in _PLAIN and _tells(inner, unseen):
+            return True
+    return False
+
+
+def _looks_odd(short: str) -> bool:
+    """Whether a short text can be more than a word: only then can it hold a secret."""
+    return "=" in short or ":" in short or short[:1] == "-"
+
+
+def _may_hold(unseen: list[str]) -> bool:
+    from holdfast.mask.text import may_hold  # noqa: PLC0415  # see above
+
+    if any(one[:1] == "-" for one in unseen):
+        return True  # a command in pieces
+    joined = "\0".join(unseen)
+    if len(joined) > _AT_ONCE or may_hold(joined.encode("utf-8", "surrogatepass")):
+        return True
+    for one in unseen:
+        _remember(one)
+    return False
+
+
+def _remember(harmless: str) -> None:
+    if _SHORT <= len(harmless) <= _REMEMBERED:
+        if len(_harmless) >= _MANY:
+            _harmless.clear()
+        _harmless.add(harmless)
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _told_by(before: str, value: object) -> str | None:
+    """What an item of a command is, by the option before it."""
+    if before[:1] != "-" or not isinstance(value, str) or value[:1] == "-":
+        return None
+    return "option" if _OPTION.fullmatch(before) else None
+
+
+@lru_cache(maxsize=_MANY)
+def _kind(name: object) -> str | None:
+    if not isinstance(name, str):
+        return None  # the codec refuses it with a better message
+    # Agents write camelCase too: apiKey is api_key.
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    found = _SECRET_KEY.search(spaced)
+    if found and not _NO_SECRET_KEY.search(spaced):
+        return "-".join(re.findall("[a-z]+", found.group(1).lower()))
+    return "key" if _VARIABLE.fullmatch(name) else None

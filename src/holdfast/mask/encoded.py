@@ -1,0 +1,178 @@
+"""Text that stands inside text in another form, and where each byte of it came from.
+
+Two kinds.  Escapes change single characters: percent signs of URLs, HTML entities, backslashes of
+JSON and of shells.  Runs hide all of them: base64 in both alphabets, hex, and what is packed by
+gzip or zlib inside base64.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from holdfast.mask.linear import Pattern
+
+LEAST_RUN = 24
+_MOST_UNPACKED = 8 << 20
+_BACK, _LINE = 256, 1 << 20
+_SAMPLE = 64
+_PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+_NO_BREAKS = re.compile(rb"(?:\\+[nr]|[\s=])+")
+_PIECE = re.compile(
+    rb"%([0-9A-Fa-f]{2})"
+    rb"|&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|quot|apos|amp|lt|gt|nbsp);"
+    rb"|\\+(?:u00|x)([0-9A-Fa-f]{2})"
+    rb"|\\+([nrt\"'/])"
+)
+_WHITE = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_ENTITIES = {b"quot": b'"', b"apos": b"'", b"amp": b"&", b"lt": b"<", b"gt": b">", b"nbsp": b" "}
+
+
+class Unescaped(NamedTuple):
+    """A part of a text without its escapes."""
+
+    data: bytes
+    starts: list[int]
+    """Where a piece begins in `data`; a piece is one escape, or the text between two."""
+    origins: list[int]
+    """Where it begins in the text; both lists have one entry more, for the end."""
+
+    def origin(self, at: int, *, end: bool = False) -> int:
+        """Where in the text the byte `at` comes from; with `end`, where the one before it ends."""
+        piece = bisect_right(self.starts, at - end) - 1
+        start, origin = self.starts[piece], self.origins[piece]
+        size = self.starts[piece + 1] - start if piece + 1 < len(self.starts) else 0
+        width = self.origins[piece + 1] - origin if piece + 1 < len(self.starts) else 0
+        if size == width:
+            return origin + at - start
+        return origin + width if end else origin
+
+
+class Forms:
+    """Finds both kinds."""
+
+    def __init__(self) -> None:
+        self._escape = Pattern(
+            r"%[2-7][0-9A-Fa-f]|&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"
+            r"|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\/"
+        )
+        self._run = Pattern(
+            r"[A-Za-z0-9+/_-]{%d,}(?:(?:\\{1,4}[nr]|\r?\n)+[A-Za-z0-9+/_-]{16,})*"
+            r"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]+)?={0,2}" % LEAST_RUN
+        )
+
+    def unescaped(self, data: bytes) -> Iterator[Unescaped]:
+        """The parts of `data` that hold escapes, without them."""
+        if b"%" not in data and b"&" not in data and b"\\" not in data:
+            return
+        at = 0
+        while found := self._escape.find(data, at):
+            start = _line_start(data, found[0], at)
+            at = _line_end(data, found[1])
+            yield _unescaped(data[start:at], start)
+
+    def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where something stands that may be a text in base64 or hex."""
+        return self._run.spans(data)
+
+
+def _line_start(data: bytes, found: int, least: int) -> int:
+    return max(data.rfind(b"\n", max(least, found - _BACK), found) + 1, least, found - _BACK)
+
+
+def _line_end(data: bytes, found: int) -> int:
+    end = data.find(b"\n", found, found + _LINE)
+    return end if end >= 0 else min(len(data), found + _LINE)
+
+
+def _unescaped(data: bytes, offset: int) -> Unescaped:
+    pieces: list[bytes] = []
+    origins: list[int] = []
+    at = 0
+    for found in _PIECE.finditer(data):
+        if found.start() > at:
+            pieces.append(data[at : found.start()])
+            origins.append(offset + at)
+        pieces.append(_character(found))
+        origins.append(offset + found.start())
+        at = found.end()
+    pieces.append(data[at:])
+    origins += [offset + at, offset + len(data)]
+    starts = [0, *accumulate(map(len, pieces))]
+    return Unescaped(b"".join(pieces), starts, origins)
+
+
+def _character(found: re.Match[bytes]) -> bytes:
+    if entity := found[2]:
+        return _ENTITIES.get(entity) or _numbered(entity)
+    if digits := found[1] or found[3]:
+        return bytes.fromhex(digits.decode())
+    return _WHITE.get(found[4], found[4])
+
+
+def _numbered(entity: bytes) -> bytes:
+    number = int(entity[2:], 16) if entity[1:2] in b"xX" else int(entity[1:])
+    return chr(number).encode("utf-8", "replace") if number < 0x110000 else b"?"
+
+
+def said(run: bytes) -> bytes | None:
+    """The text that a run of base64 or hex stands for."""
+    if not _plausible(run):
+        return None
+    bare = _NO_BREAKS.sub(b"", run).translate(_URL_SAFE)
+    try:
+        return _text(bytes.fromhex(bare.decode()))
+    except ValueError:
+        pass
+    usable = len(bare) - (len(bare) % 4 == 1)
+    try:
+        return _text(binascii.a2b_base64(bare[:usable] + b"=" * (-usable % 4)))
+    except binascii.Error:
+        return None
+
+
+def _plausible(run: bytes) -> bool:
+    """Whether its beginning, taken as base64 or hex, begins a text or a packed one."""
+    head = run[:_SAMPLE]
+    if head.islower() or head.isupper():  # a word of a program, a path, a hash; no base64
+        return _begins_hex(head)
+    if head.startswith((b"H4sI", b"eJ", b"eN", b"eA")):
+        return True
+    try:
+        begun = binascii.a2b_base64(head[:20].translate(_URL_SAFE))
+    except binascii.Error:
+        return False
+    if len(begun.translate(None, _PRINTABLE)) <= 1 or begun.count(0) > 5:
+        return True
+    return _begins_hex(head)
+
+
+def _begins_hex(head: bytes) -> bool:
+    # The first digit of a printable character, and most words are out.
+    if head[0] not in b"234567":
+        return False
+    try:
+        return _printable(bytes.fromhex(head[:20].decode()))
+    except ValueError:
+        return False
+
+
+def _printable(sample: bytes) -> bool:
+    return len(sample.translate(None, _PRINTABLE)) * 8 <= len(sample)
+
+
+def _text(data: bytes) -> bytes | None:
+    if data[:2] == b"\x1f\x8b" or data[:1] == b"\x78":
+        try:
+            data = zlib.decompressobj(47).decompress(data, _MOST_UNPACKED)
+        except zlib.error:
+            pass
+    if data[:_SAMPLE].count(0) * 3 > len(data[:_SAMPLE]):
+        data = data.replace(b"\0", b"")  # UTF-16, as shells of Windows pack their commands
+    return data if _printable(data[:_SAMPLE]) else None

@@ -1,0 +1,48 @@
+"""Patterns over bytes that take no longer than the text is long, whatever the text.
+
+A thin face of RE2, which is loaded when the first pattern is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+Span = tuple[int, int]
+_MEMORY = 64 << 20
+
+
+@cache
+def _re2() -> Any:
+    import re2  # noqa: PLC0415  # most processes write nothing that has to be looked at
+
+    return re2
+
+
+class Pattern:
+    """One compiled pattern; bytes are bytes, never characters."""
+
+    def __init__(self, pattern: str) -> None:
+        re2 = _re2()
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.max_mem = _MEMORY
+        # The public face makes an object for each match, which costs more than to find it.
+        self._match: Any = re2.compile(pattern.encode("latin-1"), options)._regexp.Match
+        self._anywhere: Any = re2._re2.RE2.Anchor.UNANCHORED
+
+    def find(self, data: bytes, at: int = 0) -> Span | None:
+        """Where it matches first from `at` on."""
+        span: Span = self._match(self._anywhere, data, at, len(data))[0]
+        return span if span[0] >= 0 else None
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Where it matches, from left to right, none over another; it never matches nothing."""
+        match, anywhere, at, end = self._match, self._anywhere, 0, len(data)
+        while True:
+            span: Span = match(anywhere, data, at, end)[0]
+            if span[0] < 0:
+                return
+            yield span
+            at = span[1]

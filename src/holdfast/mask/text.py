@@ -1,0 +1,383 @@
+"""Where secrets stand in a text.
+
+One pattern that never goes back finds what may be one; what it finds is looked at closely, within
+a bounded distance.  So a text of any kind takes time by its length.  With each place comes what the
+secret says, so that the same secret gets the same tag in every form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from holdfast.mask.encoded import LEAST_RUN, Forms, said
+from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
+from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, is_secret, prefixed, random
+from holdfast.mask.linear import Pattern
+
+TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+_DEEPEST = 3
+"""How often a text may be inside another one."""
+_WINDOW = 2048
+"""How far is looked from where something may begin, before it is known to be a secret."""
+_LONGEST = 16_384
+
+_SURE = f"{STRONG}|{MEDIUM}"
+_SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
+_GAP = r"[\x60'\"\s=\\]{0,8}"
+_BETWEEN = r"[ \t\w.-]{0,24}[\s'\"\\\]]{0,8}"
+_LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
+_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,16}}[0-9][A-Za-z0-9_+/=.~:$!-]{{8}}"
+_LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
+_USER = (
+    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:[ =]|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
+    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64}):([^\s'\"\\\x00]{1,256})"
+)
+_OPTION = (
+    rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
+    r"(?:\s{1,8}|\\{0,4}[\"']\s{0,4},\s{0,4})\\{0,4}[\"']?([^\s\"'\\\x00-][^\s\"'\\\x00]{0,255})"
+)
+_HEADER = (
+    r"(?i:authorization[\\\"']{0,4}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,4}"
+    r"(?:(?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8}([^\s\\\"'\x60\x00]+)"
+    r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+))"
+    r"|cookie:[ \t]{0,8}([^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
+)
+_SHORT = r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
+_USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[ =]|\\{0,4}[\"'])"
+_HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
+_SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
+_OPTION_BEGINS = (
+    rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
+)
+_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s/\"'<>\\\x00]{0,300}@"
+_SIGNS = (b"=", b":", b">", b",", b"|")
+_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----"
+
+_COUNTED = re.compile(r"\{([0-9]+)[0-9,]*\}")
+_ENOUGH = 8
+_GROUP = re.compile(r"(?<!\\)\((?!\?)")
+_END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----")
+_ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
+_UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,4096}")
+_TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
+_DIGITS = b"0123456789"
+_ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
+
+
+class Hit(NamedTuple):
+    start: int
+    end: int
+    kind: str
+    says: bytes
+    """The secret itself, without the form that it stands in."""
+
+
+def hits(data: bytes, depth: int = 0) -> list[Hit]:
+    """The secrets in a text, from left to right, none over another."""
+    if b"[SECRET:" in data:
+        data = TAG.sub(lambda tag: b"\0" * len(tag[0]), data)
+    found = [*_plain(data), *_runs(data, depth)]
+    if depth < _DEEPEST:
+        found += _escaped(data, depth)
+    return _apart(found) if len(found) > 1 else found
+
+
+def may_hold(data: bytes) -> bool:
+    """Whether a short text has to be looked at at all; much cheaper than to look."""
+    return (
+        any(
+            any(need in data for need in scan.needs) and scan.pattern.find(data) is not None
+            for scan in _rules().scans
+        )
+        or b"%" in data
+        or b"&" in data
+        or b"\\" in data
+        or any(len(word) >= LEAST_RUN for word in data.split())
+    )
+
+
+def replaced(data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]) -> bytes:
+    """The text with a tag in the place of each secret."""
+    parts: list[bytes] = []
+    at = 0
+    for hit in found:
+        start, end = hit.start, hit.end
+        while start > at and data[start] & 0xC0 == 0x80:
+            start -= 1
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end += 1  # never half a character
+        parts += (data[at:start], tag(hit.kind, hit.says).encode())
+        at = end
+    return b"".join((*parts, data[at:]))
+
+
+def _apart(found: list[Hit]) -> list[Hit]:
+    found.sort(key=lambda hit: (hit.start, -hit.end))
+    apart: list[Hit] = []
+    for hit in found:
+        if apart and hit.start < apart[-1].end:
+            last = apart[-1]
+            if hit.end > last.end:
+                says = last.says + hit.says[last.end - hit.start :]
+                apart[-1] = Hit(last.start, hit.end, last.kind, says)
+        else:
+            apart.append(hit)
+    return apart
+
+
+# --- as it stands ---------------------------------------------------------------------------
+
+_Look = Callable[[bytes, int], Hit | None]
+
+
+class _Scan(NamedTuple):
+    """A pattern that runs over whole texts, and who looks at what it finds."""
+
+    pattern: Pattern
+    needs: tuple[bytes, ...]
+    """One of these is in every text that it can find something in."""
+    looks: tuple[_Look, ...]
+
+
+class _Rules:
+    def __init__(self) -> None:
+        formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
+        marks = "|".join(re.escape(mark.decode()) for mark in MARKED)
+        first = rf"(?:\b|\\[nrtbf])(?:{formats})|{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}"
+        # One pattern of all would need too many states to be fast.
+        self.scans = (
+            _Scan(
+                Pattern(f"{first}|-----BEGIN |{marks}"),
+                (b"",),
+                (_header, _shape, _user, _short, _key_block, _mark),
+            ),
+            _Scan(Pattern(_LABEL), _SIGNS, (_labelled,)),
+            _Scan(Pattern(_WEAK), _SIGNS, (_weak,)),
+            _Scan(Pattern(_OPTION_BEGINS), (b"-",), (_option,)),
+            _Scan(Pattern(_LOGIN_BEGINS), (b"@",), (_login,)),
+        )
+        self.forms = Forms()
+
+
+@cache
+def _hint() -> Pattern:
+    names = "|".join((_SURE, "key|auth|api", *PROVIDERS.split()))
+    return Pattern(rf"(?i:{names}){_BETWEEN}\z")
+
+
+def _begun(shape: str) -> str:
+    """How a shape begins: enough to find it, and quick to compile."""
+    for count in _COUNTED.finditer(shape):
+        if int(count[1]) >= _ENOUGH:
+            return f"{shape[: count.start()]}{{{_ENOUGH}}}"
+    return shape
+
+
+@cache
+def _rules() -> _Rules:
+    return _Rules()
+
+
+@cache
+def _shapes() -> dict[str, re.Pattern[bytes]]:
+    return {
+        kind: re.compile(f"(?:{'|'.join(text.split())})".encode()) for kind, text in FORMATS.items()
+    }
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+def _plain(data: bytes) -> Iterator[Hit]:
+    for scan in _rules().scans:
+        if any(need in data for need in scan.needs):
+            yield from _found(data, scan)
+
+
+def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
+    find, looks, at = scan.pattern.find, scan.looks, 0
+    while span := find(data, at):
+        at = span[0] + 1
+        for look in looks:
+            if hit := look(data, span[0]):
+                yield hit
+                at = max(at, hit.end)
+                break
+
+
+def _shape(data: bytes, at: int) -> Hit | None:
+    if escape := _ESCAPE_BEFORE.match(data, at):
+        at = escape.end()
+    for kind, shape in _shapes().items():
+        if found := shape.match(data, at, at + _WINDOW):
+            end = found.end()
+            if end == at + _WINDOW or kind == "jwt":
+                tail = _TAIL.match(data, end)
+                end = tail.end() if tail else end
+            return Hit(at, end, kind, data[at:end])
+    return None
+
+
+def _labelled(data: bytes, at: int) -> Hit | None:
+    found = _compiled(rf"(?i)((?:{STRONG})|{MEDIUM}){_BETWEEN}({_SIGN})({_GAP})").match(
+        data, at, at + 200
+    )
+    if not found:
+        return None
+    strength = 3 if _compiled(f"(?i){STRONG}").match(data, at) else 2
+    start = max(0, at - 40)
+    before = _compiled(r"[\w.-]*\Z").search(data, start, at)
+    name_at = before.start() if before else at
+    return _valued(data, name_at, found.span(2), found.end(3), strength)
+
+
+def _weak(data: bytes, at: int) -> Hit | None:
+    found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 16)
+    if not found:
+        return None
+    name = data[max(0, at - 70) : at]
+    if not random(_value(data, found.end())[0]):
+        return None
+    hint = _hint().find(name)
+    if not hint:
+        return None
+    return _valued(data, at - len(name) + hint[0], found.span(1), found.end(2), 1)
+
+
+def _valued(data: bytes, name: int, sign: tuple[int, int], at: int, strength: int) -> Hit | None:
+    value, quoted = _value(data, at)
+    one = Named(
+        name=data[name : sign[0]].rstrip(b" \t'\"\\]"),
+        sign=data[slice(*sign)],
+        tight=at == sign[1] and data[sign[0] - 1 : sign[0]].strip() != b"",
+        value=value,
+        quoted=quoted,
+        after=data[at + len(value) : at + len(value) + 1],
+        strength=strength,
+    )
+    if not is_secret(one):
+        return None
+    return Hit(at, at + len(value), _kind_of(one.name), value)
+
+
+def _value(data: bytes, at: int) -> tuple[bytes, bool]:
+    """What stands there, to its closing quote or to its end, and whether it was quoted."""
+    quote = data[at - 1 : at]
+    if quote and quote in b"\"'`":
+        end = data.find(quote, at, at + _LONGEST)
+        line = data.find(b"\n", at, at + _LONGEST)
+        if end >= 0 and not 0 <= line < end:
+            return data[at:end].rstrip(b"\\"), True
+    found = _UNQUOTED.match(data, at)
+    return (found[0] if found else b""), False
+
+
+def _kind_of(name: bytes) -> str:
+    found = _compiled(f"(?i){_SURE}").search(name)
+    word = found[0].decode("latin-1").lower() if found else "key"
+    return "-".join(re.findall("[a-z]+", word))
+
+
+def _login(data: bytes, at: int) -> Hit | None:
+    found = _compiled(_LOGIN).match(data, at, at + _WINDOW)
+    if not found:
+        return None
+    if found[2] is None:
+        token = found[1]
+        return Hit(*found.span(1), "login", token) if random(token) else None
+    if re.match(rb"[${<%*]|\.\.", found[2]):
+        return None
+    return Hit(*found.span(2), "login", found[2])
+
+
+def _user(data: bytes, at: int) -> Hit | None:
+    found = _compiled(_USER).match(data, at, at + _WINDOW) or (
+        _compiled(_USER[11:]).match(data, at, at + _WINDOW) if at == 0 else None
+    )
+    if not found or found[2].isdigit() or found[2] == found[1] or found[2][:1] in b"$<{":
+        return None
+    return Hit(*found.span(2), "login", found[2])
+
+
+def _option(data: bytes, at: int) -> Hit | None:
+    found = _compiled(_OPTION).match(data, at, at + _WINDOW)
+    if not found:
+        return None
+    strength = 3 if _compiled(f"(?i){STRONG}").search(found[0][: found.start(1) - at]) else 2
+    one = Named(b"", b" ", False, found[1], False, b"", strength)
+    return Hit(*found.span(1), "option", found[1]) if is_secret(one) else None
+
+
+def _header(data: bytes, at: int) -> Hit | None:
+    found = _compiled(_HEADER).match(data, at, at + _LONGEST)
+    if not found or found.lastindex is None:
+        return None
+    kind = "cookie" if found.lastindex == 3 else "authorization"
+    return Hit(*found.span(found.lastindex), kind, found[found.lastindex])
+
+
+def _short(data: bytes, at: int) -> Hit | None:
+    found = _compiled(_SHORT).match(data, at, at + _WINDOW)
+    return Hit(*found.span(1), "option", found[1]) if found else None
+
+
+def _key_block(data: bytes, at: int) -> Hit | None:
+    begun = _compiled(_BEGIN).match(data, at, at + 200)
+    if not begun:
+        return None
+    if end := _END.search(data, begun.end(), begun.end() + _LONGEST):
+        return Hit(at, end.end(), "private-key", data[at : end.end()])
+    body = _ARMOUR.match(data, begun.end())
+    end_at = body.end() if body else begun.end()
+    return Hit(at, end_at, "private-key", data[at:end_at]) if end_at > begun.end() + 8 else None
+
+
+def _mark(data: bytes, at: int) -> Hit | None:
+    for mark, (kind, shape) in MARKED.items():
+        if data.startswith(mark, at):
+            for found in _compiled(shape).finditer(data, max(0, at - 120), at + 300):
+                if found.start() <= at < found.end():
+                    return Hit(*found.span(), kind, found[0])
+    return None
+
+
+# --- in another form ------------------------------------------------------------------------
+
+
+def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
+    for part in _rules().forms.unescaped(data):
+        for hit in hits(part.data, depth + 1):
+            start, end = part.origin(hit.start), part.origin(hit.end, end=True)
+            yield Hit(start, end, hit.kind, hit.says)
+
+
+def _runs(data: bytes, depth: int) -> Iterator[Hit]:
+    for start, end in _rules().forms.runs(data):
+        run = data[start:end]
+        if depth < _DEEPEST and (text := said(run)) is not None and (inside := hits(text, depth + 1)):
+            says = inside[0].says if len(inside) == 1 else run
+            yield Hit(start, end, inside[0].kind, says)
+        elif len(run.translate(None, _DIGITS)) == len(run):
+            continue  # a word of a program
+        elif prefixed(run):
+            yield Hit(start, end, "token", run)
+        elif hit := _beside(data, start, end):
+            yield hit
+
+
+def _beside(data: bytes, start: int, end: int) -> Hit | None:
+    """A token of which the run is a part."""
+    if data[end : end + 1] == b".":
+        for kind, shape in AFTER_RUN.items():
+            if found := _compiled(shape).match(data, start, end + 200):
+                return Hit(*found.span(), kind, found[0])
+    if start and data[start - 1] in b":|%!":
+        for kind, shape in BEFORE_RUN.items():
+            if found := _compiled(shape).search(data, max(0, start - 40), end + 100):
+                return Hit(*found.span(), kind, found[0])
+    return None
