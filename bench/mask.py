@@ -149,7 +149,7 @@ def finder(pattern: str) -> Callable[[str], str | None]:
         found = compiled.search(text)
         if not found:
             return None
-        return next((group for group in found.groups() if group), found.group())
+        return next((group for group in reversed(found.groups()) if group), found.group())
 
     return find
 
@@ -194,7 +194,9 @@ def piece(code: str, value: Any, rng: Random) -> str:
             return drawn_from(value[-1], rng)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, most, what = value
-            times = rng.randint(int(least), min(int(most), max(int(least) + MOST_MORE, 24)))
+            # Space is endless in rules and short in life.
+            more = 3 if "SPACE" in str(what) and int(most) > 99 else MOST_MORE
+            times = rng.randint(int(least), min(int(most), max(int(least) + more, 24 if more > 3 else 0)))
             return "".join(drawn_from(what, rng) for _ in range(times))
         case "AT" | "ASSERT" | "ASSERT_NOT":
             return ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -75,15 +75,14 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
     def text(value: str) -> str:
         if len(value) < _SHORT and not _looks_odd(value):
             return value
-        from holdfast.mask.text import hits, replaced  # noqa: PLC0415  # see above
-
+        finder = _finder()
         data, found = value.encode("utf-8", "surrogatepass"), False
         # What stood behind a secret may be one too, once that is gone.
         for _ in range(_ROUNDS):
-            spans = hits(data)
+            spans = finder.hits(data)
             if not spans:
                 break
-            data, found = replaced(data, spans, tag), True
+            data, found = finder.replaced(data, spans, tag), True
         if not found:
             _remember(value)
             return value
@@ -165,16 +164,22 @@ def _looks_odd(short: str) -> bool:
 
 
 def _may_hold(unseen: list[str]) -> bool:
-    from holdfast.mask.text import may_hold  # noqa: PLC0415  # see above
-
-    if any(one[:1] == "-" for one in unseen):
-        return True  # a command in pieces
-    joined = "\0".join(unseen)
-    if len(joined) > _AT_ONCE or may_hold(joined.encode("utf-8", "surrogatepass")):
+    for one in unseen:
+        if one[:1] == "-":
+            return True  # a command in pieces
+    joined = "\n".join(unseen)
+    if len(joined) > _AT_ONCE or _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)
     return False
+
+
+@cache
+def _finder() -> Any:
+    from holdfast.mask import text  # noqa: PLC0415  # most processes write nothing worth it
+
+    return text
 
 
 def _remember(harmless: str) -> None:

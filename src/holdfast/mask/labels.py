@@ -52,11 +52,13 @@ PROVIDERS = """
     customer.io drift duffel eleven fathom front gladia helicone iterable langfuse litellm lokalise
     modal monday nango novu nylas outreach paddle parse pipedrive privy pubnub recurly rev.ai
     sanity smartsheet stream svix swarm tines toggl trigger twelvedata uploadcare vonage nexmo wistia
-    wordpress zeplin
+    wordpress zeplin paradigm pyowm owm linked[_-]?in message[_-]?bird private[_-]?ai
+    weights(?:and|_and_)?biases hcp capella softlayer aikido
 """
 _BENIGN = re.compile(
-    rb"sha[0-9]*|commit|hash|digest|md5|etag|checksum|rev|revision|version|uuid|guid|tag|ref|branch"
-    rb"|fingerprint|path|file|url|uri|name|public|schema|sort|primary|foreign|index|partition",
+    rb"(?:^|[^a-z])(?:sha[0-9]*|commit|hash|digest|md5|etag|checksum|rev|revision|version|uuid|guid"
+    rb"|tag|ref|branch|fingerprint|path|file|url|uri|name|public|schema|sort|primary|foreign|index"
+    rb"|partition|digest|image|id)(?:$|[^a-z])",
     re.IGNORECASE,
 )
 _BENIGN_END = re.compile(rb"(?i)(?:^|[_. -])(?:id|ids|at|type|class|name|count|len)\W*$")
@@ -128,10 +130,12 @@ def _typed(one: Named) -> bool:
     if b" " in value or len(value) < 4:
         return False
     if _WORDS.fullmatch(value):
+        if len(value) >= 16 and value.isalpha():
+            return True
         # A word is one only where a program would not write one.
         return one.tight and not one.quoted and one.after[:1] in (b"", b" ", b"&", b"\n", b"'", b'"')
     if _IDENTIFIER.fullmatch(value):
-        return any(48 <= byte < 58 for byte in value) and not _call(one)
+        return _digits(value) > 0 and not _call(one)
     return True
 
 
@@ -143,17 +147,21 @@ def random(value: bytes) -> bool:
     if _CAMEL.fullmatch(value):
         return False
     turns = len(_TURNS.findall(value))
-    digits = sum(48 <= byte < 58 for byte in value)
+    digits = _digits(value)
     if digits >= 2:
         return turns * 9 >= size or digits == size >= 15
     return turns * 4 >= size
+
+
+def _digits(value: bytes) -> int:
+    return len(value) - len(value.translate(None, b"0123456789"))
 
 
 def chancy(value: bytes) -> bool:
     """The same of something shorter; sure enough where a name tells."""
     if len(value) < 8 or b" " in value or _CAMEL.fullmatch(value):
         return False
-    return len(_TURNS.findall(value)) * 4 >= len(value)
+    return len(_TURNS.findall(value)) * 5 >= len(value)
 
 
 _IDS = frozenset(
@@ -176,16 +184,16 @@ def prefixed(run: bytes) -> bool:
     found = _PREFIXED.fullmatch(run)
     if not found or found[1].lower() in _IDS:
         return False
-    rest = run[found.end(1) + 1 :]
+    rest = found[3]
     if _PUBLIC_ID.fullmatch(rest) or _CAMEL.fullmatch(rest):
         return False
     turns = len(_TURNS.findall(rest))
-    digits = sum(48 <= byte < 58 for byte in rest)
+    digits = _digits(rest)
     telling = found[1].lower() in _TELLING
     if _HEX.fullmatch(rest):
         return telling and len(rest) >= 24 and digits >= 4 and b"-" not in rest
-    if digits < 2:
+    if not digits:
         return False
     if rest.lower() != rest and rest.upper() != rest:
-        return turns * 10 >= len(rest) * 3 and len(rest) >= 18
-    return turns * 5 >= len(rest) and digits >= 4 and len(rest) >= (20 if telling else 30)
+        return turns * 9 >= len(rest) * 2
+    return turns * 8 >= len(rest) and digits >= 3 and len(rest) >= (20 if telling else 24)

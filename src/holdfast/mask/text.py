@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
-from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, is_secret, prefixed, random
+from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, chancy, is_secret, prefixed, random
 from holdfast.mask.linear import Pattern
 
 TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
@@ -23,13 +23,15 @@ _DEEPEST = 3
 _WINDOW = 2048
 """How far is looked from where something may begin, before it is known to be a secret."""
 _LONGEST = 16_384
+_JUDGED = 128
+"""How much of a value tells whether it is a secret."""
 
 _SURE = f"{STRONG}|{MEDIUM}"
 _SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
 _GAP = r"[\x60'\"\s=\\]{0,8}"
-_BETWEEN = r"[ \t\w.-]{0,24}[\s'\"\\\]]{0,8}"
+_BETWEEN = r"[ \t\w.-]{0,24}[\s'\"\\\]]{0,8}(?:value)?"
 _LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,16}}[0-9][A-Za-z0-9_+/=.~:$!-]{{8}}"
+_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{8}}"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _USER = (
     r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:[ =]|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
@@ -61,7 +63,9 @@ _ENOUGH = 8
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 _END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
-_UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,4096}")
+_UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
+_MOST_UNQUOTED = 512
+_RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
 _DIGITS = b"0123456789"
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
@@ -87,16 +91,15 @@ def hits(data: bytes, depth: int = 0) -> list[Hit]:
 
 def may_hold(data: bytes) -> bool:
     """Whether a short text has to be looked at at all; much cheaper than to look."""
-    return (
-        any(
-            any(need in data for need in scan.needs) and scan.pattern.find(data) is not None
-            for scan in _rules().scans
-        )
-        or b"%" in data
-        or b"&" in data
-        or b"\\" in data
-        or any(len(word) >= LEAST_RUN for word in data.split())
-    )
+    if b"%" in data or b"&" in data or b"\\" in data:
+        return True
+    for pattern, needs, _ in _rules().scans:
+        for need in needs:
+            if need in data:
+                if pattern.find(data):
+                    return True
+                break
+    return max(map(len, data.split()), default=0) >= LEAST_RUN
 
 
 def replaced(data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]) -> bytes:
@@ -145,14 +148,14 @@ class _Scan(NamedTuple):
 class _Rules:
     def __init__(self) -> None:
         formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
-        marks = "|".join(re.escape(mark.decode()) for mark in MARKED)
+        marks = "|".join(MARKED)
         first = rf"(?:\b|\\[nrtbf])(?:{formats})|{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}"
         # One pattern of all would need too many states to be fast.
         self.scans = (
             _Scan(
                 Pattern(f"{first}|-----BEGIN |{marks}"),
                 (b"",),
-                (_header, _shape, _user, _short, _key_block, _mark),
+                (_by_its_look,),
             ),
             _Scan(Pattern(_LABEL), _SIGNS, (_labelled,)),
             _Scan(Pattern(_WEAK), _SIGNS, (_weak,)),
@@ -210,16 +213,31 @@ def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
                 break
 
 
+def _by_its_look(data: bytes, at: int) -> Hit | None:
+    head = data[at : at + 13].lower()
+    if head.startswith((b"authorization", b"cookie")):
+        return _header(data, at)
+    if head.startswith((b"sshpass", b"mysql")):
+        return _short(data, at)
+    if head.startswith(b"-----begin "):
+        return _key_block(data, at)
+    if head[:1] in (b" ", b"\t", b"\n", b"\r", b"'", b'"', b"[", b",", b"-"):
+        return _user(data, at) or _mark(data, at)
+    return _shape(data, at) or _mark(data, at)
+
+
 def _shape(data: bytes, at: int) -> Hit | None:
     if escape := _ESCAPE_BEFORE.match(data, at):
         at = escape.end()
     for kind, shape in _shapes().items():
         if found := shape.match(data, at, at + _WINDOW):
             end = found.end()
+            if kind == "loose" and not chancy(found[0]):
+                continue
             if end == at + _WINDOW or kind == "jwt":
                 tail = _TAIL.match(data, end)
                 end = tail.end() if tail else end
-            return Hit(at, end, kind, data[at:end])
+            return Hit(at, end, "token" if kind == "loose" else kind, data[at:end])
     return None
 
 
@@ -241,7 +259,7 @@ def _weak(data: bytes, at: int) -> Hit | None:
     if not found:
         return None
     name = data[max(0, at - 70) : at]
-    if not random(_value(data, found.end())[0]):
+    if not random(_value(data, found.end())[0][:_JUDGED]):
         return None
     hint = _hint().find(name)
     if not hint:
@@ -251,17 +269,20 @@ def _weak(data: bytes, at: int) -> Hit | None:
 
 def _valued(data: bytes, name: int, sign: tuple[int, int], at: int, strength: int) -> Hit | None:
     value, quoted = _value(data, at)
+    judged = value[:_JUDGED]
     one = Named(
         name=data[name : sign[0]].rstrip(b" \t'\"\\]"),
         sign=data[slice(*sign)],
         tight=at == sign[1] and data[sign[0] - 1 : sign[0]].strip() != b"",
-        value=value,
+        value=judged,
         quoted=quoted,
         after=data[at + len(value) : at + len(value) + 1],
         strength=strength,
     )
     if not is_secret(one):
         return None
+    if not quoted and len(value) == _MOST_UNQUOTED and (more := _RUN_ON.match(data, at)):
+        value = more[0]
     return Hit(at, at + len(value), _kind_of(one.name), value)
 
 
@@ -339,7 +360,7 @@ def _key_block(data: bytes, at: int) -> Hit | None:
 
 def _mark(data: bytes, at: int) -> Hit | None:
     for mark, (kind, shape) in MARKED.items():
-        if data.startswith(mark, at):
+        if _compiled(mark).match(data, at):
             for found in _compiled(shape).finditer(data, max(0, at - 120), at + 300):
                 if found.start() <= at < found.end():
                     return Hit(*found.span(), kind, found[0])
