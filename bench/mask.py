@@ -149,7 +149,8 @@ def finder(pattern: str) -> Callable[[str], str | None]:
         found = compiled.search(text)
         if not found:
             return None
-        return next((group for group in reversed(found.groups()) if group), found.group())
+        groups = [group for group in found.groups() if group]
+        return groups[0] if len(groups) == 1 else found.group()
 
     return find
 
@@ -195,8 +196,8 @@ def piece(code: str, value: Any, rng: Random) -> str:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, most, what = value
             # Space is endless in rules and short in life.
-            more = 3 if "SPACE" in str(what) and int(most) > 99 else MOST_MORE
-            times = rng.randint(int(least), min(int(most), max(int(least) + more, 24 if more > 3 else 0)))
+            more = 3 if not drawn_from(what, rng).strip() else max(MOST_MORE, 24 - int(least))
+            times = rng.randint(int(least), min(int(most), int(least) + more))
             return "".join(drawn_from(what, rng) for _ in range(times))
         case "AT" | "ASSERT" | "ASSERT_NOT":
             return ""

@@ -74,7 +74,7 @@ FORMATS: dict[str, str] = {
         cio[A-Za-z0-9]{32}
         oy2[a-z0-9]{43}
         dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}
-        packagist_[a-z]{2,4}_[a-f0-9]{40,}
+        packagist_[a-z]{2,4}_[a-f0-9]{30,}
         CLOJARS_[a-z0-9]{50,}
         AKC[A-Za-z0-9]{50,}
         cmVmd[A-Za-z0-9]{50,}
@@ -93,7 +93,7 @@ FORMATS: dict[str, str] = {
         pdl_(?:live|sdbx)_[A-Za-z0-9_]{20,}
     """,
     "mail": r"""
-        SG\.[A-Za-z0-9_=-]{8,}\.[A-Za-z0-9_=-]{16,}
+        SG\.[A-Za-z0-9_=.-]{40,}
         (?:pub)?key-[0-9a-f]{32}
         x(?:keysib|smtpsib)-[A-Fa-f0-9]{40,}-[A-Za-z0-9]{16}
         re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}
@@ -167,7 +167,7 @@ FORMATS: dict[str, str] = {
         ntn_[A-Za-z0-9]{40,}
         secret_[A-Za-z0-9]{43}
         pat[A-Za-z0-9]{14}\.[a-f0-9]{64}
-        AT(?:AT[A-Z]?|CTT)3[A-Za-z0-9_=-]{60,}
+        AT(?:AT|CTT3)[A-Za-z0-9_=-]{60,}
         ATBB[A-Za-z0-9]{24,}
         BBDC-[A-Za-z0-9+/@_=-]{30,}
         fig[dour]_[A-Za-z0-9_-]{30,}
@@ -194,7 +194,7 @@ FORMATS: dict[str, str] = {
         cnvca[A-Za-z0-9_-]{40,}
         sk_car_[A-Za-z0-9_]{16,}
         configcat-sdk-[0-9]/[A-Za-z0-9_/-]{40,}
-        incoming\+[A-Za-z0-9_+-]{4,}-(?:issue|merge-request)@
+        incoming\+[A-Za-z0-9_+-]{4,}-(?:issue|merge-request)[A-Za-z0-9-]{0,40}@
         (?:sat|pat)\.[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}
         s-s4t2(?:ud|af)-[a-f0-9]{64}
         Mid-(?:client|server)-[A-Za-z0-9_-]{8,}
@@ -208,7 +208,7 @@ FORMATS: dict[str, str] = {
     """,
     "jwt": r"""
         ey[A-Za-z0-9][A-Za-z0-9_=-]{12,}\.[A-Za-z0-9_/+=-]{12,}(?:\.[A-Za-z0-9_/+=-]*){0,3}
-        ZXlK[A-Za-z0-9_/+-]{36,}={0,2}
+        ZXlK[A-Za-z0-9_/+-]{16,}={0,2}
     """,
     # Short beginnings: only where the rest was drawn by chance.
     "loose": r"""

@@ -74,7 +74,9 @@ _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_]
 _HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
 _CAMEL = re.compile(
-    rb"[_a-z0-9.:]*(?:[A-Z]{1,6}[a-z]{2,}[0-9]{0,3}[_.:-]?)+[A-Z]{0,4}[0-9]{0,2}[a-z]?|[a-z0-9]+(?:[._:-][a-z]+[0-9]{0,4}[a-z]?|[._:-][0-9]{1,4})+"
+    rb"[_a-z.:]*[0-9]{0,3}[_.:]?(?:[A-Z]{1,6}[0-9]{0,3}[a-z]*[aeiouy][a-z]+[0-9]{0,3}[_.:-]?)+"
+    rb"[A-Z]{0,4}[0-9]{0,2}[a-z]?"
+    rb"|[a-z]{2,}[0-9]{0,4}(?:[._:-][a-z]+[0-9]{0,4}[a-z]?|[._:-][0-9]{1,4})+"
 )
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
 _WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[0-9]{0,2}[.:!?]*")
@@ -102,6 +104,8 @@ def is_secret(one: Named) -> bool:
         return False
     if random(value):
         return _fits(one)
+    if one.strength == 3 and chancy(value) and one.sign != b",":
+        return True
     if one.strength < 2 or one.sign not in (b"=", b":", b"=>", b":=", b"::", b"::=", b" "):
         return False
     if _ENV.fullmatch(one.name) and one.tight and one.sign == b"=":
@@ -113,10 +117,15 @@ def is_secret(one: Named) -> bool:
     return one.strength == 3 and _typed(one)
 
 
+def is_benign(name: bytes) -> bool:
+    """Whether it names what only looks like a secret: a hash, a version, a path."""
+    return bool(_BENIGN.search(name) or _BENIGN_END.search(name))
+
+
 def _fits(one: Named) -> bool:
     if one.strength >= 2:
         return not (one.strength == 2 and _BENIGN_END.search(one.name))
-    return not (_BENIGN.search(one.name) or _BENIGN_END.search(one.name))
+    return not is_benign(one.name)
 
 
 def _call(one: Named) -> bool:
@@ -149,7 +158,7 @@ def random(value: bytes) -> bool:
     turns = len(_TURNS.findall(value))
     digits = _digits(value)
     if digits >= 2:
-        return turns * 9 >= size or digits == size >= 15
+        return turns * 11 >= size or digits == size >= 15
     return turns * 4 >= size
 
 
@@ -176,7 +185,7 @@ _IDS = frozenset(
 _TELLING = frozenset(b"sk pk rk key api apikey token secret pat access auth bearer db m0 cs live".split())
 _PUBLIC_ID = re.compile(rb"01[A-Za-z0-9]{20,26}|[0-9A-HJKMNP-TV-Z]{26}")
 """Numbered names that stand in every log; the second are ULIDs."""
-_PREFIXED = re.compile(rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})")
+_PREFIXED = re.compile(rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}")
 
 
 def prefixed(run: bytes) -> bool:
@@ -193,7 +202,7 @@ def prefixed(run: bytes) -> bool:
     if _HEX.fullmatch(rest):
         return telling and len(rest) >= 24 and digits >= 4 and b"-" not in rest
     if not digits:
-        return False
+        return turns * 3 >= len(rest) >= 20
     if rest.lower() != rest and rest.upper() != rest:
         return turns * 9 >= len(rest) * 2
-    return turns * 8 >= len(rest) and digits >= 3 and len(rest) >= (20 if telling else 24)
+    return turns * 8 >= len(rest) and digits >= 3 and len(rest) >= 20

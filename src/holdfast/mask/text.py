@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
-from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, chancy, is_secret, prefixed, random
+from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, chancy, is_benign, is_secret, prefixed, random
 from holdfast.mask.linear import Pattern
 
 TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
@@ -31,11 +31,11 @@ _SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
 _GAP = r"[\x60'\"\s=\\]{0,8}"
 _BETWEEN = r"[ \t\w.-]{0,24}[\s'\"\\\]]{0,8}(?:value)?"
 _LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{8}}"
+_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{5}}"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _USER = (
-    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:[ =]|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
-    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64}):([^\s'\"\\\x00]{1,256})"
+    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
+    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64}):[\"']?([^\s'\"\\\x00]{1,256})"
 )
 _OPTION = (
     rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
@@ -48,7 +48,7 @@ _HEADER = (
     r"|cookie:[ \t]{0,8}([^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
 )
 _SHORT = r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
-_USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[ =]|\\{0,4}[\"'])"
+_USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
 _HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
 _SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
 _OPTION_BEGINS = (
@@ -168,7 +168,16 @@ class _Rules:
 @cache
 def _hint() -> Pattern:
     names = "|".join((_SURE, "key|auth|api", *PROVIDERS.split()))
-    return Pattern(rf"(?i:{names}){_BETWEEN}\z")
+    return Pattern(rf"(?i:{names})[ \t\w.-]{{0,60}}[\s'\"\\\]]{{0,12}}\z")
+
+
+@cache
+def _near() -> Pattern:
+    names = "|".join(PROVIDERS.split())
+    return Pattern(
+        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth)"
+        r"[^\x00]{0,60}\z"
+    )
 
 
 def _begun(shape: str) -> str:
@@ -258,7 +267,7 @@ def _weak(data: bytes, at: int) -> Hit | None:
     found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 16)
     if not found:
         return None
-    name = data[max(0, at - 70) : at]
+    name = data[max(0, at - 110) : at]
     if not random(_value(data, found.end())[0][:_JUDGED]):
         return None
     hint = _hint().find(name)
@@ -389,6 +398,14 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
             yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
             yield hit
+        elif random(run[:_JUDGED]) and named_near(data[max(0, start - 130) : start]):
+            yield Hit(start, end, "key", run)
+
+
+def named_near(before: bytes) -> bool:
+    """Whether an issuer and what it issues are named shortly before."""
+    found = _near().find(before)
+    return found is not None and not is_benign(before[found[0] :])
 
 
 def _beside(data: bytes, start: int, end: int) -> Hit | None:
