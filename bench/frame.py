@@ -39,7 +39,18 @@ from typing import Any, Literal, NamedTuple
 REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "bench/results"
 SCRATCH = REPO / "bench/tmp"
-NAMES = ("append", "verify", "open", "mailbox", "cli", "validate", "status", "ledger", "turn")
+NAMES = (
+    "append",
+    "verify",
+    "open",
+    "mailbox",
+    "cli",
+    "validate",
+    "status",
+    "ledger",
+    "mask",
+    "turn",
+)
 BY_NAME_ONLY = ("peers",)
 """Takes long and installs what it compares with: not part of a run of all."""
 MOST_SPREAD = 0.30

@@ -11,18 +11,22 @@ import gzip
 import html
 import json
 import re
+import statistics
 import subprocess
-import sys
 import sysconfig
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from bench.frame import Absent, Bar, Outcome, Setup, rounded
+from holdfast.mask import by_key_name
 
 NO_SECRET = re.compile(
     r"client-id|account-id|app-id|application-id|-id(?:\.[0-9]+)?$|domain|username|user-name|hostname"
@@ -91,8 +95,7 @@ def detect_secrets(each: int, seed: int) -> Iterator[Sample]:
             yield from private_keys(each, seed)
             continue
         for number, pattern in enumerate(getattr(plugin, "denylist", ())):
-            for one in drawn(f"detect-secrets.{name}.{number}", pattern.pattern, each, seed):
-                yield one
+            yield from drawn(f"detect-secrets.{name}.{number}", pattern.pattern, each, seed)
 
 
 def private_keys(each: int, seed: int) -> Iterator[Sample]:
@@ -220,6 +223,94 @@ def members(value: Any) -> list[str]:
     return found
 
 
-def found(mask: Callable[[str], str], text: str, secret: str) -> bool:
-    """Whether nothing of the secret is left to read."""
-    return secret not in mask(text)
+def leaks(mask: Callable[[str], str], sample: Sample, encoding: str | None = None) -> bool:
+    """Whether the secret can still be read in what is left of its text."""
+    text = ENCODINGS[encoding](sample.text) if encoding else sample.text
+    masked = mask(text)
+    return masked == text or sample.secret in masked
+
+
+def source_files(most: int, seed: int) -> list[bytes]:
+    """Sources of the standard library and of what is installed, by chance, as one real tree."""
+    paths = sorted(
+        path
+        for kind in ("stdlib", "purelib")
+        for path in Path(sysconfig.get_path(kind)).rglob("*.py")
+    )
+    Random(f"{seed} sources").shuffle(paths)
+    chosen: list[bytes] = []
+    for path in paths:
+        data = path.read_bytes()
+        with suppress(UnicodeDecodeError):
+            data.decode()
+            chosen.append(data)
+        if sum(map(len, chosen)) >= most:
+            break
+    return chosen
+
+
+def false_hits(mask: Callable[[str], str], sources: list[bytes]) -> tuple[int, int]:
+    """How many lines were changed, and of how many; a secret in a test or a manual counts too."""
+    changed = lines = 0
+    for data in sources:
+        text = data.decode()
+        lines += text.count("\n") + 1
+        masked = mask(text)
+        if masked != text:
+            before = Counter(text.split("\n"))
+            changed += max(1, sum((before - Counter(masked.split("\n"))).values()))
+    return changed, lines
+
+
+def masker() -> Callable[[str], str]:
+    mask = by_key_name(lambda: b"k" * 32)
+    return lambda text: mask({"text": text})["text"]
+
+
+def mixed(sources: list[bytes], seed: int) -> list[str]:
+    """Texts as logs have them: sources, and one in twenty in another form."""
+    rng = Random(f"{seed} mixed")
+    forms = list(ENCODINGS.values())
+    texts: list[str] = []
+    for data in sources:
+        text = data.decode()
+        texts.append(rng.choice(forms)(text) if rng.random() < 0.05 else text)
+    return texts
+
+
+def run(setup: Setup) -> Outcome:
+    outcome, mask = Outcome(), masker()
+    sources = source_files(int(setup.pick(40e6, 4e6)), setup.seed)
+    texts = mixed(sources, setup.seed)
+    for text in texts[: len(texts) // 2]:  # what is compiled when it is first needed
+        mask(text)
+    size = sum(len(text.encode()) for text in texts)
+    rates = []
+    for _ in range(setup.pairs):
+        started = time.process_time()
+        for text in texts:
+            mask(text)
+        rates.append(size / (time.process_time() - started) / 1e6)
+    rate = statistics.median(rates)
+    outcome.bars.append(
+        Bar("texts with encodings masked", rate, ">=", 50, "MB/s", timed=True, beside=tuple(rates))
+    )
+    changed, lines = false_hits(mask, sources)
+    outcome.bars.append(Bar("false hits", changed / lines * 100, "<=", 0.1, "% of lines"))
+    try:
+        drawn = samples(int(setup.pick(20, 2)), setup.seed)
+    except Unavailable as reason:
+        outcome.absent.append(Absent("recall", str(reason)))
+        return outcome
+    for encoding, least in ((None, 99.0), *((name, 95.0) for name in ENCODINGS)):
+        found = sum(not leaks(mask, sample, encoding) for sample in drawn)
+        bar = Bar(f"recall, {encoding or 'plain'}", found / len(drawn) * 100, ">=", least, "%")
+        outcome.bars.append(bar)
+    outcome.numbers = {
+        "samples": len(drawn),
+        "rules": len({sample.rule for sample in drawn}),
+        "lines": lines,
+        "changed": changed,
+        "MB/s": rounded(rates),
+    }
+    return outcome

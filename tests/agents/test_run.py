@@ -205,3 +205,16 @@ def test_the_state_on_disk_is_what_the_api_says(shell: Shell) -> None:
         assert rio.report() == shown(shell, "report.json")
         assert rio.session() == shown(shell, "session.json")
     assert shell("check").code == 0
+
+
+def test_no_file_of_the_home_holds_a_secret_that_a_command_printed(shell: Shell) -> None:
+    token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    code = f"import sys; print('{token}'); sys.exit('login with password=hunter2 failed')"
+    ran = run(shell, code=code)
+    assert token in ran.out
+    output = next((shell.home / "state/rio/output").glob("*.txt")).read_text("utf-8")
+    assert output.startswith("[SECRET:github:")
+    for path in shell.home.rglob("*"):
+        held = path.read_bytes() if path.is_file() else b""
+        assert token.encode() not in held, path
+        assert b"password=hunter2" not in held, path

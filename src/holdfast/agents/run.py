@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from holdfast.agents import context, measure, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
+from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.layout import scratch
@@ -119,7 +120,8 @@ class _Run:
 
     def run(self, text: str, mark: str, echo: Echo, count: measure.Count) -> Ran:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
-        home.document(scratch(opened.id, "context.md")).replace(text.encode())
+        shown = without_secrets(home, text)
+        home.document(scratch(opened.id, "context.md")).replace(shown.encode())
         began = home.clock.now()
 
         def beat(progress: Progress) -> None:
@@ -173,7 +175,8 @@ class _Run:
         """Store what was printed; an error comes later, the end of the session goes first."""
         key = self._agent.output_key(self._opened.id)
         try:
-            self._home.document(key).replace(_kept(ended).encode("utf-8", "replace"))
+            shown = without_secrets(self._home, _kept(ended))
+            self._home.document(key).replace(shown.encode("utf-8", "replace"))
         except HoldfastError as error:
             return _while_ending(error, ended, "its output could not be kept")
         return None

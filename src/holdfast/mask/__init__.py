@@ -35,7 +35,9 @@ _NO_SECRET_KEY = re.compile(
     r"|fencing|first|last|start|end|current|public)[_.-](?:page[_.-])?(?:token|key)$",
     re.IGNORECASE,
 )
-_VARIABLE = re.compile(r"(?!.*(?:PUBLIC|PRIMARY|CACHE|SORT|FOREIGN|HOT))[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
+_VARIABLE = re.compile(
+    r"(?!.*(?:PUBLIC|PRIMARY|CACHE|SORT|FOREIGN|HOT))[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY"
+)
 _OPTION = re.compile(
     r"--?[A-Za-z0-9-]*(?:password|passwd|passphrase|passcode|pwd|secret|token|api-?key|access-?key)",
     re.IGNORECASE,
@@ -44,6 +46,7 @@ _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 20, 200, 4096
 _ROUNDS = 4
+_SIGNS, _LONG_WORD = ("=", ":", ">", "|", "@", "%", "&", "\\", '"', "'", "`", " -"), 12
 _PLAIN = frozenset({int, float, bool, type(None)})
 _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
@@ -62,64 +65,13 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 
     `key` is asked for when the first secret is met.
     """
-
-    def tag(kind: str, secret: bytes) -> str:
-        digest = blake2b(secret, digest_size=4, key=key()[:64]).hexdigest()
-        return f"[SECRET:{kind}:{digest}]"
-
-    def whole_secret(kind: str, value: str) -> str:
-        if not value or _TAG.fullmatch(value):
-            return value
-        return tag(kind, value.encode("utf-8", "surrogatepass"))
-
-    def text(value: str) -> str:
-        if len(value) < _SHORT and not _looks_odd(value):
-            return value
-        finder = _finder()
-        data, found = value.encode("utf-8", "surrogatepass"), False
-        # What stood behind a secret may be one too, once that is gone.
-        for _ in range(_ROUNDS):
-            spans = finder.hits(data)
-            if not spans:
-                break
-            data, found = finder.replaced(data, spans, tag), True
-        if not found:
-            _remember(value)
-            return value
-        return data.decode("utf-8", "surrogatepass")
-
-    def mask(value: Any, kind: str | None) -> Any:
-        if isinstance(value, str):
-            return whole_secret(kind, value) if kind else text(value)
-        if isinstance(value, dict):
-            entries = cast("dict[str, Any]", value)
-            named = _kind(entries.get("name") or entries.get("key")) if "value" in entries else None
-            return {
-                name: mask(inner, _kind(name) or kind or (named if name == "value" else None))
-                for name, inner in entries.items()
-            }
-        if isinstance(value, list | tuple):
-            items = cast("list[Any]", value)
-            return [
-                mask(inner, kind or _told_by(before, inner))
-                if before not in _LOGINS
-                else login(inner)
-                for before, inner in zip(["", *map(_word, items)], items, strict=False)
-            ]
-        return value
-
-    def login(value: Any) -> Any:
-        """A user and its password, as commands take them."""
-        user, colon, secret = str(value).partition(":")
-        if not isinstance(value, str) or not secret or secret.isdigit():
-            return mask(value, None)
-        return user + colon + whole_secret("login", secret)
+    masking = _Masking(key)
 
     def whole(record: Record) -> Record:
         unseen: list[str] = []
         try:
             if _tells(record, unseen) or (unseen and _may_hold(unseen)):
-                return mask(record, None)
+                return masking.mask(record, None)
         except RecursionError:
             raise BadValue(
                 "nested too deeply", hint="put deep structures into a file and name it"
@@ -129,17 +81,83 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
     return whole
 
 
+class _Masking:
+    """What is done with a record that is worth it."""
+
+    def __init__(self, key: Callable[[], bytes]) -> None:
+        self._key = key
+
+    def mask(self, value: Any, kind: str | None) -> Any:
+        if isinstance(value, str):
+            return self._secret(kind, value) if kind else self._text(value)
+        if isinstance(value, dict):
+            entries = cast("dict[str, Any]", value)
+            named = _named(entries)
+            return {
+                name: self.mask(inner, _kind(name) or kind or (named if name == "value" else None))
+                for name, inner in entries.items()
+            }
+        if isinstance(value, list | tuple):
+            items = cast("list[Any]", value)
+            before = ["", *map(_word, items)]
+            return [self._item(*pair, kind) for pair in zip(before, items, strict=False)]
+        return value
+
+    def _item(self, before: str, value: Any, kind: str | None) -> Any:
+        """An item of a list, which may be a command: the one before it tells what it is."""
+        if before[:1] != "-" or not isinstance(value, str) or value[:1] == "-":
+            return self.mask(value, kind)
+        if before in _LOGINS:
+            user, colon, secret = value.partition(":")
+            if secret and not secret.isdigit():
+                return user + colon + self._secret("login", secret)
+        return self.mask(value, kind or ("option" if _OPTION.fullmatch(before) else None))
+
+    def _secret(self, kind: str, value: str) -> str:
+        if not value or _TAG.fullmatch(value):
+            return value
+        return self._tag(kind, value.encode("utf-8", "surrogatepass"))
+
+    def _tag(self, kind: str, secret: bytes) -> str:
+        digest = blake2b(secret, digest_size=4, key=self._key()[:64]).hexdigest()
+        return f"[SECRET:{kind}:{digest}]"
+
+    def _text(self, value: str) -> str:
+        if len(value) < _SHORT and not _looks_odd(value):
+            return value
+        finder = _finder()
+        data, found = value.encode("utf-8", "surrogatepass"), False
+        # What stood behind a secret may be one too, once that is gone.
+        for _ in range(_ROUNDS):
+            spans = finder.hits(data)
+            if not spans:
+                break
+            data, found = finder.replaced(data, spans, self._tag), True
+        if not found:
+            _remember(value)
+            return value
+        return data.decode("utf-8", "surrogatepass")
+
+
+def _named(entries: dict[str, Any]) -> str | None:
+    """What the value is of an entry that has its name beside it, as lists of variables do."""
+    return _kind(entries.get("name") or entries.get("key")) if "value" in entries else None
+
+
+def _names_tell(entries: dict[str, Any]) -> bool:
+    if any(map(_kind, entries)) or _named(entries):
+        return True
+    if len(_innocent) < _MANY:
+        _innocent.update(name for name in entries if name != "value")
+    return False
+
+
 def _tells(value: Any, unseen: list[str]) -> bool:
     """Whether a name tells of a secret; texts that have to be looked at go to `unseen`."""
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        if not entries.keys() <= _innocent:
-            if any(map(_kind, entries)):
-                return True
-            if "value" in entries and _kind(entries.get("name") or entries.get("key")):
-                return True
-            if len(_innocent) < _MANY:
-                _innocent.update(name for name in entries if name != "value")
+        if not entries.keys() <= _innocent and _names_tell(entries):
+            return True
         value = entries.values()
     elif not isinstance(value, list | tuple):
         if isinstance(value, str):
@@ -168,11 +186,23 @@ def _may_hold(unseen: list[str]) -> bool:
         if one[:1] == "-":
             return True  # a command in pieces
     joined = "\n".join(unseen)
+    if _is_prose(joined):
+        return False
     if len(joined) > _AT_ONCE or _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)
     return False
+
+
+def _is_prose(text: str) -> bool:
+    """Whether it is words only: no sign that a secret follows, no word as long as one."""
+    if len(text) > _AT_ONCE:
+        return False
+    for sign in _SIGNS:
+        if sign in text:
+            return False
+    return max(map(len, text.split()), default=0) < _LONG_WORD
 
 
 @cache
@@ -191,13 +221,6 @@ def _remember(harmless: str) -> None:
 
 def _word(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _told_by(before: str, value: object) -> str | None:
-    """What an item of a command is, by the option before it."""
-    if before[:1] != "-" or not isinstance(value, str) or value[:1] == "-":
-        return None
-    return "option" if _OPTION.fullmatch(before) else None
 
 
 @lru_cache(maxsize=_MANY)

@@ -63,8 +63,9 @@ class Forms:
             r"|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\/"
         )
         self._run = Pattern(
-            r"[A-Za-z0-9+/_-]{%d,}(?:(?:\\{1,4}[nr]|\r?\n)+[A-Za-z0-9+/_-]{16,})*"
-            r"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]+)?={0,2}" % LEAST_RUN
+            rf"[A-Za-z0-9+/_-]{{{LEAST_RUN},}}"
+            r"(?:(?:\\{1,4}[nr]|\r?\n)+[A-Za-z0-9+/_-]{16,})*"
+            r"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]+)?={0,2}"
         )
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
@@ -73,7 +74,7 @@ class Forms:
             return
         at = 0
         while found := self._escape.find(data, at):
-            start = _line_start(data, found[0], at)
+            start = max(at, found[0] - _BACK)
             at = _line_end(data, found[1])
             yield _unescaped(data[start:at], start)
 
@@ -82,13 +83,9 @@ class Forms:
         return self._run.spans(data)
 
 
-def _line_start(data: bytes, found: int, least: int) -> int:
-    return max(data.rfind(b"\n", max(least, found - _BACK), found) + 1, least, found - _BACK)
-
-
 def _line_end(data: bytes, found: int) -> int:
     end = data.find(b"\n", found, found + _LINE)
-    return end if end >= 0 else min(len(data), found + _LINE)
+    return min(len(data), (end if end >= 0 else found + _LINE) + _BACK)
 
 
 def _unescaped(data: bytes, offset: int) -> Unescaped:

@@ -25,7 +25,7 @@ FORMATS: dict[str, str] = {
         GR1348941[A-Za-z0-9_-]{16,}
     """,
     "slack": r"""
-        xox[abcdeoprs]-[A-Za-z0-9%+/_\\-]{10,}
+        xox[abcdeoprs]-[A-Za-z0-9%+/_\\-]{8,}
         xoxe\.xox[bp]-[A-Za-z0-9-]{20,}
         xapp-[0-9]+-[A-Za-z0-9-]{20,}
         hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_-]{20,}
@@ -74,7 +74,7 @@ FORMATS: dict[str, str] = {
         cio[A-Za-z0-9]{32}
         oy2[a-z0-9]{43}
         dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}
-        packagist_[a-z]{2,4}_[a-f0-9]{30,}
+        packagist_[a-z]{2,4}_[a-f0-9]{24,}
         CLOJARS_[a-z0-9]{50,}
         AKC[A-Za-z0-9]{50,}
         cmVmd[A-Za-z0-9]{50,}
@@ -111,7 +111,7 @@ FORMATS: dict[str, str] = {
         4b1d[A-Za-z0-9]{38}
         AstraCS:[A-Za-z0-9:]{20,}
         SWM(?:TKN|KEY)-1-[A-Za-z0-9+/-]{40,}
-        EXO[A-Za-z0-9]{26}
+        EXO[A-Za-z0-9]{24,}
         FlyV1\s[A-Za-z0-9+/_=,-]{50,}
         do[opr]_v1_[a-f0-9]{48,}
         dp\.(?:pt|ct|st|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{36,}
@@ -246,7 +246,8 @@ AFTER_RUN: dict[str, str] = {
 """Those with no mark but how long their parts are: the run, and what follows it."""
 BEFORE_RUN: dict[str, str] = {
     "chat": r"[0-9]{7,13}:[A-Za-z0-9_-]{32,}",
-    "work": r"(?:[12]/[0-9]{10,16}(?:/[0-9]{10,16})?:[a-f0-9]{32}|[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32})",
+    "work": r"[12]/[0-9]{10,16}(?:/[0-9]{10,16})?:[a-f0-9]{32}",
+    "report": r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}",
     "crm": r"00[A-Za-z0-9]{13,16}![A-Za-z0-9_.-]{60,}",
     "shop": r"[0-9]{15,16}(?:\||%)[A-Za-z0-9_-]{27,40}",
 }

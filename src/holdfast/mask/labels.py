@@ -15,45 +15,45 @@ STRONG = (
     r"|contrase(?:n|\xc3\xb1)a|passwort|mot_de_passe"
 )
 MEDIUM = (
-    r"token|api[_. -]?key|(?:access|private|account|signing|encryption|master|service|shared|storage"
-    r"|session|license|auth|client|admin|deploy|webhook|database|db|priv|ssh|consumer|application|app"
-    r"|sdk|user|server|root|live|test|prod|production|secure)[_. -]?key|credential|bearer|cookie|_auth|jwt"
+    r"token|api[_. -]?key|(?:access|private|account|signing|encryption|master|service|shared"
+    r"|storage|session|license|auth|client|admin|deploy|webhook|database|db|priv|ssh|consumer|application"
+    r"|app|sdk|user|server|root|live|test|prod|production|secure)[_. -]?key|credential|bearer"
+    r"|cookie|_auth|jwt"
 )
 PROVIDERS = """
-    abuseipdb adafruit adobe airtable aiven algolia alibaba aliyun amplitude anthropic anyscale apify
-    apollo appcenter artifactory asana assemblyai atlassian auth0 aws axiom azure bamboo baseten
-    beamer bitbucket bitly blackfire bluesky box braintree branch brevo browserstack buildkite
-    bunny cerebras circleci clearbit clerk clickhouse clickup cloudflare cloudinary cockroach
-    codacy codecov cohere coinbase confluent consul contentful convex coveralls cursor datadog
-    databricks deepgram deepl deepseek deno digitalocean discord docker doppler dropbox droneci
-    dynatrace easypost elastic elevenlabs etherscan etsy eventbrite facebook fastly fauna figma
-    finicity finnhub firebase fireworks flickr flutterwave fly freshbooks freshdesk gemini
-    gitea github gitlab gitter gocardless google grafana groq harness hashicorp heroku hetzner
-    honeycomb hubspot huggingface hunter infracost infura instagram intercom ionos ipinfo
-    ipstack jfrog jira jumpcloud kaggle klaviyo kraken kucoin launchdarkly linear linkedin
-    linode lob logz looker mailchimp mailgun mailjet mapbox mattermost maxmind meraki messagebird
-    microsoft mistral mixpanel moderation mongodb mux neon netlify newrelic ngrok notion npm
-    nuget nvidia nytimes octopus okta onelogin openai openrouter opsgenie optimizely pagerduty
-    paypal paystack pendo percy perplexity pinecone plaid planetscale postman posthog postmark
-    prefect pulumi pusher pypi qdrant quay rabbitmq railway rapidapi razorpay readme redis
-    render replicate resend rollbar runpod salesforce scaleway segment sendbird sendgrid
-    sendinblue sentry serpapi shodan shopify shippo sidekiq slack snowflake snyk sonar
-    sourcegraph splunk spotify square squarespace stability statuspage strava stripe
-    stytch sumologic supabase surge tailscale tavily telegram terraform todoist together
-    travis trello tumblr twilio twitch twitter typeform ubidots unsplash upstash upstage vault
-    vercel virustotal voyage vultr weaviate webex webflow wakatime weatherstack workos yandex
-    yelp youtube zapier zendesk zoho zoom bittrex bitrise brave canva cartesia checkout civo
-    cloudsmith configcat couchbase databento datagov data.gov devin disqus ebay exoscale fal falai
-    fullstory greptile gumroad highnote ibm bluemix bxp influx infomaniak instantly kagi larksuite lark
-    lichess lighton llama mem0 mercury mergify message-bird midtrans miro telegrm new-york-times
-    newyorktimes ollama onfido openweather ovh persona pinterest polymarket privateai private-ai
-    rainforest ramp retell samsara sumo tableau telnyx temporal wandb weights wiz woo workato
-    xendit zuplo softlayer cloudant artifactory bundle_ session contribsys mid ably chargebee
-    customer.io drift duffel eleven fathom front gladia helicone iterable langfuse litellm lokalise
-    modal monday nango novu nylas outreach paddle parse pipedrive privy pubnub recurly rev.ai
-    sanity smartsheet stream svix swarm tines toggl trigger twelvedata uploadcare vonage nexmo wistia
-    wordpress zeplin paradigm pyowm owm linked[_-]?in message[_-]?bird private[_-]?ai
-    weights(?:and|_and_)?biases hcp capella softlayer aikido
+    ably abuseipdb adafruit adobe aikido airtable aiven algolia alibaba aliyun amplitude
+    anthropic anyscale apify apollo appcenter artifactory asana assemblyai atlassian auth0 aws
+    axiom azure bamboo baseten beamer bitbucket bitly bitrise bittrex blackfire bluemix bluesky
+    box braintree brave brevo browserstack buildkite bundle_ bunny bxp canva capella cartesia
+    cerebras chargebee checkout circleci civo clearbit clerk clickhouse clickup cloudant
+    cloudflare cloudinary cloudsmith cockroach codacy codecov cohere coinbase configcat
+    confluent consul contentful contribsys convex couchbase coveralls cursor customer.io
+    data.gov databento databricks datadog datagov deepgram deepl deepseek deno devin
+    digitalocean discord disqus docker doppler droneci dropbox duffel dynatrace easypost ebay
+    elastic elevenlabs etherscan etsy eventbrite exoscale facebook fal falai fastly fathom fauna
+    figma finicity finnhub firebase fireworks flickr flutterwave fly freshbooks freshdesk
+    fullstory gemini gitea github gitlab gitter gladia gocardless google grafana greptile groq
+    gumroad harness hashicorp hcp helicone heroku hetzner highnote honeycomb hubspot huggingface
+    hunter ibm influx infomaniak infracost infura instagram instantly intercom ionos ipinfo
+    ipstack iterable jfrog jira jumpcloud kaggle kagi klaviyo kraken kucoin langfuse lark
+    larksuite launchdarkly lichess lighton linear linked[_-]?in linkedin linode litellm llama
+    lob logz lokalise looker mailchimp mailgun mailjet mapbox mattermost maxmind mem0 meraki
+    mercury mergify message-bird message[_-]?bird messagebird microsoft mid midtrans miro
+    mistral mixpanel modal mongodb mux nango neon netlify new-york-times newrelic newyorktimes
+    nexmo ngrok notion novu npm nuget nvidia nylas nytimes octopus okta ollama onelogin onfido
+    openai openrouter openweather opsgenie optimizely outreach ovh owm paddle pagerduty paradigm
+    paypal paystack pendo percy perplexity persona pinecone pinterest pipedrive plaid
+    planetscale polymarket posthog postman postmark prefect private-ai private[_-]?ai privateai
+    privy pubnub pulumi pusher pyowm pypi qdrant quay rabbitmq railway rainforest ramp rapidapi
+    razorpay readme recurly redis render replicate resend retell rev.ai rollbar runpod
+    salesforce samsara sanity scaleway segment sendbird sendgrid sendinblue sentry serpapi
+    shippo shodan shopify sidekiq slack smartsheet snowflake snyk softlayer sonar sourcegraph
+    splunk spotify square squarespace stability statuspage strava stripe stytch sumo sumologic
+    supabase surge svix tableau tailscale tavily telegram telegrm telnyx temporal terraform
+    tines todoist toggl travis trello tumblr twelvedata twilio twitch twitter typeform ubidots
+    unsplash uploadcare upstage upstash vault vercel virustotal vonage voyage vultr wakatime
+    wandb weatherstack weaviate webex webflow weights weights(?:and|_and_)?biases wistia wiz woo
+    wordpress workato workos xendit yandex yelp youtube zapier zendesk zeplin zoho zoom zuplo
 """
 _BENIGN = re.compile(
     rb"(?:^|[^a-z])(?:sha[0-9]*|commit|hash|digest|md5|etag|checksum|rev|revision|version|uuid|guid"
@@ -74,12 +74,13 @@ _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_]
 _HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
 _CAMEL = re.compile(
-    rb"[_a-z.:]*[0-9]{0,3}[_.:]?(?:[A-Z]{1,6}[0-9]{0,3}[a-z]*[aeiouy][a-z]+[0-9]{0,3}[_.:-]?)+"
+    # Each word is taken once and for all: nothing here may go back over a long value.
+    rb"[_a-z.:]*+[0-9]{0,3}+[_.:]?+(?>[A-Z]{1,6}[0-9]{0,3}[a-z]*[aeiouy][a-z]+[0-9]{0,3}[_.:-]?)++"
     rb"[A-Z]{0,4}[0-9]{0,2}[a-z]?"
-    rb"|[a-z]{2,}[0-9]{0,4}(?:[._:-][a-z]+[0-9]{0,4}[a-z]?|[._:-][0-9]{1,4})+"
+    rb"|[a-z]{2,}+[0-9]{0,4}+(?>[._:-][a-z]++[0-9]{0,4}[a-z]?|[._:-][0-9]{1,4})++"
 )
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
-_WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[0-9]{0,2}[.:!?]*")
+_WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[.:!?]*")
 
 
 class Named(NamedTuple):
@@ -104,8 +105,10 @@ def is_secret(one: Named) -> bool:
         return False
     if random(value):
         return _fits(one)
-    if one.strength == 3 and chancy(value) and one.sign != b",":
+    if one.strength == 3 and chancy(value) and (one.quoted or one.sign != b","):
         return True
+    if one.sign == b">":  # an element of XML, or a comparison
+        return one.strength == 3 and one.tight and one.after == b"<"
     if one.strength < 2 or one.sign not in (b"=", b":", b"=>", b":=", b"::", b"::=", b" "):
         return False
     if _ENV.fullmatch(one.name) and one.tight and one.sign == b"=":
@@ -142,7 +145,9 @@ def _typed(one: Named) -> bool:
         if len(value) >= 16 and value.isalpha():
             return True
         # A word is one only where a program would not write one.
-        return one.tight and not one.quoted and one.after[:1] in (b"", b" ", b"&", b"\n", b"'", b'"')
+        return (
+            one.tight and not one.quoted and one.after[:1] in (b"", b" ", b"&", b"\n", b"'", b'"')
+        )
     if _IDENTIFIER.fullmatch(value):
         return _digits(value) > 0 and not _call(one)
     return True
@@ -151,12 +156,12 @@ def _typed(one: Named) -> bool:
 def random(value: bytes) -> bool:
     """Whether it was drawn by chance, as keys are: long, and letters and digits change often."""
     size = len(value) - value.count(b"-") - value.count(b".") - value.count(b"_")
-    if size < 14 or b" " in value:
+    digits = _digits(value)
+    if size < 14 or b" " in value or (not digits and value.islower()):
         return False
     if _CAMEL.fullmatch(value):
         return False
     turns = len(_TURNS.findall(value))
-    digits = _digits(value)
     if digits >= 2:
         return turns * 11 >= size or digits == size >= 15
     return turns * 4 >= size
@@ -168,24 +173,32 @@ def _digits(value: bytes) -> int:
 
 def chancy(value: bytes) -> bool:
     """The same of something shorter; sure enough where a name tells."""
-    if len(value) < 8 or b" " in value or _CAMEL.fullmatch(value):
+    if len(value) < 8 or b" " in value or (value.islower() and not _digits(value)):
+        return False
+    if _CAMEL.fullmatch(value):
         return False
     return len(_TURNS.findall(value)) * 5 >= len(value)
 
 
 _IDS = frozenset(
-    b"""sha sha1 sha224 sha256 sha384 sha512 md5 blake2b crc h1 msg toolu srvtoolu chatcmpl cmpl call req
-    resp run thread asst file batch evt cus sub pi in cs ch price prod acct session sess gen item vs
-    step ft ftjob org user proj id build job task trace span img image etag upload rs fc commit rev
-    ref tree blob tag v release branch test tests class data node key_id request response event
-    conv conversation container vol snap subnet sg eni ami i vpc arn doc page part chunk block
-    fig fn func method lib libs module pkg package http https www bootstrap
+    b"""
+    acct ami arn asst batch blake2b blob block bootstrap branch build call ch chatcmpl chunk
+    class cmpl commit container conv conversation crc cs cus data doc eni etag event evt fc fig
+    file fn ft ftjob func gen h1 http https i id image img in item job key_id lib libs md5
+    method module msg node org package page part pi pkg price prod proj ref release req request
+    resp response rev rs run sess session sg sha sha1 sha224 sha256 sha384 sha512 snap span
+    srvtoolu step sub subnet tag task test tests thread toolu trace tree upload user v vol vpc
+    vs www
     """.split()
 )
-_TELLING = frozenset(b"sk pk rk key api apikey token secret pat access auth bearer db m0 cs live".split())
+_TELLING = frozenset(
+    b"sk pk rk key api apikey token secret pat access auth bearer db m0 cs live".split()
+)
 _PUBLIC_ID = re.compile(rb"01[A-Za-z0-9]{20,26}|[0-9A-HJKMNP-TV-Z]{26}")
 """Numbered names that stand in every log; the second are ULIDs."""
-_PREFIXED = re.compile(rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}")
+_PREFIXED = re.compile(
+    rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}"
+)
 
 
 def prefixed(run: bytes) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 Span = tuple[int, int]
@@ -15,9 +16,8 @@ _MEMORY = 64 << 20
 
 @cache
 def _re2() -> Any:
-    import re2  # noqa: PLC0415  # most processes write nothing that has to be looked at
-
-    return re2
+    # Loaded late, for most processes write nothing that has to be looked at; it has no types.
+    return import_module("re2")
 
 
 class Pattern:

@@ -14,7 +14,17 @@ from typing import NamedTuple
 
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
-from holdfast.mask.labels import MEDIUM, PROVIDERS, STRONG, Named, chancy, is_benign, is_secret, prefixed, random
+from holdfast.mask.labels import (
+    MEDIUM,
+    PROVIDERS,
+    STRONG,
+    Named,
+    chancy,
+    is_benign,
+    is_secret,
+    prefixed,
+    random,
+)
 from holdfast.mask.linear import Pattern
 
 TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
@@ -23,15 +33,15 @@ _DEEPEST = 3
 _WINDOW = 2048
 """How far is looked from where something may begin, before it is known to be a secret."""
 _LONGEST = 16_384
-_JUDGED = 128
+_JUDGED = 64
 """How much of a value tells whether it is a secret."""
 
 _SURE = f"{STRONG}|{MEDIUM}"
 _SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
-_GAP = r"[\x60'\"\s=\\]{0,8}"
-_BETWEEN = r"[ \t\w.-]{0,24}[\s'\"\\\]]{0,8}(?:value)?"
+_GAP = r"(?:\\{1,4}[nrt]|[\x60'\"\s=\\]){0,8}"
+_BETWEEN = r"(?:\\{1,4}t|[ \t\w.-]){0,24}(?:\\{1,4}[nrt]|[\s'\"\\\]]){0,8}(?:value)?"
 _LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{5}}"
+_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{3}}"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _USER = (
     r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
@@ -47,21 +57,21 @@ _HEADER = (
     r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+))"
     r"|cookie:[ \t]{0,8}([^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
 )
-_SHORT = r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
+_SHORT = (
+    r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
+)
 _USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
 _HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
 _SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
-_OPTION_BEGINS = (
-    rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
-)
+_OPTION_BEGINS = rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
 _LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s/\"'<>\\\x00]{0,300}@"
 _SIGNS = (b"=", b":", b">", b",", b"|")
-_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----"
+_BEGIN = r"-----BEGIN[A-Z0-9 _-]{0,100}PRIVATE KEY[A-Z ]{0,20}-----"
 
 _COUNTED = re.compile(r"\{([0-9]+)[0-9,]*\}")
 _ENOUGH = 8
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
-_END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----")
+_END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----|KEY(?: BLOCK)?-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
 _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
 _MOST_UNQUOTED = 512
@@ -153,7 +163,7 @@ class _Rules:
         # One pattern of all would need too many states to be fast.
         self.scans = (
             _Scan(
-                Pattern(f"{first}|-----BEGIN |{marks}"),
+                Pattern(f"{first}|-----BEGIN|{marks}"),
                 (b"",),
                 (_by_its_look,),
             ),
@@ -167,8 +177,10 @@ class _Rules:
 
 @cache
 def _hint() -> Pattern:
-    names = "|".join((_SURE, "key|auth|api", *PROVIDERS.split()))
-    return Pattern(rf"(?i:{names})[ \t\w.-]{{0,60}}[\s'\"\\\]]{{0,12}}\z")
+    names = "|".join((_SURE, "key|auth|api|access", *PROVIDERS.split()))
+    return Pattern(
+        rf"(?i:{names})(?:\\{{1,4}}t|[ \t\w.-]){{0,60}}(?:\\{{1,4}}[nrt]|[\s'\"\\\]]){{0,12}}\z"
+    )
 
 
 @cache
@@ -228,7 +240,7 @@ def _by_its_look(data: bytes, at: int) -> Hit | None:
         return _header(data, at)
     if head.startswith((b"sshpass", b"mysql")):
         return _short(data, at)
-    if head.startswith(b"-----begin "):
+    if head.startswith(b"-----begin"):
         return _key_block(data, at)
     if head[:1] in (b" ", b"\t", b"\n", b"\r", b"'", b'"', b"[", b",", b"-"):
         return _user(data, at) or _mark(data, at)
@@ -241,7 +253,7 @@ def _shape(data: bytes, at: int) -> Hit | None:
     for kind, shape in _shapes().items():
         if found := shape.match(data, at, at + _WINDOW):
             end = found.end()
-            if kind == "loose" and not chancy(found[0]):
+            if kind == "loose" and not chancy(found[0][:_JUDGED]):
                 continue
             if end == at + _WINDOW or kind == "jwt":
                 tail = _TAIL.match(data, end)
@@ -264,7 +276,7 @@ def _labelled(data: bytes, at: int) -> Hit | None:
 
 
 def _weak(data: bytes, at: int) -> Hit | None:
-    found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 16)
+    found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 40)
     if not found:
         return None
     name = data[max(0, at - 110) : at]
@@ -389,7 +401,11 @@ def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
 def _runs(data: bytes, depth: int) -> Iterator[Hit]:
     for start, end in _rules().forms.runs(data):
         run = data[start:end]
-        if depth < _DEEPEST and (text := said(run)) is not None and (inside := hits(text, depth + 1)):
+        if (
+            depth < _DEEPEST
+            and (text := said(run)) is not None
+            and (inside := hits(text, depth + 1))
+        ):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
         elif len(run.translate(None, _DIGITS)) == len(run):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
 from holdfast.agents.history import SESSION_FIELDS, Session
+from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
 from holdfast.errors import BadName, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
@@ -90,7 +91,8 @@ def start(
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
         one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
         key = scratch(begun.id, "context.md")
-        home.document(key).replace(compose(with_mail(one, given, begun.id)).encode())
+        shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
+        home.document(key).replace(shown.encode())
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
