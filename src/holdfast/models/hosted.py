@@ -318,16 +318,17 @@ def _usage(answer: ModelResponse) -> Usage:
 def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
     """Ours as theirs: what is asked in one message, what was answered in another."""
     turns: list[ModelMessage] = []
-    for message in messages:
-        if message.role == "assistant":
-            turns.append(ModelResponse(parts=[TextPart(message.text)]))
+    for role, said in messages:
+        text = said.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
+        if role == "assistant":
+            turns.append(ModelResponse(parts=[TextPart(text)]))
             continue
-        kind = SystemPromptPart if message.role == "system" else UserPromptPart
+        part = SystemPromptPart(text) if role == "system" else UserPromptPart(text)
         last = turns[-1] if turns else None
         if isinstance(last, ModelRequest):
-            last.parts = [*last.parts, kind(message.text)]
+            last.parts = [*last.parts, part]
         else:
-            turns.append(ModelRequest(parts=[kind(message.text)]))
+            turns.append(ModelRequest(parts=[part]))
     return turns
 
 
