@@ -14,6 +14,7 @@ serves it to whoever may reach that port on this machine, as OpenAI's chat compl
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -136,15 +137,16 @@ class Embedded:
         return checked(request, reply)
 
     def _events(self, request: Request, deadline: float) -> Iterator[dict[str, Any]]:
-        served = _shared()
-        where = urlsplit(served.address)
+        address, key = _shared()
+        where = urlsplit(address)
         left = min(deadline - self._clock.boottime(), _LONGEST)
         connection = HTTPConnection(where.hostname or "", where.port, timeout=max(0.001, left))
         alarm = Timer(max(0.0, left), _hang_up, (connection,))
         alarm.daemon = True
         try:
             alarm.start()
-            connection.request("POST", "/v1/chat/completions", _body(request), _headers(served))
+            _asking.add(connection)
+            connection.request("POST", "/v1/chat/completions", _body(request), _headers(key))
             response = connection.getresponse()
             if response.status != HTTPStatus.OK:
                 raise _typed(json.loads(response.read()).get("error", {}), request)
@@ -166,6 +168,7 @@ class Embedded:
             late = True
         finally:
             alarm.cancel()
+            _asking.discard(connection)
             connection.close()
         if late:
             raise TimedOut(
@@ -212,8 +215,8 @@ def _body(request: Request) -> bytes:
     return json.dumps(body).encode()
 
 
-def _headers(served: Served) -> dict[str, str]:
-    return {"Content-Type": "application/json", "Authorization": f"Bearer {served.key}"}
+def _headers(key: str | None) -> dict[str, str]:
+    return {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:
@@ -241,14 +244,25 @@ def _typed(error: dict[str, Any], request: Request) -> ModelError:
 _lock = Lock()
 _server: Served | None = None
 _left_behind: list[Served | None] = []
+_asking: set[HTTPConnection] = set()
 
 
-def _shared() -> Served:
+def _shared() -> tuple[str, str | None]:
+    """Where it is and its key; not itself, so that it can be stopped while somebody asks."""
     global _server
     with _lock:
         if _server is None:
             _server = serve(key=secrets.token_urlsafe())
-        return _server
+        return _server.address, _server.key
+
+
+def _stop() -> None:
+    """Before the process ends: llama.cpp's own threads do not survive the end of its globals."""
+    global _server
+    for connection in list(_asking):
+        _hang_up(connection)
+    with _lock:
+        _server = None
 
 
 def _forget() -> None:
@@ -258,6 +272,7 @@ def _forget() -> None:
     _server, _lock = None, Lock()
 
 
+atexit.register(_stop)
 os.register_at_fork(after_in_child=_forget)
 
 
