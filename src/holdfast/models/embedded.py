@@ -149,7 +149,7 @@ class Embedded:
             connection.request("POST", "/v1/chat/completions", _body(request), _headers(key))
             response = connection.getresponse()
             if response.status != HTTPStatus.OK:
-                raise _typed(json.loads(response.read()).get("error", {}), request)
+                raise _typed(json.loads(response.read()).get("error", {}))
             while line := response.readline():
                 told = line.removeprefix(b"data:").strip()
                 if told == _DONE:
@@ -157,7 +157,7 @@ class Embedded:
                 if told and not told.startswith(b":"):
                     event = json.loads(told)
                     if "error" in event:
-                        raise _typed(event["error"], request)
+                        raise _typed(event["error"])
                     yield event
             late = self._clock.boottime() >= deadline
         except (OSError, HTTPException, ValueError) as error:
@@ -210,8 +210,10 @@ def _body(request: Request) -> bytes:
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.schema is not None:
-        wanted = {"name": "reply", "schema": dict(request.schema)}
-        body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        violations(None, request.schema)  # what is no schema would be passed over in silence
+        # Blanks are free under the grammar unless one says so, and it would write little else.
+        compact = {**request.schema, "x-guidance": {"whitespace_flexible": False}}
+        body["grammar"] = _library().json_schema_to_grammar(json.dumps(compact))
     return json.dumps(body).encode()
 
 
@@ -228,15 +230,13 @@ def _usage(event: dict[str, Any]) -> Usage | None:
     return Usage(told.get("prompt_tokens"), told.get("completion_tokens"), cached)
 
 
-def _typed(error: dict[str, Any], request: Request) -> ModelError:
+def _typed(error: dict[str, Any]) -> ModelError:
     said = f"{Embedded.ref}: {error.get('message')}"
     if error.get("type") == "exceed_context_size_error":
         return TooLong(said, hint=f"it takes {CONTEXT} tokens; ask with less")
     if error.get("code") != HTTPStatus.BAD_REQUEST:
         return Unavailable(said, hint="ask it again")
-    if request.schema is not None:
-        violations(None, request.schema)  # says so if it is no schema at all
-    return ModelError(said, hint="ask with a simpler schema")
+    return ModelError(said, hint="ask it something else; it is a small one")
 
 
 # --- one for the process --------------------------------------------------------------------

@@ -248,7 +248,7 @@ class Hosted:
         return unavailable
 
     def _rejected(self, error: theirs.ModelAPIError, said: str) -> HoldfastError:
-        if "content" in (error.provider_error_code or ""):
+        if (error.provider_error_code or "").startswith("content_"):
             return Declined(said, hint="ask it differently, or ask another model")
         if _IN_FULL.search(said):
             return self._too_long(said)
