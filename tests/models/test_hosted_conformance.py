@@ -10,11 +10,11 @@ import pytest
 from holdfast.models.protocol import Message, Model, OnText, Reply, Request
 from holdfast.models.registry import open_model
 from holdfast.models.scripted import example
+from holdfast.testing.models import ModelConformance
 from tests.models import faults
 from tests.models.small import BRIEF, NEEDED
 
 pytest.importorskip("pydantic_ai", reason="the extra `llm` is not installed")
-ModelConformance = pytest.importorskip("holdfast.testing.models").ModelConformance
 
 
 def answers(to: faults.Handler) -> None:
