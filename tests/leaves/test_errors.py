@@ -65,6 +65,7 @@ def test_only_what_can_pass_by_itself_is_retryable() -> None:
         "Busy",
         "Conflict",
         "DiskFull",
+        "Unavailable",
     }
 
 

@@ -47,6 +47,40 @@ BUILT_IN = (
         "holdfast.models.acp:open_acp",
         extra="acp",
     ),
+    Provider(
+        "embedded",
+        "a small real model on the processor, in this process",
+        "embedded:smollm2",
+        "holdfast.models.embedded:open_embedded",
+        "embedded",
+    ),
+    Provider("openai", "OpenAI", "openai:gpt-5-mini", "holdfast.models.hosted:open_openai", "llm"),
+    Provider(
+        "anthropic",
+        "Anthropic",
+        "anthropic:claude-haiku-4-5",
+        "holdfast.models.hosted:open_anthropic",
+        "llm",
+    ),
+    Provider(
+        "google", "Gemini", "google:gemini-2.5-flash", "holdfast.models.hosted:open_google", "llm"
+    ),
+    Provider("ollama", "Ollama", "ollama:qwen3", "holdfast.models.hosted:open_ollama", "llm"),
+    Provider("vllm", "vLLM", "vllm:qwen3-8b", "holdfast.models.hosted:open_vllm", "llm"),
+    Provider(
+        "llamacpp",
+        "the server of llama.cpp",
+        "llamacpp:any",
+        "holdfast.models.hosted:open_llamacpp",
+        "llm",
+    ),
+    Provider(
+        "openai-compatible",
+        "any server that speaks OpenAI's chat completions",
+        "openai-compatible:NAME@http://127.0.0.1:8080/v1",
+        "holdfast.models.hosted:open_compatible",
+        "llm",
+    ),
 )
 
 

@@ -89,7 +89,8 @@ def schema_from(text: str) -> dict[str, Any]:
 def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
     """The model that was asked for, else the one that the environment or the settings name.
 
-    Settings may have come with a repository: they do not get to run commands.
+    Settings may have come with a repository: they do not get to run commands, nor to choose the
+    address to which everything that an agent knows is sent.
     """
     ref = said or os.environ.get(VARIABLE)
     if not ref:
@@ -102,9 +103,9 @@ def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
                 hint=f"--model scripted:echo, {VARIABLE}, or default = … under [models] in "
                 "holdfast.toml; `holdfast model list` shows providers",
             )
-        if ref.partition(":")[0] in _RUNS_COMMANDS:
+        if ref.partition(":")[0] in _RUNS_COMMANDS or "@" in ref:
             raise ConfigError(
-                f"holdfast.toml names the command {ref[:_SHOWN]!r} as a model",
-                hint="say it yourself with --model if you want it to run",
+                f"holdfast.toml names a command or an address as a model: {ref[:_SHOWN]!r}",
+                hint="say it yourself with --model if you want to use it",
             )
     return Retrying(open_model(ref), context.clock, SystemRandom())

@@ -1,0 +1,375 @@
+"""Models behind an HTTP interface: hosted ones, and servers that speak the protocol of OpenAI.
+
+The libraries of the providers are reached through pydantic-ai.  They do not retry here: that is
+for `asking.Retrying`, which tells of it.  What fails becomes one of our errors by this rule: if no
+complete answer came, whatever the reason, it is Unavailable and may be asked again; if a complete
+answer came that is not what was asked for, it is InvalidOutput.  docs/models-hosted.md has the
+table.  No key is ever part of an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic_ai import exceptions as theirs
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    SystemPromptPart,
+    TextPart,
+    TextPartDelta,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.settings import ModelSettings
+
+from holdfast.clock import SystemClock
+from holdfast.errors import (
+    ConfigError,
+    Declined,
+    HoldfastError,
+    ModelError,
+    NotAuthorised,
+    TimedOut,
+    TooLong,
+    Unavailable,
+)
+from holdfast.models import prices
+from holdfast.models.loop import Late, Told, wait_for
+from holdfast.models.output import checked
+from holdfast.models.places import SERVICES, Place, model_at, place_of
+from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
+
+_TRANSIENT = frozenset((408, 409, 425, 429))
+_SERVER_ERROR = 500
+_SHOWN = 300
+_GOODBYE = 2.0
+_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
+_IN_FULL = re.compile(r"context.{0,20}(size|length|window)|too many tokens", re.IGNORECASE)
+
+
+class Hosted:
+    def __init__(self, place: Place, model: TheirModel, *, ref: str) -> None:
+        self.ref, self._place, self._model = ref, place, model
+        self._native = bool(model.profile.get("supports_json_schema_output"))
+        self._clock = SystemClock()
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        began = self._clock.boottime()
+        first: list[float] = []
+        partial: list[str] = []
+
+        def piece(text: str) -> None:
+            if not first:
+                first.append(self._clock.boottime() - began)
+            partial.append(text)
+            if on_text is not None:
+                on_text(text)
+
+        async def ask(told: Told) -> ModelResponse | HoldfastError:
+            try:
+                return await self._ask(request, None if on_text is None else told)
+            except Exception as error:
+                # Theirs knows the request with its headers: ours must not hang on to it.
+                return self._typed(error, request)
+
+        try:
+            answer = wait_for(ask, request.timeout, piece)
+        except Late:
+            answer = self._timed_out(request)
+        seconds = self._clock.boottime() - began
+        if isinstance(answer, ModelResponse):
+            return self._reply(request, answer, seconds, first[0] if first else None)
+        if isinstance(answer, ModelError) and partial:
+            answer.reply = Reply("".join(partial), self._place.model, seconds=seconds)
+        raise answer
+
+    async def _ask(self, request: Request, told: Told | None) -> ModelResponse:
+        settings = ModelSettings(timeout=max(0.001, request.timeout), max_retries=0)
+        if request.max_tokens is not None:
+            settings["max_tokens"] = request.max_tokens
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        messages, wanted = conversation(request.messages), self._wanted(request)
+        if told is None:
+            return await model_request(
+                self._model,
+                messages,
+                model_settings=settings,
+                model_request_parameters=wanted,
+                instrument=False,
+            )
+        async with model_request_stream(
+            self._model,
+            messages,
+            model_settings=settings,
+            model_request_parameters=wanted,
+            instrument=False,
+        ) as stream:
+            return await _streamed(stream, told)
+
+    def _wanted(self, request: Request) -> ModelRequestParameters:
+        if request.schema is None:
+            return ModelRequestParameters()
+        return ModelRequestParameters(
+            output_mode="native" if self._native else "prompted",
+            output_object=OutputObjectDefinition(json_schema=dict(request.schema), name="reply"),
+        )
+
+    def _reply(
+        self, request: Request, answer: ModelResponse, seconds: float, first: float | None
+    ) -> Reply:
+        text = "".join(part.content for part in answer.parts if isinstance(part, TextPart))
+        if request.schema is not None and not self._native and (inner := _FENCED.fullmatch(text)):
+            text = inner[1]
+        usage = _usage(answer)
+        called = answer.model_name or self._place.model
+        reply = Reply(
+            text,
+            called,
+            usage=usage,
+            cost_usd=self._cost(called, usage),
+            seconds=seconds,
+            first_text=first,
+            finish="length" if answer.finish_reason == "length" else _STOP,
+        )
+        match answer.finish_reason:
+            case "content_filter":
+                said = (answer.provider_details or {}).get("refusal") or text or "no reason given"
+                declined = Declined(
+                    f"{self.ref} declined to answer: {self._shown(said)}",
+                    hint="ask it differently, or ask another model",
+                )
+                declined.reply = reply
+                raise declined
+            case "error":
+                broken = Unavailable(
+                    f"{self.ref} stopped with an error of its own", hint="try again later"
+                )
+                broken.reply = reply
+                raise broken
+            case _:
+                return checked(request, reply)
+
+    def _cost(self, called: str, usage: Usage) -> float | None:
+        if not self._place.priced:
+            return None
+        provider = self._place.service.name
+        cost = prices.cost_usd(provider, called, usage)
+        return cost if cost is not None else prices.cost_usd(provider, self._place.model, usage)
+
+    def most_usd(self, request: Request) -> float | None:
+        if not self._place.priced:
+            return None
+        return prices.most_usd(self._place.service.name, self._place.model, request)
+
+    def close(self) -> None:
+        async def close(_: Told) -> None:
+            client = cast("Any", self._model).client
+            # Google's has its asynchronous half apart; the others are asynchronous altogether.
+            await (client.aio.aclose() if hasattr(client, "aio") else client.close())
+
+        try:
+            wait_for(close, _GOODBYE)
+        except Exception:
+            pass  # whatever it says, nobody asks it again
+
+    # --- what went wrong --------------------------------------------------------------------
+
+    def _typed(self, error: Exception, request: Request) -> HoldfastError:
+        match error:
+            case HoldfastError():
+                return error
+            case theirs.ModelAPIError():
+                return self._api_error(error, request)
+            case TimeoutError():
+                return self._timed_out(request)
+            case theirs.UnexpectedModelBehavior():
+                return Unavailable(
+                    f"{self.ref} sent no answer: {self._shown(error.message)}",
+                    hint="is this the address of a chat completions server?",
+                )
+            case LookupError() | TypeError() | AttributeError() | ValueError():
+                return Unavailable(
+                    f"{self.ref} sent what its library cannot read: {type(error).__name__}",
+                    hint="is this the address of a chat completions server?",
+                )
+            case theirs.UserError():
+                return ConfigError(
+                    f"{self.ref} cannot be asked that: {self._shown(error.message)}",
+                    hint="see docs/models-hosted.md",
+                )
+            case _:
+                return ModelError(
+                    f"{self.ref}: {type(error).__name__}: {self._shown(str(error))}",
+                    hint="its library failed; ask another model",
+                )
+
+    def _api_error(self, error: theirs.ModelAPIError, request: Request) -> HoldfastError:
+        status = error.status_code if isinstance(error, theirs.ModelHTTPError) else None
+        said = self._said(error, status)
+        match error:
+            case theirs.ModelRequestTimeout():
+                return self._timed_out(request)
+            case theirs.ModelTimeoutError() if error.phase not in ("connect", "pool"):
+                return self._timed_out(request)
+            case theirs.ModelContextWindowExceededError():
+                return self._too_long(said)
+            case theirs.ModelAuthenticationError():
+                return NotAuthorised(said, hint=f"is the key in {self._key_names()} right?")
+            case theirs.ModelNotFoundError():
+                return ModelError(said, hint=self._not_found())
+            case theirs.ModelQuotaExceededError():
+                return ModelError(said, hint="the account has no credit left; waiting is no help")
+            case theirs.ModelRequestRejectedError() if status not in _TRANSIENT:
+                return self._rejected(error, said)
+            case _:
+                return self._unavailable(error, status, said)
+
+    def _unavailable(
+        self, error: theirs.ModelAPIError, status: int | None, said: str
+    ) -> HoldfastError:
+        if status is not None and status not in _TRANSIENT and status < _SERVER_ERROR:
+            return ModelError(said, hint="see what the provider says about this status")
+        silent = status is None and self._place.url is not None
+        unavailable = Unavailable(
+            said, hint=f"is {self._place.url} up?" if silent else "try again later"
+        )
+        unavailable.after = error.retry_after
+        return unavailable
+
+    def _rejected(self, error: theirs.ModelAPIError, said: str) -> HoldfastError:
+        if (error.provider_error_code or "").startswith("content_"):
+            return Declined(said, hint="ask it differently, or ask another model")
+        if _IN_FULL.search(said):
+            return self._too_long(said)
+        return ModelError(said, hint="the model cannot be asked like this; try a simpler schema")
+
+    def _timed_out(self, request: Request) -> TimedOut:
+        return TimedOut(
+            f"{self.ref} did not answer in {request.timeout:g} s", hint="give it more time"
+        )
+
+    def _too_long(self, said: str) -> TooLong:
+        return TooLong(said, hint="ask with less, or a model with a larger context window")
+
+    def _key_names(self) -> str:
+        return " or ".join(self._place.service.keys)
+
+    def _not_found(self) -> str:
+        if self._place.url is None:
+            return f"does {self._place.service.name} still have {self._place.model!r}?"
+        return f"see {self._place.url}/models for its models; is the address right?"
+
+    def _said(self, error: theirs.ModelAPIError, status: int | None) -> str:
+        body = error.body
+        if isinstance(body, dict):
+            told = cast("dict[str, Any]", body)
+            inner: object = told.get("error", told)
+            text = str(
+                cast("dict[str, Any]", inner).get("message", "")
+                if isinstance(inner, dict)
+                else inner
+            )
+        else:
+            text = str(body or "") if status is not None else error.message
+        answered = f"{self.ref} answered {status}" if status is not None else f"{self.ref}"
+        return f"{answered}: {self._shown(text)}" if text else answered
+
+    def _shown(self, text: object) -> str:
+        """In one line, not too much of it, and without the key, which some servers repeat."""
+        line = " ".join(str(text).split())
+        if self._place.key:
+            line = line.replace(self._place.key, "[key]")
+        return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+
+
+_STOP: Finish = "stop"
+
+
+async def _streamed(stream: StreamedResponse, told: Told) -> ModelResponse:
+    async for event in stream:
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) if text:
+                told(text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                told(text)
+            case _:
+                pass
+    return stream.get()
+
+
+def _usage(answer: ModelResponse) -> Usage:
+    tokens = answer.usage
+    if not tokens.input_tokens and not tokens.output_tokens:
+        return Usage()
+    return Usage(tokens.input_tokens, tokens.output_tokens, tokens.cache_read_tokens)
+
+
+def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
+    """Ours as theirs: what is asked in one message, what was answered in another."""
+    turns: list[ModelMessage] = []
+    for role, said in messages:
+        text = said.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
+        if role == "assistant":
+            turns.append(ModelResponse(parts=[TextPart(text)]))
+            continue
+        part = SystemPromptPart(text) if role == "system" else UserPromptPart(text)
+        last = turns[-1] if turns else None
+        if isinstance(last, ModelRequest):
+            last.parts = [*last.parts, part]
+        else:
+            turns.append(ModelRequest(parts=[part]))
+    return turns
+
+
+# --- by name --------------------------------------------------------------------------------
+
+
+def open_openai(name: str) -> Hosted:
+    return _open("openai", name)
+
+
+def open_anthropic(name: str) -> Hosted:
+    return _open("anthropic", name)
+
+
+def open_google(name: str) -> Hosted:
+    return _open("google", name)
+
+
+def open_ollama(name: str) -> Hosted:
+    return _open("ollama", name)
+
+
+def open_vllm(name: str) -> Hosted:
+    return _open("vllm", name)
+
+
+def open_llamacpp(name: str) -> Hosted:
+    return _open("llamacpp", name)
+
+
+def open_compatible(name: str) -> Hosted:
+    return _open("openai-compatible", name)
+
+
+def _open(service: str, name: str) -> Hosted:
+    place = place_of(SERVICES[service], name, os.environ)
+    try:
+        model = model_at(place)
+    except ImportError as error:
+        raise ConfigError(
+            f"models of {service} need {error.name or 'a library'}, which is not installed",
+            hint='`pip install "holdfast[llm]"`',
+        ) from None
+    return Hosted(place, model, ref=f"{service}:{name}")

@@ -1,0 +1,167 @@
+"""Where the models of a provider are asked, and with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import ConfigError, NotAuthorised
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as TheirModel
+
+_NO_KEY = "none"
+"""For a library that wants one although the server does not."""
+
+
+class Service(NamedTuple):
+    """A provider, or a kind of server."""
+
+    name: str
+    keys: tuple[str, ...]
+    """Variables of the environment that may hold the key."""
+    url_variable: str
+    url: str | None = None
+    """Where it is, unless the variable says otherwise."""
+    priced: bool = False
+    """Hosted by the provider itself: it needs a key, and has a public price."""
+
+
+SERVICES = {
+    each.name: each
+    for each in (
+        Service("openai", ("OPENAI_API_KEY",), "OPENAI_BASE_URL", priced=True),
+        Service("anthropic", ("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL", priced=True),
+        Service(
+            "google", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), "GOOGLE_GEMINI_BASE_URL", priced=True
+        ),
+        Service("ollama", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL", "http://127.0.0.1:11434/v1"),
+        Service("vllm", ("VLLM_API_KEY",), "VLLM_BASE_URL", "http://127.0.0.1:8000/v1"),
+        Service("llamacpp", ("LLAMACPP_API_KEY",), "LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1"),
+        Service("openai-compatible", ("OPENAI_COMPATIBLE_API_KEY",), "OPENAI_COMPATIBLE_BASE_URL"),
+    )
+}
+
+
+class Place(NamedTuple):
+    """A model of a service at an address."""
+
+    service: Service
+    model: str
+    url: str | None
+    key: str | None
+
+    @property
+    def priced(self) -> bool:
+        """Elsewhere the same name may cost anything."""
+        return self.service.priced and self.url is None
+
+
+def place_of(service: Service, name: str, environ: Mapping[str, str]) -> Place:
+    """`NAME`, or `NAME@URL` where it is a server of one's own.
+
+    A key goes only to the address that the environment names, or to the provider itself: never to
+    one that stands in the name of a model, which may come from anywhere.
+    """
+    at = max(name.find("@http://"), name.find("@https://"))
+    model, url = (name, None) if at < 0 else (name[:at], name[at + 1 :])
+    known = environ.get(service.url_variable) or service.url
+    if url is not None and service.priced:
+        raise ConfigError(
+            f"{service.name}:{name} names an address, which {service.name} has itself",
+            hint=f"set {service.url_variable}, or use openai-compatible:{model}@URL",
+        )
+    url = url or known
+    if not model or (url is None and not service.priced):
+        raise ConfigError(
+            f"{service.name}:{name} says not which model where",
+            hint=f"{service.name}:NAME@http://HOST:PORT/v1, or set {service.url_variable}",
+        )
+    if url is not None and "@" in url:
+        raise ConfigError(
+            f"the address of {service.name}:{model} has a password in it",
+            hint=f"put it into {service.keys[0]}",
+        )
+    found = next((environ[each] for each in service.keys if environ.get(each)), None)
+    if found is None and service.priced and url is None:
+        raise NotAuthorised(
+            f"no key for {service.name}:{model}", hint=f"set {' or '.join(service.keys)}"
+        )
+    trusted = url is None or (known is not None and url.rstrip("/") == known.rstrip("/"))
+    return Place(service, model, url, found if trusted else None)
+
+
+def model_at(place: Place) -> TheirModel:
+    match place.service.name:
+        case "anthropic":
+            from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415
+            from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: PLC0415
+
+            key = place.key or _NO_KEY
+            return AnthropicModel(
+                place.model, provider=AnthropicProvider(api_key=key, base_url=place.url)
+            )
+        case "google":
+            from pydantic_ai.models.google import GoogleModel  # noqa: PLC0415
+            from pydantic_ai.providers.google import GoogleProvider  # noqa: PLC0415
+
+            key = place.key or _NO_KEY
+            return GoogleModel(
+                place.model, provider=GoogleProvider(api_key=key, base_url=place.url)
+            )
+        case _:
+            return _chat_model(place)
+
+
+def _chat_model(place: Place) -> TheirModel:
+    """One that is asked by chat completions, which keep nothing at the provider."""
+    from pydantic_ai.models.ollama import OllamaModel  # noqa: PLC0415
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415
+    from pydantic_ai.profiles.openai import OpenAIModelProfile  # noqa: PLC0415
+    from pydantic_ai.providers.ollama import OllamaProvider  # noqa: PLC0415
+    from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+    from pydantic_ai.providers.vllm import VLLMProvider  # noqa: PLC0415
+
+    # A stream that ends without saying why was cut.
+    whole = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
+    key = place.key or _NO_KEY
+    match place.service.name:
+        case "openai":
+            return OpenAIChatModel(
+                place.model,
+                provider=OpenAIProvider(base_url=place.url, api_key=key),
+                profile=whole,
+            )
+        case "ollama":
+            provider = OllamaProvider(base_url=place.url, api_key=key)
+            # Theirs knows that Ollama's cloud does not keep to a schema, if it is given no profile.
+            native = OllamaModel(place.model, provider=provider).profile.get(
+                "supports_json_schema_output", False
+            )
+            return OllamaModel(
+                place.model,
+                provider=provider,
+                profile=OpenAIModelProfile(
+                    openai_chat_streaming_requires_finish_reason=True,
+                    supports_json_schema_output=native,
+                ),
+            )
+        case "vllm":
+            return OpenAIChatModel(
+                place.model,
+                provider=VLLMProvider(base_url=place.url, api_key=key),
+                profile=whole,
+            )
+        case other:
+            # A grammar keeps the reply to the schema, but only what it is told does the model know.
+            return OpenAIChatModel(
+                place.model,
+                provider=OpenAICompatibleProvider(other, base_url=place.url or "", api_key=key),
+                profile=OpenAIModelProfile(
+                    openai_chat_streaming_requires_finish_reason=True,
+                    # Older servers know the limit by its older name only, and newer ones by both.
+                    openai_chat_supports_max_completion_tokens=False,
+                    native_output_requires_schema_in_instructions=True,
+                ),
+            )
