@@ -108,8 +108,10 @@ def test_the_example_of_a_verb_runs_as_it_stands(verb: str, shell: Shell) -> Non
     process = started(shell, operation)
     try:
         if verb in WITHOUT_END:
-            line = (process.stderr if verb == "up" else process.stdout).readline()  # type: ignore[union-attr]
-            assert ("http://" in line) if verb == "up" else json.loads(line)["agent"] == "rio"
+            pipe = process.stderr if verb == "up" else process.stdout
+            assert pipe is not None
+            line = pipe.readline()
+            assert ("http://" in line) if verb == "up" else json.loads(line)["agent"] == "rio", line
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE)
             return
