@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import ConfigError
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 Table = dict[str, Any]
+READ: Table = {
+    "format": 1,
+    "timezone": "",
+    "heartbeat": "",
+    "offline_after": "",
+    "stale_after": "",
+    "layout": "",
+    "ledger": {"extra_events": [], "throttle": ""},
+    "log": {"rotate_at": ""},
+    "budget": {"session_usd": 0.0, "agent_day_usd": 0.0, "fleet_day_usd": 0.0},
+    "tasks": {"park_after": 0},
+    "agents": {"*": {"session_usd": 0.0, "day_usd": 0.0, "measure": {"sources_archived": ""}}},
+}
+"""Every setting that somebody reads, with any value; `*` stands for the name of an agent."""
 
 
 def settings(home: Home, word: str) -> Table:
@@ -51,3 +66,16 @@ def amount(found: Table, name: str) -> float | None:
         hint=f"write it in USD, as {name} = 2.5",
         path=SETTINGS,
     )
+
+
+def unread(found: Table, known: Table = READ, above: str = "") -> Iterator[tuple[str, str]]:
+    """Settings that nobody reads, by their full names, and what may have been meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 - hot verbs read settings too
+
+    for name, value in found.items():
+        read = known.get(name, known.get("*"))
+        if read is None:
+            near = get_close_matches(name, known, 1)
+            yield above + name, above + near[0] if near else ""
+        elif isinstance(read, dict) and isinstance(value, dict):
+            yield from unread(cast("Table", value), cast("Table", read), f"{above}{name}.")

@@ -25,7 +25,7 @@ def given_with(**changes: object) -> Given:
 
 def test_it_tells_how_the_last_session_ended_and_what_it_left() -> None:
     text = compose(given_with())
-    assert "- 2026-11-14_rio_001: crashed" in text
+    assert "- 2026-11-14_rio_001: error (crashed)" in text
     assert "- Handoff: three sources are left" in text
     assert "- Next: Look at fees" in text
     assert "Blocked by" not in text

@@ -69,12 +69,18 @@ def by_set_afterwards(shell: Shell) -> None:
     shell("session", "set", "--agent", "rio", *flags({**AT_START, **AT_END}))
 
 
+def by_end_alone(shell: Shell) -> None:
+    shell("session", "start", "--agent", "rio", *START)
+    failed = ("--outcome", "error", "--error", "one thing broke")
+    shell("session", "end", "--agent", "rio", *failed, *flags({**AT_START, **AT_END}))
+
+
 def by_report(shell: Shell) -> None:
     said: dict[str, Any] = {
         name.replace("-", "_"): int(value) if value.isdecimal() else value
         for name, value in {**AT_START, **AT_END}.items()
     }
-    said["cost"] = 0.25
+    said |= {"cost": 0.25, "error": "one thing broke"}
     text = json.dumps(json.dumps(said))
     code = f"import os; open(os.environ['HOLDFAST_REPORT'], 'w').write({text}); os._exit(3)"
     assert run(shell, *START, code=code).code == 3
@@ -86,12 +92,19 @@ def by_flags_of_run(shell: Shell) -> None:
         for name, value in {**AT_END, "cost": ""}.items()
         if value
     }
-    text = json.dumps(json.dumps({**said, "cost_usd": 0.25}))
+    text = json.dumps(json.dumps({**said, "cost_usd": 0.25, "error": "one thing broke"}))
     code = f"import os; open(os.environ['HOLDFAST_REPORT'], 'w').write({text}); os._exit(3)"
     assert run(shell, *START, *flags(AT_START), code=code).code == 3
 
 
-WAYS = [by_start_and_end, by_set_meanwhile, by_set_afterwards, by_report, by_flags_of_run]
+WAYS = [
+    by_start_and_end,
+    by_end_alone,
+    by_set_meanwhile,
+    by_set_afterwards,
+    by_report,
+    by_flags_of_run,
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -103,7 +116,7 @@ def test_every_field_can_be_filled_and_is_read_back(shell: Shell, way: Any) -> N
     assert {field: session[field] for field in EXPECTED} == EXPECTED
     assert (session["agent"], session["type"], session["status"]) == ("rio", "research", "error")
     assert (session["timeout_seconds"], session["task"]) == (5400, "task-001")
-    assert len(session["errors"]) == 1
+    assert session["errors"] == ["one thing broke"]
     required = {name for name, field in Session.model_fields.items() if field.is_required()}
     documented = required | Session.often_missing
     assert [field for field in documented if session[field] is None] == []
@@ -122,6 +135,94 @@ def test_every_field_can_be_filled_and_is_read_back(shell: Shell, way: Any) -> N
     for file in ("session.json", "report.json", "metrics.json"):
         checked = shell("validate", str(shell.home / "state/rio" / file))
         assert checked.code == 0, checked.out + checked.err
+
+
+def test_an_error_can_be_said_meanwhile_and_afterwards_and_ends_nothing(shell: Shell) -> None:
+    shell("session", "start", "--agent", "rio")
+    assert shell("session", "set", "--agent", "rio", "--error", "the feed is empty").code == 0
+    assert shown(shell, "session.json")["status"] == "running"
+    shell("session", "end", "--agent", "rio", "--outcome", "completed")
+    shell("session", "start", "--agent", "rio")
+    first = journal(shell)[0]["session_id"]
+    shell("session", "set", "--agent", "rio", "--session", first, "--error", "so is the other")
+    told = shell("session", "show", first, "--json").json()["data"]
+    assert told["errors"] == ["the feed is empty", "so is the other"]
+    assert told["status"] == "completed"
+    assert shown(shell, "session.json")["errors"] == []
+
+
+def test_a_command_that_says_what_went_wrong_has_failed_whatever_its_exit_code(
+    shell: Shell,
+) -> None:
+    said = "import os; open(os.environ['HOLDFAST_REPORT'], 'w').write('{\"error\": \"no feed\"}')"
+    assert run(shell, code=said).code == 0
+    assert (shown(shell, "session.json")["status"], shown(shell, "report.json")["summary"]) == (
+        "error",
+        "no feed",
+    )
+    run(shell, "--timeout", "1s", code=f"{said}; import time; time.sleep(60)")
+    (error,) = shown(shell, "session.json")["errors"]
+    assert "timeout" in error
+    assert "no feed" in error
+
+
+NEGATIVE = [
+    ("--cost", "-3"),
+    ("--cost", "1e9"),
+    ("--tokens", "-3"),
+    ("--sources", "-3"),
+    ("--sources-expected", "-1"),
+    ("--pr", "-247"),
+    ("--pr", "9999999999999"),
+]
+
+
+@pytest.mark.parametrize("words", NEGATIVE)
+def test_a_number_that_cannot_be_is_refused_wherever_it_is_said(
+    shell: Shell, words: tuple[str, str]
+) -> None:
+    shell("session", "start", "--agent", "rio")
+    before = journal(shell)
+    for verb in (("set",), ("end", "--outcome", "completed")):
+        refused = shell("session", *verb, "--agent", "rio", *words, "--json")
+        assert (refused.code, refused.error()["code"]) == (2, "bad_value")
+        assert refused.error()["hint"].startswith("from 0 to")
+    assert journal(shell) == before
+
+
+@pytest.mark.parametrize("session", ["2026-11-15_rio_099", "2026-11-15_clay_001"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session", "set", "--agent", "rio", "--pr", "7"),
+        ("session", "note", "--agent", "rio", "--event", "finding", "Something"),
+        ("agent", "count", "--agent", "rio", "--source", "ci", "claims_accepted=1"),
+    ],
+)
+def test_nothing_is_said_of_a_session_that_never_was(
+    shell: Shell, words: tuple[str, ...], session: str
+) -> None:
+    shell("session", "start", "--agent", "rio")
+    before = journal(shell)
+    refused = shell(*words, "--session", session, "--json")
+    assert refused.code == 4
+    assert "session list" in refused.error()["hint"]
+    assert journal(shell) == before
+
+
+def test_what_is_counted_can_belong_to_a_session_that_only_the_ledger_knows(shell: Shell) -> None:
+    written = shell("ledger", "write", "--agent", "rio", "--event", "info", "Hello", "--json")
+    session = written.json()["data"]["session_id"]
+    count = ("agent", "count", "--agent", "rio", "--source", "ci", "claims_accepted=1")
+    assert shell(*count, "--session", session).code == 0
+
+
+@pytest.mark.parametrize("number", ["", "x", "1.5", "1_0", "99999999999999999999999"])
+def test_a_count_that_is_no_number_is_refused_and_shown_right(shell: Shell, number: str) -> None:
+    words = ("agent", "count", "--agent", "rio", "--source", "ci", f"claims_accepted={number}")
+    refused = shell(*words, "--json")
+    assert refused.code == 2
+    assert refused.error()["hint"] == "write claims_accepted=3"
 
 
 def test_the_task_under_way_is_in_the_report(shell: Shell) -> None:

@@ -74,6 +74,18 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+def test_without_money_the_hooks_let_no_prompt_through(project: Project) -> None:
+    with (project.home / "holdfast.toml").open("a", encoding="utf-8") as file:
+        file.write("[budget]\nagent_day_usd = 1.0\n")
+    project.shell("run", "--agent", "rio", "--", "true")
+    before = project.journal()
+    ran = project.run(STAND_IN, "-p", "Read on")
+    assert "stopped by a hook" in ran.stderr
+    assert "may spend 1.00 USD" in ran.stderr
+    assert not (project.path / "notes.md").exists()
+    assert project.journal() == before
+
+
 @pytest.mark.parametrize("form", ["json", "stream-json"])
 def test_under_run_there_is_one_session_with_its_tools_tokens_and_cost(
     project: Project, form: str

@@ -14,7 +14,7 @@ from holdfast.agents.agent import Agent, Start
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
-from tests.ledger.shell import Shell, Verbs, day_files, is_status, on_its_own, status_on_disk
+from tests.ledger.shell import REPO, Shell, Verbs, day_files, is_status, on_its_own, status_on_disk
 
 
 @pytest.fixture
@@ -456,3 +456,34 @@ def test_rebuild_in_a_dry_run_says_what_it_would_do(verbs: Verbs) -> None:
     assert (done.applied, done.dry_run) == (False, True)
     assert "would" in done.detail
     assert not Path(verbs.path, "state/rio/status.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "near"),
+    [
+        ("[budget]\nagent_day = 1.0", "budget.agent_day", "did you mean budget.agent_day_usd?"),
+        ("heartbeats = '60s'", "heartbeats", "did you mean heartbeat?"),
+        ("[agents.rio]\nday_us = 3.0", "agents.rio.day_us", "did you mean agents.rio.day_usd?"),
+        ("[agents.rio]\nmeasure.sources = 'x'", "agents.rio.measure.sources", ""),
+        ("[nonsense]\nx = 1", "nonsense", "docs/files.md"),
+    ],
+)
+def test_a_setting_that_nobody_reads_is_found(
+    verbs: Verbs, line: str, name: str, near: str
+) -> None:
+    file = Path(verbs.path) / "holdfast.toml"
+    file.write_text(f'format = 1\ntimezone = "UTC"\n{line}\n', encoding="utf-8")
+    row = answers(verbs)["holdfast.toml"]
+    assert (row["state"], row["detail"]) == ("warning", f"nobody reads {name}")
+    assert near in row["fix"]
+
+
+def test_every_setting_in_the_documentation_is_one_that_is_read(verbs: Verbs) -> None:
+    text = (REPO / "docs/files.md").read_text(encoding="utf-8")
+    documented = (
+        text.partition("```toml\n")[2].partition("```")[0].replace("# throttle", "throttle")
+    )
+    file = Path(verbs.path) / "holdfast.toml"
+    file.write_text(documented, encoding="utf-8")
+    assert "park_after" in documented
+    assert "holdfast.toml" not in answers(verbs)

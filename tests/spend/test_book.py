@@ -243,3 +243,14 @@ def _counted(home: Home, day: str) -> dict[str, Tally]:
     (Path(home.path) / "state" / ".spend.json.view").unlink(missing_ok=True)
     with Spend(home) as book:
         return book.agents(day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[budget]\nagent_day = 1.0\n", "budget.per_day = 1\n", "[agents.rio]\nday_us = 1.0\n"],
+)
+def test_a_limit_that_is_misspelt_is_an_error_and_not_no_limit(home: Home, text: str) -> None:
+    limit(home, text)
+    with pytest.raises(ConfigError, match="has no") as told:
+        budget_of(home, "rio")
+    assert "day_usd" in str(told.value.hint)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.agents import history
 from holdfast.agents.flags import Flag
 from holdfast.agents.history import documents_in
+from holdfast.agents.metrics import metrics_shape
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.moment import read_moment, written
@@ -417,7 +418,7 @@ def refresh(home: Home, agent: str) -> None:
     shapes: dict[Part, Shape[list[Any]]] = {
         "report": history.report_shape(agent),
         "session": history.session_shape(agent),
-        "metrics": history.metrics_shape(agent, home.clock.now),
+        "metrics": metrics_shape(agent, home.clock.now),
     }
     there = {name for told in _imports(home, agent) for name in documents_in({FIELD: told})}
     for part, shape in shapes.items():

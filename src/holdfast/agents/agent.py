@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents import history
+from holdfast.agents import history, metrics
 from holdfast.agents.desk import Desk
+from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
 from holdfast.clock import instant_of
@@ -96,14 +97,6 @@ class End(NamedTuple):
     """Any of `history.SETTABLE`, and exit_code, signal, duration_seconds, measured, claimed."""
 
 
-def check_fields(fields: Record) -> None:
-    if unknown := fields.keys() - history.SETTABLE:
-        raise UsageError(
-            f"a session has no {min(unknown)!r}",
-            hint=f"one of {', '.join(sorted(history.SETTABLE))}",
-        )
-
-
 class Agent:
     def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
@@ -115,7 +108,7 @@ class Agent:
         self._metrics = home.view(
             self.key("metrics"),
             self.journal,
-            history.metrics_shape(self.name, home.clock.now, self.born),
+            metrics.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
         self.purse = Purse(home, self.name, self.journal)
@@ -389,7 +382,7 @@ class Agent:
         return history.session(self.state(), role)
 
     def metrics(self) -> Record:
-        return history.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
+        return metrics.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
 
     def open_session(self, role: str = "") -> Session | None:
         found = self.state()["sessions"].get(role)

@@ -123,8 +123,9 @@ def _last_session(given: Given) -> Iterator[str]:
     if last is None:
         yield "## Last session\n\nThis is the first one.\n"
         return
-    outcome = given.session.get("cause") or last["outcome"] or "running"
-    yield f"## Last session\n\n- {last['id']}: {outcome}"
+    outcome, cause = last["outcome"] or "running", given.session.get("cause")
+    why = f" ({cause})" if cause and cause != outcome else ""
+    yield f"## Last session\n\n- {last['id']}: {outcome}{why}"
     said = {
         "Summary": given.report["summary"],
         "Handoff": given.session["handoff_notes"],

@@ -1,4 +1,4 @@
-"""What an agent did, folded from its journal: the truth behind report, session and metrics.
+"""What an agent did, folded from its journal: the truth behind report and session.
 
 Pure: lines in, plain values out.  A session is open from its `session_start` until its one
 `session_end`; lines of an owner who had lost the lease never get here (`store.fence`).
@@ -22,8 +22,7 @@ State = dict[str, Any]
 Session = dict[str, Any]
 
 DAY = 86_400
-ROLLING_DAYS = 30
-_DAYS_KEPT, _PAST_KEPT, _ENDED_KEPT, _NAMES_KEPT = 32, 500, 200, 200
+DAYS_KEPT, _NAMES_KEPT = 32, 200
 RECENT = 6
 """How many of the newest sessions tell whether an agent does well."""
 _QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
@@ -48,18 +47,9 @@ SESSION_FIELDS = (
     "handoff_notes",
 )
 """What may be said of a session at its start, later and at its end, under the same names."""
-AFTERWARDS = ("pr_number", "summary", "next_priority", "blocked_by", "task")
-"""What may be said of it beside that, and shows in the report."""
+AFTERWARDS = ("pr_number", "summary", "next_priority", "blocked_by", "task", "error")
+"""What may be said of it beside that; all but `error`, one more of its errors, replace."""
 SETTABLE = frozenset((*SESSION_FIELDS, *AFTERWARDS))
-COUNTERS = (
-    "claims_proposed",
-    "claims_accepted",
-    "claims_challenged",
-    "claims_rejected",
-    "cross_agent_flags_sent",
-    "cross_agent_flags_received",
-)
-"""What others count for an agent, by lines of their own."""
 OUTCOMES = ("completed", "timeout", "error")
 _SAID = ("summary", "next_priority", "blocked_by")
 """What is said of the agent, not of a session."""
@@ -158,9 +148,14 @@ def _count_tool(session: Session | None, record: Record) -> None:
         session["tools"] = tools.counted(session["tools"], record)
 
 
+def as_object(value: object) -> Record:
+    """What should be an object; an empty one if it is none."""
+    return cast("Record", value) if isinstance(value, dict) else {}
+
+
 def documents_in(record: Record) -> dict[str, Record]:
     """Report, session and metrics that an `import` line brought from another system."""
-    found = _object(_object(record.get("imported")).get("documents"))
+    found = as_object(as_object(record.get("imported")).get("documents"))
     return {name: cast("Record", each) for name, each in found.items() if isinstance(each, dict)}
 
 
@@ -201,8 +196,14 @@ def _say(state: State, session: Session | None, record: Record, stamp: str) -> N
         if session["ended_at"] is not None and "cost_usd" in said:
             _spend(state, session["ended_at"], session["cost_usd"], -1)
             _spend(state, session["ended_at"], said["cost_usd"], 1)
-        session.update(said)
+        _tell(session, said)
     state["updated_at"] = stamp
+
+
+def _tell(session: Session, said: Record) -> None:
+    if (error := said.pop("error", None)) is not None:
+        session["errors"].append(error)
+    session.update(said)
 
 
 def every_session(agent: str, lines: Iterable[Line]) -> list[Session]:
@@ -212,9 +213,10 @@ def every_session(agent: str, lines: Iterable[Line]) -> list[Session]:
         state = fold(state, line)
         found.update({str(each["session_id"]): each for each in state["sessions"].values()})
         record, named = line.record, str(line.record.get("session_id"))
-        if record.get("event") == "session_set" and named in found:
+        older = _session_of(state, record) is None and named in found
+        if record.get("event") == "session_set" and older:
             said = SETTABLE & record.keys() - set(_SAID)
-            found[named].update({name: record[name] for name in said})
+            _tell(found[named], {name: record[name] for name in said})
     return list(found.values())
 
 
@@ -286,7 +288,7 @@ def _note_number(numbers: dict[str, int], text: object) -> None:
     except BadName:
         return
     numbers[found.day] = max(found.number, numbers.get(found.day, 0))
-    if len(numbers) > _DAYS_KEPT:
+    if len(numbers) > DAYS_KEPT:
         del numbers[min(numbers)]
 
 
@@ -400,200 +402,5 @@ def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),
-        )
-    )
-
-
-# --- metrics --------------------------------------------------------------------------------
-
-
-def no_metrics(agent: str) -> State:
-    return {
-        "agent": agent,
-        "updated_at": None,
-        "lifetime": dict.fromkeys(
-            (
-                "sessions_total",
-                "sessions_completed",
-                "sessions_timeout",
-                "sessions_error",
-                "sessions_crashed",
-                "sources_archived",
-                *COUNTERS,
-                "disconfirmation_attempts",
-                "disconfirmation_hits",
-            ),
-            0,
-        ),
-        "running": {},
-        # What was counted of sessions that ended lately, for what is said of them afterwards.
-        "ended": {},
-        "recent": [],
-        # Metrics of another system, shown until something is counted here; what they added to
-        # the counters above; and its sessions, by when they ended.
-        "shown": None,
-        "brought": {},
-        "past": {},
-    }
-
-
-def fold_metrics(state: State, line: Line) -> State:
-    record = line.record
-    event, stamp = record.get("event"), record.get("ts")
-    if not (isinstance(event, str) and isinstance(stamp, str)):
-        return state
-    match event:
-        case "session_start":
-            target = bool(record.get("disconfirmation_target"))
-            state["running"][str(record.get("session_id"))] = {"sources": 0, "target": target}
-        case "session_set":
-            _say_more(state, record, stamp)
-        case "sources_archived":
-            running = state["running"].get(str(record.get("session_id")))
-            if running is not None and type(record.get("count")) is int:
-                running["sources"] += record["count"]
-        case "session_end":
-            _count_session(state, record, stamp)
-        case "count":
-            _count(state, record, stamp)
-        case "import":
-            _bring(state, record)
-        case _:
-            pass
-    return state
-
-
-def _say_more(state: State, record: Record, stamp: str) -> None:
-    """What was said of a session in its course, or after its end, counts as said at its end."""
-    named, stated = str(record.get("session_id")), record.get("sources_archived")
-    target = bool(record.get("disconfirmation_target"))
-    if (running := state["running"].get(named)) is not None:
-        running["target"] = running["target"] or target
-        running["sources"] = stated if type(stated) is int else running["sources"]
-    elif (ended := state["ended"].get(named)) is not None:
-        lifetime = state["lifetime"]
-        if type(stated) is int and stated != ended["sources"]:
-            more, ended["sources"] = stated - ended["sources"], stated
-            lifetime["sources_archived"] += more
-            _recent(state, stamp, {"sources_archived": more})
-        if target and not ended["target"]:
-            ended["target"] = True
-            lifetime["disconfirmation_attempts"] += 1
-
-
-def _bring(state: State, record: Record) -> None:
-    """Add what another system counted; of what was brought before, only the difference."""
-    found = documents_in(record).get("metrics", {})
-    lifetime, brought = state["lifetime"], state["brought"]
-    for name, value in _counters(found.get("lifetime")).items():
-        if name in lifetime:
-            lifetime[name] += value - brought.get(name, 0)
-            brought[name] = value
-    if found and not state["recent"]:
-        state["shown"] = found
-    for past in _objects(_object(record.get("imported")).get("sessions")):
-        ended = past.get("ended_at")
-        if isinstance(ended, str):
-            key = f"{ended} {past.get('session_id')}"
-            counts = _counters({"sources_archived": past.get("sources_archived")})
-            state["past"][key] = {"sessions": 1, **counts}
-    state["past"] = dict(sorted(state["past"].items())[-_PAST_KEPT:])
-
-
-def _object(value: object) -> Record:
-    return cast("Record", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Record]:
-    found = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Record", each) for each in found if isinstance(each, dict)]
-
-
-def _counters(value: object) -> dict[str, int]:
-    return {name: each for name, each in _object(value).items() if type(each) is int}
-
-
-def _count_session(state: State, record: Record, stamp: str) -> None:
-    running = state["running"].pop(str(record.get("session_id")), None)
-    if running is None:
-        return
-    outcome = record.get("outcome")
-    outcome = outcome if outcome in OUTCOMES else "error"
-    stated = record.get("sources_archived")
-    sources = stated if type(stated) is int else running["sources"]
-    lifetime = state["lifetime"]
-    lifetime["sessions_total"] += 1
-    lifetime[f"sessions_{outcome}"] += 1
-    lifetime["sessions_crashed"] += record.get("cause") == "crashed"
-    lifetime["sources_archived"] += sources
-    lifetime["disconfirmation_attempts"] += running["target"]
-    _recent(state, stamp, {"sessions": 1, "sources_archived": sources})
-    ended = state["ended"]
-    ended[str(record.get("session_id"))] = {"sources": sources, "target": running["target"]}
-    if len(ended) > _ENDED_KEPT:
-        del ended[next(iter(ended))]
-
-
-def _count(state: State, record: Record, stamp: str) -> None:
-    counters = record.get("counters")
-    if not isinstance(counters, dict):
-        return
-    lifetime, known = state["lifetime"], Record()
-    for name, value in cast("dict[str, Any]", counters).items():
-        if name in lifetime and type(value) is int:
-            lifetime[name] += value
-            known[name] = value
-    _recent(state, stamp, known)
-
-
-def _recent(state: State, stamp: str, counts: Record) -> None:
-    """Keep what a rolling window needs; what is older than any window can go."""
-    state["updated_at"], state["shown"] = stamp, None
-    recent: list[Any] = state["recent"]
-    recent.append([stamp, counts])
-    try:
-        oldest = utc_stamp(instant_of(stamp) - _DAYS_KEPT * DAY)
-    except ValueError:
-        return
-    state["recent"] = [each for each in recent if each[0] >= oldest]
-
-
-def metrics(state: State, now: float, born: Born = unborn) -> Record:
-    """The counters, and the last thirty days counted anew from `now`."""
-    if state["shown"] is not None:
-        return state["shown"]
-    since, until = utc_stamp(now - ROLLING_DAYS * DAY), utc_stamp(now)
-    known = [*state["recent"], *state["past"].items()]
-    window = [counts for stamp, counts in known if since <= stamp[:20] <= until]
-
-    def total(name: str) -> int:
-        return sum(counts.get(name, 0) for counts in window)
-
-    sessions, proposed = total("sessions"), total("claims_proposed")
-    return {
-        "schema_version": "1.0",
-        "agent": state["agent"],
-        "updated_at": state["updated_at"] or born(),
-        "lifetime": state["lifetime"],
-        "rolling_30d": {
-            "sessions": sessions,
-            "sources_archived": total("sources_archived"),
-            "claims_proposed": proposed,
-            "acceptance_rate": round(total("claims_accepted") / proposed, 4) if proposed else None,
-            "avg_sources_per_session": (
-                round(total("sources_archived") / sessions, 4) if sessions else None
-            ),
-        },
-    }
-
-
-def metrics_shape(agent: str, now: Any, born: Born = unborn) -> Shape[list[Any]]:
-    """`now` is asked when the file is written; whoever reads through the API counts anew."""
-    return fenced(
-        Shape(
-            version=3,
-            initial=lambda: no_metrics(agent),
-            fold=fold_metrics,
-            render=lambda state: pretty(metrics(state, now(), born)),
         )
     )

@@ -12,6 +12,7 @@ import os
 import stat
 from typing import cast
 
+from holdfast.agents.fields import is_credible
 from holdfast.agents.history import SETTABLE
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
@@ -28,25 +29,14 @@ NAMES = {
     "tokens": "tokens_used",
     "cost": "cost_usd",
     "handoff": "handoff_notes",
+    "error": "failed",
 }
 """Flags of the command line that have a longer name in the journal; a report may use both."""
-_CLAIMS = SETTABLE - {"timeout_seconds"}
-"""What a command may say of itself: all but how long it may take."""
-_NUMBERS = frozenset({"sources_archived", "sources_expected", "tokens_used", "pr_number"})
+_CLAIMS = (SETTABLE - {"timeout_seconds"}) | {"failed"}
+"""What a command may say of itself: all but how long it may take, and what went wrong."""
 LARGEST_REPORT = 1 << 20
 LARGEST_TRANSCRIPT = 64 << 20
 _MOST_MODEL, _MOST_MESSAGE, _MOST_TEXT = 100, 500, 20_000
-
-
-# --- what can be true -----------------------------------------------------------------------
-
-
-def _credible(name: str, value: object) -> bool:
-    if name == "cost_usd":
-        return usd(value) is not None
-    if name in _NUMBERS:
-        return count(value) is not None
-    return isinstance(value, str)
 
 
 # --- files ----------------------------------------------------------------------------------
@@ -91,8 +81,10 @@ def from_file(data: bytes) -> tuple[Record, str]:
     said = {
         name: value[:_MOST_TEXT] if isinstance(value, str) else value
         for name, value in named.items()
-        if name in _CLAIMS and _credible(name, value)
+        if name in _CLAIMS and is_credible(name, value)
     }
+    if "failed" in said:
+        said["failed"] = said["failed"][:_MOST_MESSAGE]
     unknown, odd = named.keys() - _CLAIMS, (named.keys() & _CLAIMS) - said.keys()
     wrong = [
         f"{what}: {', '.join(sorted(names))[:200]}"

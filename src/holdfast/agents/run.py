@@ -357,7 +357,7 @@ def _outcome(ended: Ended, spent: _Spent) -> tuple[str, str | None]:
 
 
 def _message(ended: Ended, cause: str | None, failed: str | None) -> str:
-    if failed:
+    if failed and cause in ("exit", "reported"):
         return failed
     told = {
         "exit": f"exit code {ended.code}",
@@ -367,7 +367,8 @@ def _message(ended: Ended, cause: str | None, failed: str | None) -> str:
         "stopped": "stopped",
         "not_started": f"could not be started: {ended.error}",
     }.get(cause or "", f"ended: {cause}")
-    return f"{told}: {ended.last_line[:200]}" if ended.last_line else told
+    said = failed or ended.last_line[:200]
+    return f"{told}: {said}" if said else told
 
 
 def _kept(ended: Ended) -> str:

@@ -13,7 +13,9 @@ from holdfast.layout import HOLDFAST, Part
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ops.answer import Answer
 from holdfast.ops.examine_fleet import examine_fleet
+from holdfast.settings import settings, unread
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
+from holdfast.store.home import SETTINGS
 from holdfast.store.vfs import process_start
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
 def examine(home: Home) -> Iterator[Answer]:
     """Every question and its answer, the most important last, where the eye lands."""
     yield Answer("home", "ok", f"{home.path}, format {home.settings.format}")
+    yield from _settings(home)
     yield _space(home)
     yield _file_system(home)
     yield from _inside_git(home)
@@ -35,6 +38,12 @@ def examine(home: Home) -> Iterator[Answer]:
     yield from _locks(home)
     yield from examine_fleet(home)
     yield from _integrity(home)
+
+
+def _settings(home: Home) -> Iterator[Answer]:
+    for name, near in unread(settings(home, "")):
+        fix = f"did you mean {near}?" if near else "docs/files.md lists what there is"
+        yield Answer(SETTINGS, "warning", f"nobody reads {name}", fix)
 
 
 def _space(home: Home) -> Answer:

@@ -1,6 +1,7 @@
 """The verbs that agents' own programs call at each step, so that nobody has to write glue.
 
-Whatever goes wrong here is ours: the agent is told on standard error and goes on.
+Whatever goes wrong here is ours: the agent is told on standard error and goes on.  Only one thing
+stops it: a session for which there is no money, since somebody said how much may be spent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-from holdfast.errors import BadName, BadValue, HoldfastError
+from holdfast.errors import BadName, BadValue, HoldfastError, OverBudget
 from holdfast.ids import agent_id, mapped_agent_id, session_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -26,6 +27,10 @@ MOST_INPUT = 64 << 20
 _PATIENCE = 10.0
 """Seconds for an event to arrive."""
 _NOT_KEPT = frozenset({"PreToolUse", "PermissionRequest", "Notification"})
+_STOPPED_BY_CODE = frozenset({"SessionStart", "UserPromptSubmit"})
+"""Claude Code shows its user what a hook says with code 2, and drops the prompt."""
+_STOPPED_BY_ANSWER = frozenset({"PostToolUse", "PostToolUseFailure"})
+"""It stops when told so; code 2 would only tell the model.  After a Stop it would go on."""
 
 
 def claude_code(
@@ -79,8 +84,24 @@ def _hear(context: Context, agent: str | None, type: Type, silence: float | None
 
     home = context.home(create=True)
     with Agent(home, name, context.layout) as one:
-        heard = hooked.hear(home, one, told, place)
+        try:
+            heard = hooked.hear(home, one, told, place)
+        except OverBudget as error:
+            return _refused(context, name, told, error)
     return _shown(name, told, heard)
+
+
+def _refused(context: Context, agent: str, told: Told, error: OverBudget) -> Show:
+    """Stop Claude Code, in the way that it takes at this event."""
+    context.warn(f"no session was begun: {error.message}")
+    context.warn(str(error.hint))
+    data = {"event": told.name, "agent": agent, "did": "refused", "error": error.message}
+    text = ""
+    if told.name in _STOPPED_BY_ANSWER:
+        import json
+
+        text = json.dumps({"continue": False, "stopReason": f"Holdfast: {error.message}"})
+    return Show(data, text=text, exit_code=2 if told.name in _STOPPED_BY_CODE else 0)
 
 
 def _shown(agent: str, told: Told, heard: Heard) -> Show:

@@ -28,6 +28,15 @@ _PAUSE = 0.2
 _ANYTHING: Mapping[str, str] = MappingProxyType({})
 
 
+_LIKE = {
+    "task_type": '"research"',
+    "status": '"success"',
+    "duration_sec": "120",
+    "error": '"what went wrong"',
+}
+"""Of what readers look for in the data of an event, an example."""
+
+
 def write(
     context: Context,
     text: Annotated[str, Arg("What happened, in a line; never interpreted", positional=True)] = "",
@@ -79,7 +88,10 @@ def write(
     if written.stale is not None:
         context.warn(f"written, but the status is behind: {written.stale.message}")
     if missing := lacking(event, what.data or {}):
-        context.warn(f"{event} without {' and '.join(missing)} in its data: readers look for it")
+        example = ", ".join(f'"{name}": {_LIKE[name]}' for name in missing)
+        names = " and ".join(missing)
+        like = f"--data '{{{example}}}'"
+        context.warn(f"{event} without {names} in its data; readers look for {like}")
     record, cursor = written.record, written.cursor
     detail = f"{record['session_id']} #{cursor.seq} {record['event']} {record['task_id']}"
     return Change(

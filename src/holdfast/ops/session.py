@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
+from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
@@ -41,6 +43,7 @@ Cost = Annotated[float | None, Arg("What it cost, in USD", metavar="USD")]
 MaxCost = Annotated[
     float | None, Arg("What it may spend: set aside of the budget, in USD", metavar="USD")
 ]
+Error = Annotated[str | None, Arg("What went wrong, if something did")]
 Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
 _OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
@@ -119,7 +122,7 @@ def note(
     if reserved := {"event", "session_id", "text", "ts", "seq", "hash", "fence"} & more.keys():
         raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
     with opened(context.home_to_change(), agent, context.layout) as one:
-        cursor = one.note(event, text, more, _known(session) or _caller(one.name))
+        cursor = one.note(event, text, more, _known(one, session, heard=True) or _caller(one.name))
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
 
@@ -140,6 +143,7 @@ def set_fields(
     summary: Summary = None,
     next: Next = None,
     blocked_by: BlockedBy = None,
+    error: Error = None,
     tokens: Tokens = None,
     cost: Cost = None,
     handoff: Handoff = None,
@@ -157,6 +161,7 @@ def set_fields(
         summary=summary,
         next_priority=next,
         blocked_by=blocked_by,
+        error=error,
         tokens_used=tokens,
         cost_usd=cost,
         handoff_notes=handoff,
@@ -164,7 +169,7 @@ def set_fields(
     if not fields:
         raise UsageError("nothing to set", hint="such as --pr 247; see --help")
     with opened(context.home_to_change(), agent, context.layout) as one:
-        target = _known(session) or one.session()["session_id"]
+        target = _known(one, session) or one.session()["session_id"]
         if target is None:
             raise NotFound(f"{one.name} has had no session", hint="`holdfast session start`")
         one.set(str(target), fields)
@@ -192,7 +197,14 @@ def end(
     agent: Annotated[str, Arg("Whose session")],
     outcome: Annotated[Outcome, Arg("How it went")],
     role: Annotated[str, Arg("As what it ran")] = "",
-    error: Annotated[str | None, Arg("What went wrong, if something did")] = None,
+    error: Error = None,
+    domain: Domain = None,
+    branch: Branch = None,
+    model: Model = None,
+    question: Question = None,
+    belief: Belief = None,
+    disconfirm: Disconfirm = None,
+    sources_expected: SourcesExpected = None,
     summary: Summary = None,
     sources: Sources = None,
     pr: PullRequest = None,
@@ -205,6 +217,13 @@ def end(
     if error is not None and outcome == "completed":
         raise UsageError("a completed session has no error", hint="use --outcome error")
     fields = said(
+        domain=domain,
+        branch=branch,
+        model=model,
+        research_question=question,
+        belief_targeted=belief,
+        disconfirmation_target=disconfirm,
+        sources_expected=sources_expected,
         summary=summary,
         sources_archived=sources,
         pr_number=pr,
@@ -214,6 +233,7 @@ def end(
         cost_usd=cost,
         handoff_notes=handoff,
     )
+    check_fields(fields)
     with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
         failed = None
@@ -333,8 +353,16 @@ def _open(one: Agent, role: str) -> Session:
     )
 
 
-def _known(session: str | None) -> str | None:
-    return None if session is None else str(session_id(session))
+def _known(one: Agent, session: str | None, *, heard: bool = False) -> str | None:
+    """A session that somebody names, if the agent had it; `heard`: as far as its ledger knows."""
+    if session is None:
+        return None
+    name = str(session_id(session))
+    began = any(line.record.get("event") == "session_start" for line in one.lines(name))
+    if began or (heard and one.ledger.newest(1, lambda each: each.record["session_id"] == name)):
+        return name
+    hint = f"`holdfast session list --agent {one.name}` shows those there are"
+    raise NotFound(f"{one.name} has had no session {name}", hint=hint)
 
 
 def _caller(agent: str) -> str | None:
@@ -354,7 +382,7 @@ def count(
     source: Annotated[str, Arg("Who counted: ci, reviewer, …")],
     session: Annotated[str | None, Arg("In which session", metavar="ID")] = None,
 ) -> Change:
-    from holdfast.agents.history import COUNTERS
+    from holdfast.agents.metrics import COUNTERS
 
     known = (*COUNTERS, "disconfirmation_hits")
     counters: dict[str, int] = {}
@@ -362,11 +390,10 @@ def count(
         name, _, number = each.partition("=")
         if name not in known:
             raise UsageError(f"no counter {name[:60]!r}", hint=f"one of {', '.join(known)}")
-        try:
-            counters[name] = int(number)
-        except ValueError:
-            raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3") from None
+        if not re.fullmatch(r"[+-]?[0-9]{1,12}", number):
+            raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3")
+        counters[name] = int(number)
     with opened(context.home_to_change(), agent, context.layout) as one:
-        cursor = one.count(counters, source, _known(session))
+        cursor = one.count(counters, source, _known(one, session, heard=True))
     detail = ", ".join(f"{name} {value:+d}" for name, value in counters.items())
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=detail, data=counters)

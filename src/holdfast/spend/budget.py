@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.settings import amount, settings, table
+from holdfast.errors import ConfigError
+from holdfast.settings import READ, Table, amount, settings, table
+from holdfast.store.home import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -24,11 +26,23 @@ def budget_of(home: Home, agent: str) -> Budget:
     `[budget]` has `session_usd`, `agent_day_usd` and `fleet_day_usd`; `session_usd` and `day_usd`
     under `[agents.NAME]` hold instead for one agent.
     """
-    found = settings(home, "_usd")
+    found = settings(home, "budget") or settings(home, "agents")
     every, own = table(found, "budget"), table(found, "agents", agent) if agent else {}
+    _check("budget", every, READ["budget"])
+    _check(f"agents.{agent}", own, READ["agents"]["*"])
     session, day = amount(own, "session_usd"), amount(own, "day_usd")
     return Budget(
         amount(every, "session_usd") if session is None else session,
         amount(every, "agent_day_usd") if day is None else day,
         amount(every, "fleet_day_usd"),
     )
+
+
+def _check(name: str, found: Table, known: Table) -> None:
+    """Refuse what is misspelt: silently ignored, it would be a limit that does not hold."""
+    if wrong := found.keys() - known.keys():
+        raise ConfigError(
+            f"{SETTINGS}: [{name}] has no {min(wrong)}",
+            hint=f"there are {', '.join(known)}; see docs/budgets.md",
+            path=SETTINGS,
+        )

@@ -44,6 +44,8 @@ def bound(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, each))
+            # At once: until one of them listens, two can be bound to the same port.
+            listener.listen()
         except OSError as error:
             listener.close()
             if isinstance(error, socket.gaierror):
