@@ -62,6 +62,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     app.add_exception_handler(RequestValidationError, api.refused)
     app.add_exception_handler(HTTPException, _odd)
     guard = Guard(app, keys, setting.hosts, setting.port, read_only=setting.read_only)
+    app.openapi = api.described(app, guard.cookie)
     _add_doors(app, keys, guard.cookie, read_only=setting.read_only)
     return Dashboard(guard, keys)
 
