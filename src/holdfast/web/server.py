@@ -78,7 +78,7 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=2,
     )
-    server = _Server(config, lambda: ready(served, board.keys.link()))
+    server = _Server(config, lambda: ready(served, board.keys.link()), board.end_streams)
     record = home.document(_PLACE)
     record.replace(pretty({**served._asdict(), "owner": list(served.owner)}))
     try:
@@ -105,13 +105,19 @@ def _heard(number: int, frame: object) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._ending = ready, ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
 
 def running(home: Home) -> Served | None:
