@@ -6,6 +6,7 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, decode
@@ -46,6 +48,7 @@ STATES = {
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -90,9 +93,17 @@ def meaning(state: object) -> str:
     return STATES.get(str(state), "quiet")
 
 
+def plain(value: object) -> object:
+    """Text in the order in which it was written: what would turn it round is shown instead."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value
+
+
 _pages = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
+    finalize=plain,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
