@@ -76,7 +76,7 @@ AREAS = (
     Area("ledger", 5, tests=("tests/ledger",), lane=1),
     Area("agents", 8, tests=("tests/agents", "tests/spend"), lane=1),
     Area("desk", 5, tests=("tests/desk",)),
-    Area("web", 6, tests=("tests/web",)),
+    Area("web", 8, tests=("tests/web",)),
     Area("models", 4, tests=("tests/models",), lane=1),
     Area("docs", 5, tests=("tests/docs", "tests/examples"), lane=1),
     Area("peers", 3, tests=("tests/peers",)),

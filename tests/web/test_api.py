@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import Busy
 from holdfast.ops.table import TABLE
+from holdfast.web.server import bound
 from tests.ledger.shell import Shell
 from tests.web.board import Board, up
 
@@ -86,3 +88,11 @@ def test_where_a_port_is_taken_the_next_free_one_is(board: Board, tmp_path: Path
         assert other.port != board.port
         other.log_in()
         assert [row["agent"] for row in other.get("/api/status").json()["rows"]] == ["rio"]
+
+
+def test_two_that_begin_at_once_have_two_ports() -> None:
+    first, second = bound("127.0.0.1", None), bound("127.0.0.1", None)
+    with first, second:
+        assert first.getsockname() != second.getsockname()
+        with pytest.raises(Busy):
+            bound("127.0.0.1", first.getsockname()[1])

@@ -44,6 +44,8 @@ def bound(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, each))
+            # Two can have bound the same port; only one of them can listen.
+            listener.listen()
         except OSError as error:
             listener.close()
             if isinstance(error, socket.gaierror):
