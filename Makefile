@@ -26,8 +26,10 @@ setup:
 system-packages:
 	@tools/system_packages.sh
 
-run: setup
-	@$(python) examples/living.py
+# The page comes first; what it does not need is installed while it is up.
+run:
+	@tools/setup.sh --core
+	@$(python) examples/living.py --then tools/setup.sh
 
 test: setup system-packages
 	@$(python) tools/run_tests.py $(if $(SEED),--seed '$(SEED)') $(AREA)

@@ -11,6 +11,7 @@ happens to be.  What was acknowledged is read back from the files all the time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -121,10 +122,14 @@ class Fleet:
             thread.join()
 
 
+def is_up(home: Path) -> bool:
+    record = home / "cache" / "dashboard.json"
+    return record.exists() and "url" in record.read_text(encoding="utf-8")
+
+
 def attached(home: Path) -> bool:
     """Whether a fleet lives here already; then its dashboard hands out another link."""
-    record = home / "cache" / "dashboard.json"
-    if not record.exists() or "url" not in record.read_text(encoding="utf-8"):
+    if not is_up(home):
         return False
     done = subprocess.run(
         [*HOLDFAST, "--home", str(home), "--json", "up", "--attach"], check=False, timeout=30
@@ -132,9 +137,17 @@ def attached(home: Path) -> bool:
     return done.returncode == 0
 
 
-def live(home: Path, seconds: float | None, seed: int | None) -> int:
+def once_up(home: Path, board: subprocess.Popen[bytes], command: str) -> subprocess.Popen[bytes]:
+    """Run a command beside the page, and not before there is one to look at."""
+    while not is_up(home) and board.poll() is None:
+        time.sleep(0.1)
+    return subprocess.Popen([command], start_new_session=True)
+
+
+def live(home: Path, seconds: float | None, seed: int | None, then: str | None) -> int:
     running, fleet = Torture(str(home), seed, PACE), Fleet(home, seed)
     board = subprocess.Popen([*HOLDFAST, "--home", str(home), "up"], start_new_session=True)
+    beside = [board] if then is None else [board, once_up(home, board, then)]
     fleet.start()
     crashed = time.monotonic()
     try:
@@ -151,8 +164,10 @@ def live(home: Path, seconds: float | None, seed: int | None) -> int:
     finally:
         fleet.stop()
         running.stop()
-        board.terminate()
-        board.wait()
+        for process in beside:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
     return verdict(running)
 
 
@@ -161,6 +176,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="how long; until Ctrl-C if not given")
     parser.add_argument("--home", type=Path, default=PLACE, help="where; it is made anew")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--then", help="a program to run beside the page, once it is up")
     asked = parser.parse_args()
     if attached(asked.home):
         return 0
@@ -168,7 +184,7 @@ def main() -> int:
     os.environ.pop("HOLDFAST_HOME", None)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, end_once)
-    return live(asked.home, asked.seconds, asked.seed)
+    return live(asked.home, asked.seconds, asked.seed, asked.then)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from xml.etree import ElementTree
 REPO = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
+SCREENS = REPO / "build" / "screens"
 MOST_MINUTES = 15.0
 TALLY = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 
@@ -75,7 +76,7 @@ AREAS = (
     Area("ledger", 5, tests=("tests/ledger",), lane=1),
     Area("agents", 8, tests=("tests/agents", "tests/spend"), lane=1),
     Area("desk", 5, tests=("tests/desk",)),
-    Area("web", 4, tests=("tests/web",)),
+    Area("web", 8, tests=("tests/web",)),
     Area("models", 8, tests=("tests/models",), lane=1),
     Area("docs", 5, tests=("tests/docs", "tests/examples"), lane=1),
     Area("peers", 3, tests=("tests/peers",)),
@@ -383,6 +384,8 @@ def report(results: list[Result], seconds: float, seed: int) -> int:
     if skips:
         reasons = ", ".join(f"{reason} ({times})" for reason, times in skips.most_common())
         say(f"skipped {skips.total()}: {reasons}")
+    if any(result.area == "web" for result in results) and any(SCREENS.glob("*.png")):
+        say(f"what the browser saw: {SCREENS.relative_to(REPO)}")
     passed = sum(result.passed for result in results)
     say(f"{passed} passed, {failed} failed" + (f", {skips.total()} skipped" if skips else ""))
     return 1 if failed else 0

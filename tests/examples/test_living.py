@@ -16,10 +16,19 @@ LINK = re.compile(r"http://localhost:\d+/login\?key=\S+")
 
 def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    then = tmp_path / "then"
+    then.write_text(
+        f"#!/bin/sh\ncp {home}/cache/dashboard.json {tmp_path}/seen\necho beside it\n", "utf-8"
+    )
+    then.chmod(0o755)
     command = [sys.executable, str(SCRIPT), "--home", str(home), "--seed", "1"]
+    command += ["--then", str(then)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
+        # What is to be done afterwards is begun when there is a page, and says so.
+        assert process.stdout.readline() == "beside it\n"
+        assert "http://localhost:" in (tmp_path / "seen").read_text(encoding="utf-8")
         assert TALLY.search(process.stdout.readline())
         again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert again.returncode == 0, again

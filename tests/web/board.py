@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 from tests.ledger.shell import PATIENCE, Shell
@@ -38,6 +39,8 @@ class Board:
         self.host = f"localhost:{self.port}"
         self.cookie = ""
         self.token = ""
+        self.said: list[bytes] = []
+        """Lines on its standard error since it is up."""
 
     def raw(
         self, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes = b""
@@ -104,12 +107,20 @@ def up(shell: Shell, *words: str) -> Iterator[Board]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
+    assert process.stderr is not None
+    listener: Thread | None = None
     try:
-        yield Board(shell, process, link_from(process))
+        board = Board(shell, process, link_from(process))
+        os.set_blocking(process.stderr.fileno(), True)
+        # Nobody who writes to a pipe that is full gets any further.
+        listener = Thread(target=board.said.extend, args=(process.stderr,))
+        listener.start()
+        yield board
     finally:
         process.terminate()
         process.wait(PATIENCE)
-        assert process.stderr is not None
+        if listener is not None:
+            listener.join(PATIENCE)
         process.stderr.close()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from tests.web.board import Board, a_home, up
+from tests.web.browsing import ARGUMENTS, CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +17,11 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     with up(a_home(tmp_path_factory.mktemp("board"))) as board:
         board.log_in()
         yield board
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with sync_playwright() as tools:
+        found = tools.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        found.close()

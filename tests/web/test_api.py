@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from holdfast.errors import Busy
 from holdfast.ops.table import TABLE
-from tests.web.board import Board
+from holdfast.web.server import bound
+from tests.ledger.shell import Shell
+from tests.web.board import Board, up
 
 HTTP = TABLE.seen_by("http").operations
 
@@ -75,3 +79,20 @@ def test_the_page_of_the_fleet_tells_of_parked_tasks(board: Board) -> None:
         page = board.get(path)
         assert page.status == 200, path
         assert b"1 parked: task-001 (failed 1 times" in page.body, path
+
+
+def test_where_a_port_is_taken_the_next_free_one_is(board: Board, tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    assert shell("init", "rio").code == 0
+    with up(shell) as other:
+        assert other.port != board.port
+        other.log_in()
+        assert [row["agent"] for row in other.get("/api/status").json()["rows"]] == ["rio"]
+
+
+def test_two_that_begin_at_once_have_two_ports() -> None:
+    first, second = bound("127.0.0.1", None), bound("127.0.0.1", None)
+    with first, second:
+        assert first.getsockname() != second.getsockname()
+        with pytest.raises(Busy):
+            bound("127.0.0.1", first.getsockname()[1])

@@ -2,90 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
+from tests.web.aftermath import HOSTILE
 from tests.web.board import Board
+from tests.web.browsing import NEEDS_CHROMIUM, SIZES, visiting
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-HOSTILE = [
-    "<script>window.pwned = 1</script>",
-    '"><img src=x onerror="window.pwned = 1">',
-    "'; window.pwned = 1; //",
-    "javascript:window.pwned=1",
-    "{{ 7 * 7 }}",
-    "</textarea><svg/onload=window.pwned=1>",
-]
-SIZES = {"desk": (1280, 860), "phone": (390, 844)}
+pytestmark = NEEDS_CHROMIUM
 
 
-class Visit:
-    """A page, and everything that went wrong on it."""
-
-    def __init__(self, page: Any, board: Board) -> None:
-        self.page, self.board = page, board
-        self.wrong: list[str] = []
-        page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.wrong.append(f"page: {error}"))
-        page.on("request", self._asked)
-
-    def _heard(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.wrong.append(f"console: {message.text}")
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith(self.board.url):
-            self.wrong.append(f"asked {request.url}")
-
-    def go(self, path: str) -> None:
-        self.page.goto(self.board.url + path)
-        self.page.wait_for_selector("#live[data-state=live]")
-
-    def text(self) -> str:
-        return str(self.page.inner_text("main"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_playwright() as tools:
-        found = tools.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield found
-        found.close()
-
-
-@contextmanager
-def visiting(
-    browser: Any, board: Board, theme: str = "light", size: str = "desk"
-) -> Iterator[Visit]:
-    width, height = SIZES[size]
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
-    name, _, value = board.cookie.partition("=")
-    context.add_cookies([{"name": name, "value": value, "url": board.url}])
-    visit = Visit(context.new_page(), board)
-    yield visit
-    context.close()
-    assert visit.wrong == []
-
-
-def pages(board: Board) -> list[str]:
+def pages(board: Board) -> dict[str, str]:
     session = board.get("/api/session/list?agent=rio").json()["rows"][0]["session_id"]
-    return ["/", "/agent/rio", "/agent/clay", f"/session/{session}", "/ledger", "/ledger?agent=rio"]
+    return {
+        "fleet": "/",
+        "agent": "/agent/rio",
+        "other-agent": "/agent/clay",
+        "session": f"/session/{session}",
+        "ledger": "/ledger",
+        "ledger-of-one": "/ledger?agent=rio",
+        "ledger-mistyped": "/ledger?since=never",
+    }
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -95,8 +34,9 @@ def test_every_page_is_whole_in_both_themes_and_on_a_phone(
 ) -> None:
     with visiting(browser, board, theme, size) as visit:
         papers = set[str]()
-        for path in pages(board):
+        for name, path in pages(board).items():
             visit.go(path)
+            visit.picture(f"{name}-{theme}-{size}")
             assert visit.page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
             assert visit.page.query_selector("h1, .strip") is not None
             papers.add(visit.page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -138,11 +78,11 @@ def test_by_keyboard_alone(browser: Any, board: Board) -> None:
         page = visit.page
         visit.go("/")
         page.keyboard.press("j")
-        first = page.get_attribute("tr[aria-selected=true]", "id")
+        first = page.get_attribute("tr[aria-current=true]", "id")
         page.keyboard.press("j")
-        assert page.get_attribute("tr[aria-selected=true]", "id") != first
+        assert page.get_attribute("tr[aria-current=true]", "id") != first
         page.keyboard.press("k")
-        assert page.get_attribute("tr[aria-selected=true]", "id") == first
+        assert page.get_attribute("tr[aria-current=true]", "id") == first
         page.keyboard.press("Enter")
         page.wait_for_url("**/agent/**")
         page.wait_for_selector("#live[data-state=live]")
@@ -170,7 +110,7 @@ def test_what_agents_wrote_is_text_whatever_is_in_it(browser: Any, board: Board)
         shell("memory", "note", "--agent", "rio", "--section", "open questions", text)
         shell("run", "--agent", "rio", "--quiet", "--question", text, "--", "echo", text)
     with visiting(browser, board) as visit:
-        for path in pages(board):
+        for path in pages(board).values():
             visit.go(path)
             assert visit.page.evaluate("window.pwned") is None, path
         visit.go("/agent/rio")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.ledger.shell import PATIENCE
-from tests.web.board import Board
+from tests.web.board import Board, a_home, up
 
 CLIENTS = 50
 
@@ -100,3 +101,14 @@ def test_a_message_a_task_and_a_new_agent_are_heard_of(board: Board) -> None:
     listener.wait_for(b"I am new")
     assert {event.get("agent") for event in listener.events()} >= {"rio", "nova"}
     listener.close()
+
+
+def test_a_server_that_is_ended_lets_its_listeners_go(tmp_path: Path) -> None:
+    with up(a_home(tmp_path)) as board:
+        board.log_in()
+        listeners = [Listener(board) for _ in range(3)]
+        assert board.end() == 0
+        for each in listeners:
+            each.close()
+    # Otherwise it waits, cuts them off, and tells of each in a traceback.
+    assert not any(b"ERROR" in line for line in board.said), board.said

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
-from holdfast.errors import LeaseLost, NotFound, UsageError
+from holdfast.errors import Busy, LeaseLost, NotFound, UsageError, typed
 from holdfast.ids import is_agent_id, message_id, new_message_id
-from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired
+from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired, ticket_for
 from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
 from holdfast.store.shelves import (
     BAD,
@@ -178,6 +178,26 @@ class Inbox:
                 else:
                     self._set_aside(claim, why)
         return taken
+
+    def take_chosen(self, claimant: str, id: str, *, seconds: float) -> Claim:
+        """Have this one message, whatever waits before it."""
+        self._box.redeliver()  # what the dead and the late had waits as well
+        letter = self.find(id)
+        ticket = ticket_for(claimant, 0, None)(Waiting(letter.id, letter.attempt))
+        ticket = ticket.until(seconds, self._home.clock)
+        with typed("claiming", self.key), self._opened() as box:
+            if letter.state != "waiting" or box is None:
+                raise UsageError(f"{id} is {letter.state}", hint="only what waits can be taken")
+            try:
+                box.inbox.move(ticket.waiting.file, box.claimed, str(ticket))
+            except (FileNotFoundError, FileExistsError):
+                raise Busy(f"somebody else has {id}", hint="it comes back if he fails") from None
+            done = box.finished(ticket.id)
+            if done is not None:
+                # A crash has undone the rename that took it out of what waits.
+                box.drop(box.claimed, str(ticket), done, ticket.id + SUFFIX)
+                raise UsageError(f"{id} is done", hint="only what waits can be taken")
+        return ticket.claim(letter.record)
 
     def _set_aside(self, claim: Claim, why: str) -> None:
         with self._opened() as box:

@@ -216,6 +216,9 @@ def show(call: Context, id: Id, *, agent: Whose) -> Show:
 
 def take(
     call: Context,
+    id: Annotated[
+        str | None, Arg("This one, not the next in order", positional=True, metavar="ID")
+    ] = None,
     *,
     agent: Whose,
     lease: Annotated[str, Arg("For how long; then they are handed out again", metavar="D")] = "10m",
@@ -226,7 +229,10 @@ def take(
     seconds = duration(lease)
     with _agent(call, agent, change=True) as one:
         inbox = one.desk.inbox
-        taken = inbox.take(one.name, seconds=seconds, limit=limit)
+        if id is None:
+            taken = inbox.take(one.name, seconds=seconds, limit=limit)
+        else:
+            taken = [inbox.take_chosen(one.name, id, seconds=seconds)]
         _tell_of(call, one.name, {"bad": len(inbox.bad())})
     letters = [Letter(each.id, "claimed", each.record, each.attempt) for each in taken]
     rows = [

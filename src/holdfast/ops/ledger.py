@@ -354,7 +354,8 @@ def verify(
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
     against: Annotated[
-        str | None, Arg("A checkpoint that the ledgers must still hold", metavar="FILE")
+        str | None,
+        Arg("A checkpoint that the ledgers must still hold", metavar="FILE", is_path=True),
     ] = None,
 ) -> Rows:
     home = context.home()

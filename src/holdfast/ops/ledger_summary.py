@@ -54,7 +54,8 @@ def summary(
     agent: Annotated[str | None, Arg("With --day: only of this agent")] = None,
     all_: Annotated[bool, Arg("With --day: of every agent, as without --agent")] = False,
     out: Annotated[
-        str | None, Arg("The file; else memory/AGENT/sessions/SESSION_ID.md", metavar="FILE")
+        str | None,
+        Arg("The file; else memory/AGENT/sessions/SESSION_ID.md", metavar="FILE", is_path=True),
     ] = None,
     dry_run: Annotated[bool, Arg("Only print it")] = False,
 ) -> Change | Show | Rows:

@@ -48,6 +48,8 @@ class Arg(NamedTuple):
     or_file: bool = False
     """On the command line `@FILE` and `-` stand for what the file or the standard input holds.
     The verb sees only the text, so a remote caller can name no file."""
+    is_path: bool = False
+    """It names a file of whoever sits at the machine: only the command line has it."""
 
 
 class Parameter(NamedTuple):
@@ -64,6 +66,7 @@ class Parameter(NamedTuple):
     help: str
     metavar: str
     or_file: bool
+    is_path: bool
 
     @property
     def flag(self) -> str:
@@ -128,6 +131,7 @@ def _parameter(
         help=arg.help,
         metavar=arg.metavar or _metavar(name, shape),
         or_file=arg.or_file,
+        is_path=arg.is_path,
     )
 
 

@@ -192,7 +192,7 @@ OPERATIONS = (
     ),
     Operation(
         name="inbox take",
-        summary="Have the next messages for a while",
+        summary="Have the next messages, or a chosen one, for a while",
         function="holdfast.ops.inbox:take",
         effect="change",
         example="holdfast inbox take --agent rio --lease 10m --limit 5",

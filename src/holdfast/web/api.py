@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -20,28 +20,70 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import encode
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Stream, error_envelope
+from holdfast.ops.envelope import Change, Rows, Show, Stream, error_envelope
 from holdfast.ops.operation import Operation, Table
 from holdfast.ops.parameter import Parameter, parameters
+from holdfast.web.guard import TOKEN
 
 Opener = Callable[[], Context]
-STATUS = {1: 409, 2: 400, 3: 409, 4: 404, 5: 423, 6: 500}
-"""By the exit code that the command line would have."""
+STATUS = {1: 409, 2: 400, 3: 409, 4: 404, 5: 423, 6: 409}
+"""By the exit code that the command line would have.  None of them is a 5xx: that would be a fault
+of this program, and damage that it found and told of is none."""
+_REFUSED = (400, 401, 403, 404, 409, 421, 422, 423)
+_NOT_DONE = (*_REFUSED, 413, 415)
 _LONGEST = 1 << 20
 """Characters of one argument."""
+
+
+class Reason(BaseModel):
+    code: str
+    message: str
+    hint: str | None
+    retryable: bool
+    path: str | None
 
 
 class Failure(BaseModel):
     """What went wrong and what to do next."""
 
-    error: dict[str, Any]
+    model_config = ConfigDict(extra="forbid")
+    error: Reason
 
 
-class Envelope(BaseModel):
-    """A list, a thing or a change: see docs/cli.md."""
+class _Envelope(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    warnings: list[str] = Field(default=[], description="What people should know of")
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
-    schema_: int = Field(alias="schema")
+
+class Listed(_Envelope):
+    """A list."""
+
+    as_of: str
+    counts: dict[str, Any]
+    rows: list[dict[str, Any]]
+    truncated: bool
+    next: str | None
+
+
+class Shown(_Envelope):
+    """One thing."""
+
+    as_of: str
+    data: dict[str, Any]
+
+
+class Changed(_Envelope):
+    """Something was done, or was already so."""
+
+    target: str
+    applied: bool
+    dry_run: bool
+    detail: str
+    data: dict[str, Any]
+
+
+_ENVELOPES: dict[Any, Any] = {Rows: Listed, Show: Shown, Change: Changed}
 
 
 def routes(table: Table, opened: Opener) -> APIRouter:
@@ -57,11 +99,35 @@ def routes(table: Table, opened: Opener) -> APIRouter:
             operation_id=operation.name.replace(" ", "_").replace("-", "_"),
             response_model=None,
             responses={
-                200: {"model": Envelope},
-                **{code: {"model": Failure} for code in (400, 404, 409, 422, 423)},
+                200: {"model": _answer_of(operation)},
+                **{code: {"model": Failure} for code in (_REFUSED if reads else _NOT_DONE)},
+            },
+            openapi_extra={
+                "security": [{"token": []}, {"cookie": []}] if reads else [{"token": []}]
             },
         )
     return router
+
+
+def described(app: FastAPI, cookie: str) -> Callable[[], dict[str, Any]]:
+    """The OpenAPI description, with what a caller has to bring."""
+    made = app.openapi
+
+    def description() -> dict[str, Any]:
+        told = made()
+        told["components"]["securitySchemes"] = {
+            "token": {"type": "apiKey", "in": "header", "name": TOKEN},
+            "cookie": {"type": "apiKey", "in": "cookie", "name": cookie},
+        }
+        return told
+
+    return description
+
+
+def _answer_of(operation: Operation) -> Any:
+    """The model of what a verb gives back, which its signature says."""
+    given = get_type_hints(operation.load())["return"]
+    return Union[tuple(_ENVELOPES[each] for each in get_args(given) or (given,))]  # noqa: UP007
 
 
 def call(operation: Operation, opened: Opener, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +144,7 @@ def call(operation: Operation, opened: Opener, arguments: dict[str, Any]) -> dic
 
 
 def _endpoint(operation: Operation, opened: Opener, *, reads: bool) -> Callable[..., Response]:
-    declared = parameters(operation.load())
+    declared = [each for each in parameters(operation.load()) if not each.is_path]
 
     def answer(arguments: dict[str, Any]) -> Response:
         return Response(encode(call(operation, opened, arguments)), media_type="application/json")
@@ -86,7 +152,7 @@ def _endpoint(operation: Operation, opened: Opener, *, reads: bool) -> Callable[
     if reads:
 
         def get(**given: Any) -> Response:
-            return answer({name: value for name, value in given.items() if value is not None})
+            return answer(given)
 
         # FastAPI reads what a route takes off its signature.
         get.__signature__ = inspect.Signature([_query(each) for each in declared])
@@ -119,23 +185,24 @@ def _type(each: Parameter) -> Any:
 
 
 def _query(each: Parameter) -> inspect.Parameter:
-    kind = _type(each)
     asked = Query(alias=each.name, description=each.help)
-    annotation = Annotated[kind if each.required else kind | None, asked]
     return inspect.Parameter(
         each.keyword,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if each.required else None,
-        annotation=annotation,
+        default=inspect.Parameter.empty if each.required else each.default,
+        annotation=Annotated[_optional(each), asked],
     )
 
 
 def _field(each: Parameter) -> tuple[Any, Any]:
+    default = ... if each.required else each.default
+    return _optional(each), Field(default=default, description=each.help)
+
+
+def _optional(each: Parameter) -> Any:
+    """Null only where it says something: that the argument was left out."""
     kind = _type(each)
-    if each.required:
-        return kind, Field(description=each.help)
-    kind = kind if each.kind == "flag" else kind | None
-    return kind, Field(default=each.default, description=each.help)
+    return kind if each.required or each.default is not None else kind | None
 
 
 # --- failures -------------------------------------------------------------------------------

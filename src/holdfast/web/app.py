@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,8 @@ class Setting(NamedTuple):
 class Dashboard(NamedTuple):
     app: ASGIApp
     keys: Keys
+    end_streams: Callable[[], None]
+    """Let go of the pages that listen: otherwise a server that is ending waits for them."""
 
 
 def dashboard(setting: Setting, table: Table) -> Dashboard:
@@ -62,8 +64,9 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     app.add_exception_handler(RequestValidationError, api.refused)
     app.add_exception_handler(HTTPException, _odd)
     guard = Guard(app, keys, setting.hosts, setting.port, read_only=setting.read_only)
+    app.openapi = api.described(app, guard.cookie)
     _add_doors(app, keys, guard.cookie, read_only=setting.read_only)
-    return Dashboard(guard, keys)
+    return Dashboard(guard, keys, lambda: app.state.live.close())
 
 
 def _watching(setting: Setting) -> Any:

@@ -6,6 +6,7 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, decode
@@ -38,8 +40,15 @@ STATES = {
     "timeout": "care",
     "error": "bad",
     "crashed": "bad",
+    "active": "going",
+    "parked": "care",
+    "expired": "care",
+    "dead": "bad",
+    "bad": "bad",
 }
 """What a state means, which is what its colour and its shape say."""
+CLOSED = ("completed", "dropped")
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -58,11 +67,11 @@ def clock_of(stamp: object) -> str:
     try:
         return datetime.fromisoformat(str(stamp)).strftime("%H:%M:%S")
     except ValueError:
-        return str(stamp)
+        return str(stamp or "")
 
 
 def day_of(stamp: object) -> str:
-    return str(stamp)[:10]
+    return str(stamp or "")[:10]
 
 
 def length(row: Mapping[str, Any]) -> str:
@@ -84,9 +93,17 @@ def meaning(state: object) -> str:
     return STATES.get(str(state), "quiet")
 
 
+def plain(value: object) -> object:
+    """Text in the order in which it was written: what would turn it round is shown instead."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value
+
+
 _pages = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
+    finalize=plain,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -149,14 +166,20 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     def agent(name: str) -> str:
         (row,) = ask("status", agent=name)["rows"]
         asked = {"agent": row["agent"]}
+        there = ask("inbox list", **asked)["rows"]
+        waiting = [each for each in there if each["state"] != "expired"]
+        tasks = ask("task list", **asked, status="all")["rows"]
         return page(
             "agent.html",
             agent=row,
             sessions=ask("session list", **asked, limit=20)["rows"][::-1],
             events=ask("ledger list", **asked, limit=40)["rows"][::-1],
             spent=ask("budget show", **asked)["rows"][0],
-            letters=_letters(ask, row["agent"]),
-            tasks=ask("task list", **asked)["rows"],
+            letters=_letters(ask, row["agent"], waiting),
+            more_letters=max(0, len(waiting) - MOST_LETTERS),
+            aside=ask("inbox list", **asked, dead=True, expired=True, bad=True)["rows"],
+            tasks=[each for each in tasks if each["state"] not in CLOSED],
+            closed=[each for each in tasks if each["state"] in CLOSED],
             notes=ask("memory show", **asked)["data"]["text"],
         )
 
@@ -211,7 +234,12 @@ def _proof(opened: Opener) -> dict[str, Any] | None:
             return None
 
 
-def _letters(ask: Any, agent: str) -> list[dict[str, Any]]:
-    """The messages that wait or are in somebody's hands, with what they say."""
-    rows = ask("inbox list", agent=agent)["rows"][:MOST_LETTERS]
-    return [ask("inbox show", agent=agent, id=row["id"])["data"] for row in rows]
+def _letters(ask: Any, agent: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with what they say; one that went while we looked is left out."""
+    found: list[dict[str, Any]] = []
+    for row in rows[:MOST_LETTERS]:
+        try:
+            found.append(ask("inbox show", agent=agent, id=row["id"])["data"])
+        except NotFound:
+            pass
+    return found

@@ -44,7 +44,7 @@ def bound(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, each))
-            # At once: until one of them listens, two can be bound to the same port.
+            # Two can have bound the same port; only one of them can listen.
             listener.listen()
         except OSError as error:
             listener.close()
@@ -80,7 +80,7 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=2,
     )
-    server = _Server(config, lambda: ready(served, board.keys.link()))
+    server = _Server(config, lambda: ready(served, board.keys.link()), board.end_streams)
     record = home.document(_PLACE)
     record.replace(pretty({**served._asdict(), "owner": list(served.owner)}))
     try:
@@ -107,13 +107,19 @@ def _heard(number: int, frame: object) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._ending = ready, ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
 
 def running(home: Home) -> Served | None:

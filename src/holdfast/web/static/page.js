@@ -4,6 +4,7 @@ import { act, token } from "./act.js";
 
 const $ = (id) => document.getElementById(id);
 const live = $("live");
+const CHOSEN = "tr[aria-current=true], [data-row][aria-current=true]";
 
 // --- live ------------------------------------------------------------------------------------
 
@@ -38,14 +39,16 @@ function takeOver(fresh) {
     if (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) continue;
     part.dataset.drawn = next.innerHTML;
     const known = new Set([...part.querySelectorAll("tr[id]")].map((row) => row.id));
-    const chosen = part.querySelector("tr[aria-selected=true]")?.id;
-    const open = [...part.querySelectorAll("details[open]")].length;
+    const chosen = part.querySelector(CHOSEN)?.id;
+    const focused = part.contains(document.activeElement) ? document.activeElement.closest("[data-row], tr[id]")?.id : null;
+    const open = [...part.querySelectorAll("details[open]")].map((each) => each.id);
     part.replaceChildren(...next.childNodes);
     for (const row of part.querySelectorAll("tr[id]")) {
       if (known.size && !known.has(row.id)) row.classList.add("new");
-      if (row.id === chosen) choose(row, false);
     }
-    if (open) part.querySelectorAll("details").forEach((each) => { each.open = true; });
+    for (const id of open) { const box = $(id); if (box) box.open = true; }
+    if (chosen && $(chosen)) choose($(chosen), false);
+    if (focused) $(focused)?.focus({ preventScroll: true });
   }
   document.dispatchEvent(new Event("drawn"));
 }
@@ -81,18 +84,18 @@ setInterval(() => { if (!document.hidden && performance.now() - lastSeen > 10_00
 
 // --- rows and keys ---------------------------------------------------------------------------
 
-const rows = () => [...document.querySelectorAll("tr[data-href]")];
+const rows = () => [...document.querySelectorAll("tr[data-href], [data-row]")].filter((row) => row.checkVisibility());
 
 function choose(row, scroll = true) {
-  document.querySelectorAll("tr[aria-selected]").forEach((each) => each.removeAttribute("aria-selected"));
-  row.setAttribute("aria-selected", "true");
+  document.querySelectorAll(CHOSEN).forEach((each) => each.removeAttribute("aria-current"));
+  row.setAttribute("aria-current", "true");
   if (scroll) { row.focus({ preventScroll: true }); row.scrollIntoView({ block: "nearest" }); }
 }
 
 function step(by) {
   const all = rows();
   if (!all.length) return;
-  const at = all.findIndex((row) => row.getAttribute("aria-selected") === "true");
+  const at = all.findIndex((row) => row.getAttribute("aria-current") === "true");
   choose(all[Math.min(all.length - 1, Math.max(0, at + by))] ?? all[0]);
 }
 
@@ -116,8 +119,9 @@ document.addEventListener("keydown", (press) => {
     "/": () => (document.querySelector(".filter input") ?? document.querySelector("nav a[href='/ledger']")).focus(),
     gf: () => { location.href = "/"; }, gl: () => { location.href = "/ledger"; },
     Enter: () => {
-      const row = document.querySelector("tr[aria-selected=true]");
-      if (row && !press.target.matches("a, button")) location.href = row.dataset.href; else return false;
+      const row = document.querySelector(CHOSEN);
+      if (!row || press.target.matches("a, button, summary")) return false;
+      if (row.dataset.href) location.href = row.dataset.href; else row.querySelector("button")?.focus();
     },
   };
   const deed = keys[said] ?? keys[press.key];
