@@ -25,7 +25,15 @@ READ: Table = {
     "log": {"rotate_at": ""},
     "budget": {"session_usd": 0.0, "agent_day_usd": 0.0, "fleet_day_usd": 0.0},
     "tasks": {"park_after": 0},
-    "agents": {"*": {"session_usd": 0.0, "day_usd": 0.0, "measure": {"sources_archived": ""}}},
+    "models": {"default": ""},
+    "agents": {
+        "*": {
+            "session_usd": 0.0,
+            "day_usd": 0.0,
+            "model": "",
+            "measure": {"sources_archived": ""},
+        }
+    },
 }
 """Every setting that somebody reads, with any value; `*` stands for the name of an agent."""
 

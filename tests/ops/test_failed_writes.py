@@ -148,6 +148,7 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "task board": (task, ("--out", "queue.md")),
     "task import": (board, ()),
     "memory note": (nothing, (*OF_RIO, "--section", "dead ends", "Nothing there")),
+    "agent chat": (nothing, ("rio", "Hello", "--model", "scripted:echo")),
     "agent count": (nothing, (*OF_RIO, "--source", "ci", "claims_accepted=1")),
     "hook claude-code": (nothing, (*OF_RIO, "--strict")),
     "import": (foreign_tree, ()),

@@ -254,3 +254,9 @@ def test_a_limit_that_is_misspelt_is_an_error_and_not_no_limit(home: Home, text:
     with pytest.raises(ConfigError, match="has no") as told:
         budget_of(home, "rio")
     assert "day_usd" in str(told.value.hint)
+
+
+def test_other_settings_of_an_agent_are_no_misspelt_limits(home: Home) -> None:
+    others = 'model = "scripted:echo"\ncolour = "red"\nmeasure.sources_archived = "*.md"\n'
+    limit(home, f"[agents.rio]\n{others}")
+    assert budget_of(home, "rio") == Budget()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import ConfigError
-from holdfast.settings import READ, Table, amount, settings, table
+from holdfast.settings import READ, amount, settings, table, unread
 from holdfast.store.home import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+
+
+_LIMITS = ("session_usd", "day_usd")
+"""Of one agent."""
 
 
 class Budget(NamedTuple):
@@ -28,8 +33,13 @@ def budget_of(home: Home, agent: str) -> Budget:
     """
     found = settings(home, "budget") or settings(home, "agents")
     every, own = table(found, "budget"), table(found, "agents", agent) if agent else {}
-    _check("budget", every, READ["budget"])
-    _check(f"agents.{agent}", own, READ["agents"]["*"])
+    _check("budget", every.keys() - READ["budget"].keys(), READ["budget"])
+    # Much else may stand there; what looks like a limit has to be one.
+    _check(
+        f"agents.{agent}",
+        [each for each, near in unread(own, READ["agents"]["*"]) if near in _LIMITS],
+        _LIMITS,
+    )
     session, day = amount(own, "session_usd"), amount(own, "day_usd")
     return Budget(
         amount(every, "session_usd") if session is None else session,
@@ -38,9 +48,9 @@ def budget_of(home: Home, agent: str) -> Budget:
     )
 
 
-def _check(name: str, found: Table, known: Table) -> None:
+def _check(name: str, wrong: Collection[str], known: Iterable[str]) -> None:
     """Refuse what is misspelt: silently ignored, it would be a limit that does not hold."""
-    if wrong := found.keys() - known.keys():
+    if wrong:
         raise ConfigError(
             f"{SETTINGS}: [{name}] has no {min(wrong)}",
             hint=f"there are {', '.join(known)}; see docs/budgets.md",
