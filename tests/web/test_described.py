@@ -25,7 +25,7 @@ from holdfast.ops.table import TABLE
 from tests.ledger.shell import Shell
 from tests.web.board import Board, a_home, up
 
-HTTP = TABLE.seen_by("http").operations
+HTTP = {each.name: each for each in TABLE.seen_by("http").operations}
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -124,7 +124,7 @@ def so_often(times: int) -> settings:
     )
 
 
-@pytest.mark.parametrize("name", [each.name for each in HTTP])
+@pytest.mark.parametrize("name", list(HTTP))
 def test_every_answer_is_one_that_the_description_names(asker: Asker, name: str) -> None:
     @seed(6)
     @so_often(SENSIBLE)
@@ -145,12 +145,13 @@ def test_every_answer_is_one_that_the_description_names(asker: Asker, name: str)
         assert asker.ask(case, token) == 401
 
     sensible()
-    senseless()
+    if parameters(HTTP[name].load()):  # nothing can be wrong with what is not asked for
+        senseless()
     by_strangers()
 
 
 def test_no_verb_takes_the_name_of_a_file_from_afar(asker: Asker, tmp_path: Path) -> None:
-    for verb in HTTP:
+    for verb in HTTP.values():
         named = [each for each in parameters(verb.load()) if each.metavar in ("FILE", "DIR")]
         assert all(each.is_path for each in named), verb.name
     session = asker.known["session"][0]
