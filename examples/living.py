@@ -132,7 +132,7 @@ def attached(home: Path) -> bool:
     if not is_up(home):
         return False
     done = subprocess.run(
-        [*HOLDFAST, "--home", str(home), "--json", "up", "--attach"], check=False, timeout=30
+        [*HOLDFAST, "--home", str(home), "up", "--attach"], check=False, timeout=30
     )
     return done.returncode == 0
 
