@@ -23,6 +23,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.errors import BadValue, Busy, HoldfastError, LeaseLost
 from holdfast.ledger.book import Event
+from holdfast.mask import by_key_name
 
 if TYPE_CHECKING:
     from holdfast.agents.context import Given
@@ -36,6 +37,7 @@ _AT_ONCE = 9
 """How many sessions of Claude Code one agent can have at once."""
 _SAME_BEAT = 2.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Told(NamedTuple):
@@ -92,9 +94,27 @@ def parse(data: bytes) -> Told:
             "no event of Claude Code: hook_event_name and session_id are texts",
             hint="call it from the hooks in settings.json; see docs/claude-code.md",
         )
-    if not _ID.fullmatch(session):
-        session = "sha256-" + sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Told(name[:80], f"claude-code/{session}", fields)
+    return Told(name[:80], _known_as(session), fields)
+
+
+def _known_as(session: str) -> str:
+    """The name of a session of theirs as it will stand in the journal, so that it is found again.
+
+    A name that could be a path, or that the store would mask as a secret, is told by its hash.
+    """
+    named = f"claude-code/{session}"
+    # Theirs are UUIDs: those need no long look.
+    if _UUID.fullmatch(session) or (_ID.fullmatch(session) and _is_kept(named)):
+        return named
+    digest = sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+    parts = (digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32])
+    return f"claude-code/{'-'.join(parts)}"
+
+
+def _is_kept(named: str) -> bool:
+    """Whether the store writes it as it is; only that is asked, so that any key will do."""
+    mask = by_key_name(lambda: b"any")
+    return mask({"known_as": named})["known_as"] == named
 
 
 def hear(home: Home, agent: Agent, told: Told, place: Place = Place()) -> Heard:  # noqa: B008

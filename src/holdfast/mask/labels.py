@@ -196,6 +196,8 @@ _TELLING = frozenset(
 )
 _PUBLIC_ID = re.compile(rb"01[A-Za-z0-9]{20,26}|[0-9A-HJKMNP-TV-Z]{26}")
 """Numbered names that stand in every log; the second are ULIDs."""
+_UUID = re.compile(rb"(?:^|[/_-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+"""At the end of the name of a thing, such as `claude-code/8c35adc1-…`."""
 _PREFIXED = re.compile(
     rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}"
 )
@@ -212,6 +214,8 @@ def prefixed(run: bytes) -> bool:
     turns = len(_TURNS.findall(rest))
     digits = _digits(rest)
     telling = found[1].lower() in _TELLING
+    if _UUID.search(rest) and not telling:
+        return False
     if _HEX.fullmatch(rest):
         return telling and len(rest) >= 24 and digits >= 4 and b"-" not in rest
     if not digits:
