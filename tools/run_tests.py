@@ -2,7 +2,7 @@
 
     python tools/run_tests.py [--seed N] [AREA ...]
 
-Areas run in two lanes side by side: most tests wait for a disk or for processes.  Prints live; at
+Areas run in three lanes side by side: most tests wait for a disk or for processes.  Prints live; at
 the end minutes, counts and skips with their reasons.  Red when a check or a test fails, when an
 area hangs, when a test directory belongs to no area, or when it takes longer than 15 minutes.  The
 last line of standard output is `N passed, N failed, N skipped`.
@@ -70,15 +70,15 @@ AREAS = (
     ),
     Area("store", 8, tests=("tests/store",), covers=("holdfast.store", "holdfast.codec")),
     Area("leaves", 3, tests=("tests/leaves",)),
-    Area("cli+ops", 5, tests=("tests/cli", "tests/ops"), lane=1),
+    Area("cli+ops", 8, tests=("tests/cli", "tests/ops"), lane=1),
     Area("contracts", 4, tests=("tests/contracts",)),
     Area("proc", 3, tests=("tests/proc",)),
-    Area("ledger", 5, tests=("tests/ledger",), lane=1),
+    Area("ledger", 6, tests=("tests/ledger",), lane=2),
     Area("agents", 8, tests=("tests/agents", "tests/spend"), lane=1),
     Area("desk", 5, tests=("tests/desk",)),
-    Area("web", 8, tests=("tests/web",)),
-    Area("models", 8, tests=("tests/models",), lane=1),
-    Area("docs", 5, tests=("tests/docs", "tests/examples"), lane=1),
+    Area("web", 8, tests=("tests/web",), lane=2),
+    Area("models", 8, tests=("tests/models",), lane=2),
+    Area("docs", 5, tests=("tests/docs", "tests/examples"), lane=2),
     Area("peers", 3, tests=("tests/peers",)),
     Area("prove", 8, package="prove", arguments=("--tier", "quick")),
     Area("bench", 5, package="bench", arguments=("--quick",)),

