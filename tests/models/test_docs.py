@@ -16,6 +16,7 @@ from holdfast.models.scripted import FAILURES, open_scripted
 from tests.models.programs import question
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text(encoding="utf-8")
+HOSTED = (Path(__file__).resolve().parents[2] / "docs/models-hosted.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PRINT = [
     "You said: Hello?",
@@ -70,7 +71,8 @@ def test_the_script_in_the_page_is_one(tmp_path: Path) -> None:
 
 def test_the_page_knows_every_provider_program_and_error() -> None:
     for name in [each.name for each in BUILT_IN]:
-        assert f"\n## {name}\n" in PAGE, name
+        assert f"\n## {name}\n" in PAGE or f"`{name}" in HOSTED, name
+    assert "models-hosted.md" in PAGE
     for program, recipe in RECIPES.items():
         [row] = re.findall(rf"^\| `{program}` \| (.*)$", PAGE, re.MULTILINE)
         added = recipe.arguments([], has_prompt=False)
