@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.world import until
 from tests.ledger.shell import PATIENCE, PROGRAM, Shell
 
 SCRIPT = r"""
@@ -71,7 +72,33 @@ def test_every_turn_is_told_once_in_the_ledger_and_in_the_topics(shell: Shell) -
         *("chat/user/bye", "chat/assistant/you"),
     ]
     assert shell("check", "--json").code == 0
-    assert shell("validate", str(shell.home), "--json").code == 0
+    assert shell("validate", str(shell.home), "--json").json()["counts"]["warnings"] == 0
+
+
+def test_a_question_of_somebody_who_was_killed_is_ended_by_the_next_one(
+    shell: Shell, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow.yaml"
+    slow.write_text("replies: [{reply: late, delay: 60}]", encoding="utf-8")
+    words = [PROGRAM, "--home", str(shell.home), "agent", "chat", "rio", "hi"]
+    asker = subprocess.Popen([*words, "--model", f"scripted:{slow}"])
+    turns = shell.home / "state/rio/turns.json"
+    until(lambda: turns.exists() and json.loads(turns.read_bytes())["waiting"])
+    asker.kill()
+    asker.wait()
+    shell("agent", "chat", "rio", "again", "--model", "scripted:echo")
+    ended = [line for line in lines(shell) if line["meta"].get("error") == "abandoned"]  # type: ignore[attr-defined]
+    assert len(ended) == 1
+    shown = json.loads(turns.read_bytes())
+    assert shown["waiting"] == {}
+    assert [each["unknown"] for each in shown["sessions"].values()] == [1, 0]
+
+
+def test_nothing_is_no_question(shell: Shell) -> None:
+    for text in ("", " \n"):
+        refused = shell("agent", "chat", "rio", text, "--model", "scripted:echo", "--json")
+        assert refused.error()["code"] == "usage"
+    assert shell("session", "list", "--agent", "rio", "--json").rows() == []
 
 
 def test_a_reply_cannot_paint_the_terminal(shell: Shell, script: str) -> None:

@@ -218,3 +218,11 @@ def test_no_file_of_the_home_holds_a_secret_that_a_command_printed(shell: Shell)
         held = path.read_bytes() if path.is_file() else b""
         assert token.encode() not in held, path
         assert b"password=hunter2" not in held, path
+
+
+def test_a_line_is_shortened_after_it_was_masked_not_before(shell: Shell) -> None:
+    token = "AKIA" + "Q3EGWRZJ5BUKNYX7"
+    run(shell, code=f"import sys; sys.exit('x ' * 91 + ' {token} refused')")
+    for path in shell.home.rglob("*"):
+        held = path.read_bytes() if path.is_file() else b""
+        assert token[:14].encode() not in held, path

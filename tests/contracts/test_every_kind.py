@@ -26,6 +26,7 @@ SIDE_BY_SIDE = {
     "ledger@log",
     "spend@log",
     "memory-line@log",
+    "topic-line@log",
     "agent-event@log",
     "agent-request@0.9",
 }

@@ -503,6 +503,7 @@ def test_the_kinds_of_swarms_are_those_that_scripts_rely_on() -> None:
         "cluster-run",
         "manifest",
         "memory-line",
+        "topic-line",
         "agent-event",
         "index",
         "router-weights",

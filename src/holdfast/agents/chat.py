@@ -7,11 +7,13 @@ record with each turn and with the session.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
 from holdfast.agents.conversation import Conversation, Tally
+from holdfast.agents.history import open_sessions
 from holdfast.agents.inbox import new_mark
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
@@ -63,6 +65,8 @@ class Chat:
         fields: Record = {"model": self._model.ref}
         start = Start("ad-hoc", ROLE, fields=fields, max_cost=self._manner.max_cost)
         self._opened = self._agent.start(start, this_process())
+        under_way = {each["session_id"] for each in open_sessions(self._agent.state())}
+        self._said.abandon_all_but(under_way)
         return self
 
     def say(self, text: str, on_text: OnText | None = None) -> Reply:
@@ -109,12 +113,14 @@ class Chat:
             fields["cost_usd"] = round(spent.usd, 9)
         end = End("completed", fields=fields)
         if self.failed:
-            message = " ".join(str(error or "the last turn failed").split())[:_SHOWN]
+            message = shorten(str(error or "the last turn failed"), _SHOWN, placeholder=" …")
             end = End("error", None, {"kind": "model", "message": message}, fields)
         agent = self._agent
-        tell_again(self._home, agent.name, agent.key, self._said.log, agent.ledger)
-        self._said.close()
-        self._agent.end(ROLE, self._opened.fence, end)
+        try:
+            tell_again(self._home, agent.name, agent.key, self._said.log, agent.ledger)
+            self._said.close()
+        finally:
+            agent.end(ROLE, self._opened.fence, end)
 
 
 def persona(home: Home, agent: Agent) -> str:

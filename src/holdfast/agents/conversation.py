@@ -13,7 +13,7 @@ conversation is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,6 +154,29 @@ class Conversation:
                 meta |= {**_told(error.reply), "reply": error.reply.text}
             meta |= _tries([each for each in error.tries if isinstance(each, Try)])
         return self._end(begun, "system", said, meta)
+
+    def abandon_all_but(self, sessions: Collection[str]) -> None:
+        """End the questions of sessions that are over: whoever asked them is gone."""
+        if not self.waiting():
+            return
+
+        def decide(head: Cursor) -> list[Record]:
+            return [
+                self._line(
+                    "system",
+                    "whoever asked this is gone",
+                    None,
+                    turn=turn,
+                    session_id=each["session_id"],
+                    error="abandoned",
+                    cost_usd=None,
+                )
+                for turn, each in self.waiting().items()
+                if each["session_id"] not in sessions
+            ]
+
+        if written := self.log.transact(decide):
+            self._refresh(written[-1])
 
     def _end(self, begun: Begun, role: str, text: str, meta: Record) -> Cursor:
         line = self._line(

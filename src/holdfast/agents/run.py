@@ -13,6 +13,8 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from holdfast.agents import context, measure, reported
@@ -125,7 +127,7 @@ class _Run:
         began = home.clock.now()
 
         def beat(progress: Progress) -> None:
-            _beat(agent, opened, progress, self.warnings)
+            _beat(home, agent, opened, progress, self.warnings)
             if self._spent.look(self._said()[0]):
                 tree.stop()
 
@@ -144,7 +146,7 @@ class _Run:
         )
         self._signals.end(tree)
         with tree:
-            self._ended = ended = tree.wait()
+            self._ended = ended = self._cleaned(tree.wait())
             claimed = self._claims(ended)
             seen = measure.look(self._place)
             measured = {**count.new_in(seen), **measure.touched(seen, began)}
@@ -154,6 +156,11 @@ class _Run:
         if unkept is not None:
             raise unkept
         return Ran(opened.id, ended, end, self.warnings)
+
+    def _cleaned(self, ended: Ended) -> Ended:
+        """Without secrets in what is shortened later: half a key is one that no pattern finds."""
+        clean = partial(without_secrets, self._home)
+        return replace(ended, last_line=clean(ended.last_line), tail=clean(ended.tail))
 
     def _claims(self, ended: Ended) -> Record:
         said, odd = self._said()
@@ -254,11 +261,13 @@ def _undertaker(home: Home, agent: Agent) -> list[str]:
 # --- meanwhile ------------------------------------------------------------------------------
 
 
-def _beat(agent: Agent, opened: Opened, progress: Progress, warnings: list[str]) -> None:
+def _beat(
+    home: Home, agent: Agent, opened: Opened, progress: Progress, warnings: list[str]
+) -> None:
     data: dict[str, Any] = {
         "elapsed_sec": round(progress.elapsed),
         "output_bytes": progress.output_bytes,
-        "last_line": progress.last_line[:200],
+        "last_line": without_secrets(home, progress.last_line)[:200],
         "memory_bytes": progress.sample.memory,
     }
     event = Event("heartbeat", "Heartbeat", "holdfast", session=opened.id, data=data)

@@ -383,7 +383,8 @@ def _inbox(home: Home, key: str, files: _Folder) -> tuple[int, int]:
         return len(waiting), sum(str(place).startswith("0") for place in places)
     box = home.mailbox(key)  # of others only the text says how urgent it is
     try:
-        return len(waiting), sum(each.priority == "high" for each in box.waiting())
+        messages = box.waiting()
+        return len(messages), sum(each.priority == "high" for each in messages)
     finally:
         box.close()
 

@@ -45,6 +45,19 @@ class MemoryLine(Record):
     hash: Digest | None = None
 
 
+class TopicLine(Record):
+    """Something said or noted, and the topic it belongs to."""
+
+    ts: EpochTime | None = None
+    topic: NonEmpty
+    text: str
+    meta: Annotated[Json, Free("which turn it is from, what a tool adds")] | None = None
+    ref: str | None = None
+    fence: Fence | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
 class AgentEvent(Record):
     ts: EpochTime
     type: NonEmpty
@@ -62,6 +75,15 @@ MEMORY_LINE = Kind(
     (LOG_FORM, Form("1.0", MemoryLine)),
     paths=(r"(^|/)memory(\.\d+)?\.jsonl$",),
     looks=lambda value: has_fields(value, "ts", "role", "content"),
+)
+
+TOPIC_LINE = Kind(
+    "topic-line",
+    "What an agent's memory was told, by topic",
+    "lines",
+    (LOG_FORM, Form("1.0", TopicLine)),
+    paths=(r"(^|/)topics(\.\d+)?\.jsonl$",),
+    looks=lambda value: has_fields(value, "topic", "text"),
 )
 
 AGENT_EVENT = Kind(
@@ -232,6 +254,7 @@ KINDS: tuple[Kind, ...] = (
     CLUSTER_RUN,
     MANIFEST,
     MEMORY_LINE,
+    TOPIC_LINE,
     AGENT_EVENT,
     INDEX,
     ROUTER_WEIGHTS,

@@ -46,7 +46,11 @@ _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 20, 200, 4096
 _ROUNDS = 4
-_SIGNS, _LONG_WORD = ("=", ":", ">", "|", "@", "%", "&", "\\", '"', "'", "`", " -"), 12
+_SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
+_SHAPE = bytes(
+    ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)
+)
+_LONG_WORD = b"x" * 12
 _PLAIN = frozenset({int, float, bool, type(None)})
 _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
@@ -166,10 +170,7 @@ def _tells(value: Any, unseen: list[str]) -> bool:
     # Written out, for every record of every log comes through here.
     for inner in cast("Iterable[Any]", value):
         if type(inner) is str:
-            if len(inner) < _SHORT:
-                if _looks_odd(inner):
-                    unseen.append(inner)
-            elif len(inner) > _REMEMBERED or inner not in _harmless:
+            if inner not in _harmless:
                 unseen.append(inner)
         elif type(inner) not in _PLAIN and _tells(inner, unseen):
             return True
@@ -182,12 +183,13 @@ def _looks_odd(short: str) -> bool:
 
 
 def _may_hold(unseen: list[str]) -> bool:
-    for one in unseen:
+    if _is_prose(" ".join(unseen)):
+        return False
+    worth = [one for one in unseen if len(one) >= _SHORT or _looks_odd(one)]
+    for one in worth:
         if one[:1] == "-":
             return True  # a command in pieces
-    joined = "\n".join(unseen)
-    if _is_prose(joined):
-        return False
+    joined = "\n".join(worth)
     if len(joined) > _AT_ONCE or _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
@@ -197,12 +199,9 @@ def _may_hold(unseen: list[str]) -> bool:
 
 def _is_prose(text: str) -> bool:
     """Whether it is words only: no sign that a secret follows, no word as long as one."""
-    if len(text) > _AT_ONCE:
-        return False
-    for sign in _SIGNS:
-        if sign in text:
-            return False
-    return max(map(len, text.split()), default=0) < _LONG_WORD
+    # A few searches in bytes: between two syncs nothing is as dear as code that is not at hand.
+    shape = text.encode("utf-8", "surrogatepass").translate(_SHAPE)
+    return not (b"!" in shape or _LONG_WORD in shape or " -" in text or text[:1] == "-")
 
 
 @cache
@@ -213,7 +212,7 @@ def _finder() -> Any:
 
 
 def _remember(harmless: str) -> None:
-    if _SHORT <= len(harmless) <= _REMEMBERED:
+    if len(harmless) <= _REMEMBERED:
         if len(_harmless) >= _MANY:
             _harmless.clear()
         _harmless.add(harmless)

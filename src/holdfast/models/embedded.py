@@ -18,6 +18,7 @@ import atexit
 import json
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -277,10 +278,9 @@ os.register_at_fork(after_in_child=_forget)
 
 
 if __name__ == "__main__":
+    ends = {signal.SIGINT, signal.SIGTERM}
+    # Waited for, not handled: a handler can run just before a sleep, which then never ends.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     running = serve(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     print(f"{NAME} at {running.url}: openai-compatible:{NAME}@{running.url}", flush=True)
-    try:
-        while True:
-            SystemClock().sleep(3600)
-    except KeyboardInterrupt:
-        pass
+    signal.sigwait(ends)

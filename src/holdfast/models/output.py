@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 from holdfast.codec import DecodeError, Json, decode
@@ -39,7 +40,8 @@ _ASK_PLAINLY = "ask for one JSON object and nothing else, or give the model a si
 
 
 def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
-    shown = reply.text if len(reply.text) <= _SHOWN else reply.text[:_SHOWN] + "…"
+    # Between words: half a secret is one that nothing recognises.
+    shown = shorten(reply.text, _SHOWN, placeholder=" …")
     error = InvalidOutput(f"{reply.model} answered, but {why}: {shown!r}", hint=hint)
     error.reply = reply
     return error

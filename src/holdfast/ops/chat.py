@@ -45,6 +45,8 @@ def chat(
             "nothing to say",
             hint="give the text, or - to read it, or use a terminal without --json",
         )
+    if text is not None and not text.strip():
+        raise UsageError("nothing to say", hint="an empty question would cost as much as any")
     home = context.home_to_change()
     with opened(home, agent, context.layout) as one:
         manner = Manner(
