@@ -78,6 +78,7 @@ CORE = (
     ("l,l", "empty"),
     ("lal,l", "lines"),
     ("at,ut", "unlinked"),  # the lock files are gone
+    ("gxg,t,as", "nul"),  # one cannot begin a segment, another does; then the lock file goes
     ("g,w,s", "lines"),
     ("m,m", "empty"),  # two make the mailbox
     ("mk,km", "lines"),  # both want the same message

@@ -521,6 +521,22 @@ def test_a_marker_that_cannot_be_written_harms_no_line(home: Home, vfs: FaultyVf
     log.close()
 
 
+def test_after_a_failed_rotation_an_empty_lock_file_is_no_sign_that_nothing_happened(
+    home: Home, vfs: FaultyVfs, path: str
+) -> None:
+    mine, other = home.log(KEY, rotate_at=100), home.log(KEY, rotate_at=100)
+    mine.append({"n": 0, "text": "x" * 100})
+    vfs.fault("pwrite", ENOSPC, "*.lock")
+    with refused(DiskFull):
+        mine.append({"n": 1})
+    other.append({"n": 2})
+    Path(path, "state/.a.jsonl.lock").unlink()
+    mine.append({"n": 3})
+    sound(mine, [0, 2, 3])
+    mine.close()
+    other.close()
+
+
 def test_a_lock_that_cannot_be_let_go_is_closed(home: Home, log: FileLog, vfs: FaultyVfs) -> None:
     vfs.fault("unlock", EIO)
     assert log.append({"n": 1}).seq == 2

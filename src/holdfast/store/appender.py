@@ -111,7 +111,8 @@ class Appender:
         self._dir: Dir = place.make()
         self._lock = Lock(self._dir, lock_name(series), self._vfs, place.tools.clock)
         self._active: _Active | None = None
-        self._marker = b""
+        self._marker: bytes | None = None
+        """What the lock file says as long as we are right; None when it can say nothing."""
         self._checked = 0
         self._past = past
         self._pending: list[tuple[Ticket, bytes, Link]] = []
@@ -290,6 +291,7 @@ class Appender:
 
     def _list_again(self, seen: bytes) -> None:
         self._drop_active()
+        self._marker = None
         self._remove_temporaries()
         segments = self._series.segments(self._dir)
         if not segments:
@@ -302,12 +304,12 @@ class Appender:
         fd = self._dir.open(newest.filename, files.APPEND)
         self._active = _Active(newest, fd, self._vfs.inode(fd))
         self._take_over(self._active, tail)
-        self._marker = seen
-        if seen != marker(newest.filename):
+        durable = marker(newest.filename)
+        if seen != durable:
             # Its maker died between the link and the sync of the directory.
             self._dir.sync(up=len(self._place.parts))
-            self._marker = marker(newest.filename)
-            self._vfs.pwrite(self._lock.fd, self._marker, 0)
+            self._vfs.pwrite(self._lock.fd, durable, 0)
+        self._marker = durable
 
     def _follow_packed(self, newest: Segment, tail: Tail) -> None:
         """The file behind a packed segment was taken away: the next line begins a new one."""
@@ -410,7 +412,7 @@ class Appender:
 
     def _unmark(self) -> None:
         """Make everybody look again, ourselves too, whatever happens next."""
-        self._marker = b""
+        self._marker = None
         self._vfs.pwrite(self._lock.fd, marker(""), 0)
 
     def _read_clock(self) -> None:
