@@ -219,6 +219,10 @@ SPEND = "spend"
 """The book of money reserved and spent, one file a day."""
 SPENT = "state/spend.json"
 """Its view."""
+ALERTS = "alerts"
+"""What somebody had to be told, one file a day."""
+ALERTED = "state/alerts.json"
+"""Its view: what is not over."""
 
 
 def leases(agent: str) -> str:

@@ -20,6 +20,7 @@ READ: Table = {
     "heartbeat": "",
     "offline_after": "",
     "stale_after": "",
+    "alert_every": "",
     "layout": "",
     "ledger": {"extra_events": [], "throttle": ""},
     "log": {"rotate_at": ""},

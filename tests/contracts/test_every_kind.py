@@ -27,6 +27,7 @@ SIDE_BY_SIDE = {
     "spend@log",
     "memory-line@log",
     "topic-line@log",
+    "alert@log",
     "agent-event@log",
     "agent-request@0.9",
 }

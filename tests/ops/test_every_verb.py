@@ -145,6 +145,19 @@ shows("ledger checkpoint")
 shows("budget show")
 
 
+@deed("alerts check")
+@deed("alerts list")
+@deed("alerts ack")
+def _alerts(place: Place) -> None:
+    (place.home / "state/rio/report.json").write_text("")
+    before = place.bytes()
+    (told,) = place.run("alerts", "check", code=1)["data"]["told"]
+    assert place.bytes() != before
+    (listed,) = place.run("alerts", "list")["rows"]
+    assert listed["id"] == told["id"]
+    assert place.run("alerts", "ack", told["id"])["applied"]
+
+
 @deed("agent chat")
 def _chat(place: Place) -> None:
     before = place.bytes()

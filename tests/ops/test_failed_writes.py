@@ -20,6 +20,7 @@ import pytest
 from holdfast.agents.agent import Agent, Start
 from holdfast.clock import SystemClock
 from holdfast.ledger.book import Event, Ledger
+from holdfast.ops.envelope import ATTENTION
 from holdfast.ops.table import TABLE
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
@@ -97,6 +98,17 @@ def stale_view(shell: Shell) -> tuple[str, ...]:
     return ()
 
 
+def trouble(shell: Shell) -> tuple[str, ...]:
+    (shell.home / "state/rio/report.json").write_text("")
+    return ()
+
+
+def alert(shell: Shell) -> tuple[str, ...]:
+    trouble(shell)
+    done(shell, "alerts check")
+    return ("alert-1",)
+
+
 def board(shell: Shell) -> tuple[str, ...]:
     (shell.cwd / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
     return ("queue.md",)
@@ -150,6 +162,8 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "memory note": (nothing, (*OF_RIO, "--section", "dead ends", "Nothing there")),
     "agent chat": (nothing, ("rio", "Hello", "--model", "scripted:echo")),
     "agent count": (nothing, (*OF_RIO, "--source", "ci", "claims_accepted=1")),
+    "alerts check": (trouble, ()),
+    "alerts ack": (alert, ()),
     "hook claude-code": (nothing, (*OF_RIO, "--strict")),
     "import": (foreign_tree, ()),
     "ledger write": (nothing, (*OF_RIO, "--event", "info", "Again")),
@@ -240,7 +254,7 @@ def test_on_a_full_disk_nothing_is_claimed_and_the_same_call_works_later(
     assert "hint: " in to_a_person.err
     assert_told(call(shell, words, no_byte, "--json"), code="disk_full")
     later = call(shell, words, None, "--json")
-    assert later.code == 0, later.err
+    assert later.code == (ATTENTION if verb == "alerts check" else 0), later.err
 
 
 @pytest.mark.parametrize("verb", sorted(ONLY_RENAMES))

@@ -132,6 +132,11 @@ class Standing(NamedTuple):
     @property
     def troubles(self) -> list[str]:
         """What somebody should look at, the worst first; empty if all is well."""
+        return [says for _, says in _troubles(self)]
+
+    @property
+    def kinds_of_trouble(self) -> list[tuple[str, str]]:
+        """The same, each behind a word that stays while it lasts."""
         return list(_troubles(self))
 
 
@@ -204,25 +209,28 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
     )
 
 
-def _troubles(one: Standing) -> Iterator[str]:
+def _troubles(one: Standing) -> Iterator[tuple[str, str]]:
     for session in one.crashed:
-        yield "session crashed" + (f" as {session['role']}" if session["role"] else "")
+        role = f" as {session['role']}" if session["role"] else ""
+        yield "crashed", f"session crashed{role}"
     if one.report.state in ("missing", "unreadable"):
-        yield f"{REPORT} {one.report.state}" + (f": {one.report.detail}" * bool(one.report.detail))
-    yield from one.lost
+        detail = f": {one.report.detail}" * bool(one.report.detail)
+        yield "report", f"{REPORT} {one.report.state}{detail}"
+    for lost in one.lost:
+        yield "damage", lost
     if one.parked:
         told = [f"{each.task} ({each.reason})" for each in one.parked[:_MOST_PARKED]]
         more = len(one.parked) - len(told)
         told += [f"and {more} more"] if more else []
-        yield f"{len(one.parked)} parked: {', '.join(told)}"
+        yield "parked", f"{len(one.parked)} parked: {', '.join(told)}"
     if one.complaint:
-        yield one.complaint
+        yield one.state, one.complaint
     if one.report.state == "stale":
-        yield f"stale: {one.report.detail}"
+        yield "stale", f"stale: {one.report.detail}"
     if (one.report.age or 0.0) < -CLOCKS_DIFFER:
-        yield f"{REPORT} is from the future: a clock is wrong"
+        yield "clock", f"{REPORT} is from the future: a clock is wrong"
     if one.blocked_by:
-        yield f"blocked by {one.blocked_by}"
+        yield "blocked", f"blocked by {one.blocked_by}"
 
 
 # --- what is on disk ------------------------------------------------------------------------

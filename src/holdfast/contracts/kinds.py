@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import agents, improve, jobs, ledger, money, swarm, turns
+from holdfast.contracts import agents, alerts, improve, jobs, ledger, money, swarm, turns
 from holdfast.contracts.kind import Kind
 from holdfast.errors import NotFound
 
@@ -10,6 +10,7 @@ KINDS: tuple[Kind, ...] = (
     *agents.KINDS,
     *ledger.KINDS,
     *money.KINDS,
+    *alerts.KINDS,
     *turns.KINDS,
     *jobs.KINDS,
     *swarm.KINDS,

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from contextlib import closing
+from itertools import chain
+from typing import Annotated, Any
 
-from holdfast.agents import index
+from holdfast.agents import alerts, index
 from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import ENTRIES, bootstrap, missing, name_of
 from holdfast.errors import BadName, ConfigError, NotFound
 from holdfast.ids import SessionId, agent_id, key_parts, session_id
-from holdfast.layout import HOLDFAST, Layout
+from holdfast.layout import ALERTED, ALERTS, HOLDFAST, SPEND, SPENT, Layout
 from holdfast.ledger.book import Ledger, agents, key_of
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.examine import proved
 from holdfast.ops.parameter import Arg
+from holdfast.spend import book
 from holdfast.store.check import HARMLESS
 from holdfast.store.home import Home, find
+from holdfast.store.view import Shape
 
 CORRUPT = 6
 
@@ -146,11 +150,11 @@ def rebuild(
 ) -> Change:
     home, layout = context.home_to_change(), context.layout
     keys: list[str] = []
-    for name in agents(home, layout):
-        for key, aside in _rebuilt(home, layout, name, dry_run=dry_run):
-            keys.append(key)
-            for kept in aside:
-                context.warn(f"{key} was edited by hand; kept as {kept}")
+    found = [_rebuilt(home, layout, name, dry_run=dry_run) for name in agents(home, layout)]
+    for key, aside in chain(*found, _rebuilt_of_the_fleet(home, dry_run=dry_run)):
+        keys.append(key)
+        for kept in aside:
+            context.warn(f"{key} was edited by hand; kept as {kept}")
     if keys and layout is HOLDFAST:
         keys.append(HOLDFAST.path("index"))
         if not dry_run:
@@ -176,6 +180,20 @@ def _rebuilt(
             return
         for key, _ in agent.views({"", *agent.state()["sessions"]}):
             yield key, []
+
+
+def _rebuilt_of_the_fleet(home: Home, *, dry_run: bool) -> Iterator[tuple[str, list[str]]]:
+    shapes: tuple[tuple[str, str, Shape[Any]], ...] = (
+        (SPENT, SPEND, book.SHAPE),
+        (ALERTED, ALERTS, alerts.SHAPE),
+    )
+    for key, told_by, shape in shapes:
+        with closing(home.log(told_by)) as log, closing(home.view(key, log, shape)) as view:
+            if not log.segments():
+                continue
+            if not dry_run:
+                view.rebuild()
+            yield key, view.kept_aside
 
 
 def path(

@@ -16,6 +16,7 @@ NOUNS = {
     "agent": "Who there is, and what is counted for them",
     "model": "Who can be asked",
     "budget": "What may be spent, and what was",
+    "alerts": "What somebody should look at, told once in a while",
     "hook": "What programs of agents call at each step",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
@@ -354,6 +355,30 @@ OPERATIONS = (
         effect="read",
         example="holdfast budget show",
         columns=("agent", "usd", "unknown", "reserved_usd", "limit_usd", "left_usd"),
+    ),
+    Operation(
+        name="alerts check",
+        summary="Tell what is wrong with agents now and was not told in the last half hour",
+        function="holdfast.ops.alerts:check",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast alerts check",
+    ),
+    Operation(
+        name="alerts list",
+        summary="Show the troubles that are not over",
+        function="holdfast.ops.alerts:list_",
+        effect="read",
+        example="holdfast alerts list",
+        columns=("id", "agent", "kind", "since", "times", "acked_by", "says"),
+    ),
+    Operation(
+        name="alerts ack",
+        summary="Be told of a trouble no more until it is over",
+        function="holdfast.ops.alerts:ack",
+        effect="change",
+        faces=CLI_ONLY,
+        example='holdfast alerts ack alert-1 --note "restarted it"',
     ),
     Operation(
         name="prime",

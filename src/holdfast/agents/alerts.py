@@ -1,0 +1,180 @@
+"""What somebody should look at, told once, and again only after a while.
+
+Each look at the fleet is compared with what was told before: a new trouble opens an alert, one that
+lasts is told again after `every` seconds unless somebody has acknowledged it, one that is over is
+closed.  Two that look at the same moment tell it once.  A trouble that comes and goes is not told
+more often for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.agents.standing import Standing, in_words
+from holdfast.codec import Record, pretty
+from holdfast.errors import NotFound
+from holdfast.layout import ALERTED, ALERTS
+from holdfast.store.primitives import Cursor, Line
+from holdfast.store.view import Shape
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+State = dict[str, Any]
+EVERY = 1800.0
+"""Seconds after which a trouble that lasts is told again."""
+_MOST_SAID = 500
+_REMEMBERED = 1000
+"""So many troubles of the past: when each was told last."""
+
+
+class Seen(NamedTuple):
+    """A trouble of an agent as it is now."""
+
+    agent: str
+    kind: str
+    says: str
+
+
+def troubles_of(standings: Iterable[Standing], *, idle: bool) -> list[Seen]:
+    """What there is to tell; of agents that were idle when last heard of only if asked for."""
+    found: dict[tuple[str, str], Seen] = {}
+    for one in standings:
+        told = [*one.kinds_of_trouble]
+        if idle and one.state == "offline" and "offline" not in {kind for kind, _ in told}:
+            told.append(("offline", f"not heard of for {in_words(one.presence.age or 0.0)}"))
+        for kind, says in told:
+            # Of several of a kind the first is the worst.
+            found.setdefault((one.agent, kind), Seen(one.agent, kind, says[:_MOST_SAID]))
+    return list(found.values())
+
+
+class Alerts:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._log = home.log(ALERTS)
+        self._view = home.view(ALERTED, self._log, SHAPE)
+
+    def look(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
+        """Put on record what is new, what lasts and what is over; what has to be told now."""
+        return [line for line in self._change(seen, every) if line.get("told")]
+
+    def preview(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
+        """What `look` would tell, and nothing changes."""
+        lines = _lines(self._view.read(), seen, self._home.clock.now(), every)
+        return [line for line in lines if line.get("told")]
+
+    def _change(self, seen: list[Seen], every: float) -> list[Record]:
+        lines: list[Record] = []
+
+        def decide(head: Cursor) -> list[Record]:
+            lines[:] = _lines(self._view.read(), seen, self._home.clock.now(), every)
+            return lines
+
+        if written := self._log.transact(decide):
+            self._view.refresh(written[-1])
+        return lines
+
+    def open(self) -> list[Record]:
+        """The troubles that last, the oldest first."""
+        state = self._view.read()
+        return [{"id": name, **alert} for name, alert in state["open"].items()]
+
+    def acknowledge(self, name: str, by: str, note: str | None) -> Record:
+        """Be told of it no more until it is over."""
+        found: Record = {}
+
+        def decide(head: Cursor) -> list[Record]:
+            alert = self._view.read()["open"].get(name)
+            if alert is None:
+                raise NotFound(
+                    f"no open alert is called {name[:80]}", hint="`holdfast alerts list` shows them"
+                )
+            found.update({"id": name, **alert})
+            if alert["acked_by"]:
+                return []
+            line: Record = {"event": "acked", "id": name, "agent": alert["agent"]}
+            line |= {"kind": alert["kind"], "says": alert["says"], "by": by}
+            return [line | ({"note": note} if note else {})]
+
+        if written := self._log.transact(decide):
+            self._view.refresh(written[-1])
+        return found
+
+    def close(self) -> None:
+        self._view.close()
+        self._log.close()
+
+    def __enter__(self) -> Alerts:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _lines(state: State, seen: list[Seen], now: float, every: float) -> list[Record]:
+    names = {(each["agent"], each["kind"]): name for name, each in state["open"].items()}
+    lines: list[Record] = []
+    fresh = state["next"]
+    for each in seen:
+        name = names.pop((each.agent, each.kind), None)
+        told = now - state["told"].get(_topic(each), -every) >= every
+        if name is None:
+            name, fresh = f"alert-{fresh}", fresh + 1
+            lines.append({"event": "raised", "id": name, **each._asdict(), "told": told, "at": now})
+        elif told and not state["open"][name]["acked_by"]:
+            lines.append({"event": "again", "id": name, **each._asdict(), "told": True, "at": now})
+    for name in names.values():
+        alert = state["open"][name]
+        gone = Seen(alert["agent"], alert["kind"], alert["says"])
+        lines.append({"event": "cleared", "id": name, **gone._asdict(), "at": now})
+    return lines
+
+
+def _topic(seen: Seen) -> str:
+    return f"{seen.agent} {seen.kind}"
+
+
+def fold(state: State, line: Line) -> State:
+    """One line more; what is not a line of alerts changes nothing."""
+    match line.record:
+        case {"event": str(event), "id": str(name), "agent": str(agent), "kind": str(kind)}:
+            _act(state, line.record, event, name, Seen(agent, kind, str(line.record.get("says"))))
+        case _:
+            pass
+    return state
+
+
+def _act(state: State, record: Record, event: str, name: str, seen: Seen) -> None:
+    alerts: State = state["open"]
+    if event == "cleared":
+        alerts.pop(name, None)
+    elif event == "acked" and name in alerts:
+        alerts[name] |= {"acked_by": str(record.get("by"))}
+    elif event in ("raised", "again"):
+        before = alerts.get(name, {"since": record.get("ts"), "times": 0, "acked_by": None})
+        times = before["times"] + bool(record.get("told"))
+        alerts[name] = before | seen._asdict() | {"times": times}
+        _count(state, name)
+        at = record.get("at")
+        if record.get("told") and isinstance(at, int | float):
+            state["told"].pop(_topic(seen), None)
+            state["told"][_topic(seen)] = at
+            if len(state["told"]) > _REMEMBERED:
+                del state["told"][next(iter(state["told"]))]
+
+
+def _count(state: State, name: str) -> None:
+    number = name.rpartition("-")[2]
+    if number.isascii() and number.isdigit() and len(number) <= 15:
+        state["next"] = max(state["next"], int(number) + 1)
+
+
+def _shown(state: State) -> bytes:
+    return pretty({"schema_version": "1.0", "open": state["open"]})
+
+
+SHAPE: Shape[State] = Shape(
+    version=1, initial=lambda: {"next": 1, "open": {}, "told": {}}, fold=fold, render=_shown
+)
