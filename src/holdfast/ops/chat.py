@@ -39,6 +39,9 @@ def chat(
     schema: Annotated[
         str | None, Arg("A JSON Schema that replies have to meet", or_file=True)
     ] = None,
+    sensitive: Annotated[
+        bool, Arg("Put what is said on record sealed: only who has the key can read it")
+    ] = False,
 ) -> Show:
     if text is None and context.listen is None:
         raise UsageError(
@@ -55,10 +58,13 @@ def chat(
             temperature,
             duration(timeout),
             None if schema is None else schema_from(schema),
+            sensitive=sensitive,
         )
         asked = chosen(context, home, one.name, model)
         try:
             with Chat(home, one, asked, manner) as talk:
+                if talk.unopened:
+                    context.warn(f"{talk.unopened} sealed lines do not open and are left out")
                 if text is None:
                     return _line_by_line(context, home, one, talk)
                 reply = talk.say(text, context.tell)
