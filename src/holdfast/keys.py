@@ -152,7 +152,7 @@ class InKeyring:
         except ImportError:
             raise ConfigError(
                 "the package `keyring` is not installed",
-                hint=f"pip install keyring; or let {WHERE} name a file",
+                hint=f"pip install 'holdfast[keyring]'; or let {WHERE} name a file",
             ) from None
         try:
             return ask(library)

@@ -63,6 +63,11 @@ class Chat:
         return self._opened.id
 
     @property
+    def sealed(self) -> bool:
+        """Whether the last turn is on record sealed, asked for or not."""
+        return self._said.sealing
+
+    @property
     def unopened(self) -> int:
         """Sealed lines of the conversation that were changed or moved, and are left out."""
         return self._said.unopened

@@ -70,7 +70,9 @@ def chat(
                 reply = talk.say(text, context.tell)
                 if context.tell is not None:
                     context.tell("\n")
-                data = {"session_id": talk.session, **told(reply)}
+                if talk.sealed and not sensitive:
+                    context.warn("what was said before is sealed, and so is this")
+                data = {"session_id": talk.session, "sealed": talk.sealed, **told(reply)}
         finally:
             asked.close()
     return Show(data, text=reply.text if context.tell is None else "")
