@@ -132,12 +132,16 @@ def test_a_key_that_is_missing_or_wrong_is_told_and_nothing_is_touched(
         assert failing(verbs, "agent turns", agent="rio", decrypt=True).code == code
         assert verbs.rows("agent turns", agent="rio")
     assert tree(Path(verbs.path)) == before
+    monkeypatch.setenv(VALUE, "")
+    assert "--fresh" in str(failing(verbs, "agent chat", text="Go on", **chat).hint)
+    verbs("agent chat", text="All is lost", fresh=True, **chat)
     monkeypatch.setenv(VALUE, f"{mine} {other}")
     verbs("agent chat", text="Go on", **chat)
     assert verbs.warnings == ["what was said before is sealed, and so is this"]
     sealed = [row["sealed"] for row in verbs.rows("agent turns", agent="rio")]
-    assert len(sealed) == 4
-    assert sealed[0] != sealed[2]
+    first, lost, last = sealed[0], sealed[2], sealed[4]
+    assert first != last
+    assert lost is None
 
 
 def test_keys_are_made_once_shown_when_asked_and_lie_outside_of_every_home(

@@ -43,6 +43,8 @@ class Manner(NamedTuple):
     room: int = ROOM
     sensitive: bool = False
     """Whether all that is said is put on record sealed."""
+    history: bool = True
+    """Whether the model is told what was said before this session."""
 
 
 class Chat:
@@ -74,7 +76,8 @@ class Chat:
 
     def __enter__(self) -> Chat:
         # Before anything is written: a key that is missing must not become a session.
-        self._said.unlock(self._manner.sensitive)
+        manner = self._manner
+        self._said.unlock(sensitive=manner.sensitive, history=manner.history)
         self._agent.bury()
         self._before = gather(self._home, self._agent)
         fields: Record = {"model": self._model.ref}

@@ -117,11 +117,14 @@ class Conversation:
 
     # -- writing -----------------------------------------------------------------------
 
-    def unlock(self, sensitive: bool) -> None:
-        """See that the keys are there, for what is sealed already and for what is to be."""
+    def unlock(self, *, sensitive: bool, history: bool) -> None:
+        """See that the keys are there; without `history`, what was said before is left out."""
         if sensitive:
             self._seals.ring.current  # noqa: B018 - NoKey if there is none
-        self._follow()
+        if history:
+            self._follow()
+        else:
+            self._seen = self.log.head()
 
     def begin(self, asked: Asked) -> Begun:
         """Put a question on record and money aside for it; OverBudget if there is not enough."""
@@ -252,17 +255,17 @@ class Conversation:
             self._seen = Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
         for line in self.log.read(self._seen):
             if isinstance(line, Line) and line.seq is not None and line.hash is not None:
-                self._hear(line)
+                self._hear(line, self.log.key)
                 self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: Line, log: str) -> None:
         turn, role = meta_of(line.record).get("turn"), line.record.get("role")
         if not isinstance(turn, str):
             return
         if role not in ("user", "assistant"):
             self._questions.pop(turn, None)
             return
-        text = self._seals.text(line)
+        text = self._seals.text(line, log)
         if text is None:
             self.unopened += 1
             return

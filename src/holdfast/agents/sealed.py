@@ -64,12 +64,15 @@ class Seals:
             )
         return written
 
-    def text(self, line: Line) -> str | None:
-        """What a line says; None if it was changed or moved, NoKey if its key is not at hand."""
+    def text(self, line: Line, log: str = "") -> str | None:
+        """What a line says; None if it was changed or moved, NoKey if its key is not at hand.
+
+        `log` is the key of the log that it stands in, if that is another one.
+        """
         said, mark = str(line.record.get("content", "")), meta_of(line.record).get(MARK)
         if mark is None:
             return said
-        return self._opened(said, line.seq, "content")
+        return self._opened(said, line.seq, "content", log)
 
     def field(self, line: Line, name: str) -> str | None:
         """What `meta` says of a line, by one of the names that are sealed with it."""
@@ -79,18 +82,16 @@ class Seals:
             return value if isinstance(value, str) else None
         return self._opened(value, line.seq, name)
 
-    def _opened(self, sealed: str, seq: int | None, field: str) -> str | None:
+    def _opened(self, sealed: str, seq: int | None, field: str, log: str = "") -> str | None:
+        place = f"{log or self._log.key}#{seq or 0} {field}"
         try:
-            return self.ring.open(sealed, self._place(seq or 0, field))
+            return self.ring.open(sealed, place)
         except Corrupt:
             return None
 
-    def _place(self, seq: int, field: str) -> str:
-        return f"{ref_of(self._log, seq)} {field}"
-
     def _locked(self, line: Record, seq: int) -> Record:
         def lock(text: str, field: str) -> str:
-            return self._lasting(text, self._place(seq, field))
+            return self._lasting(text, f"{ref_of(self._log, seq)} {field}")
 
         meta = dict(meta_of(line))
         for name in _FIELDS:

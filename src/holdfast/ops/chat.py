@@ -8,7 +8,7 @@ from holdfast.agents.agent import Agent, opened
 from holdfast.agents.chat import Chat, Manner
 from holdfast.agents.context import gather
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, NoKey, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.model import chosen, schema_from, told
@@ -42,6 +42,7 @@ def chat(
     sensitive: Annotated[
         bool, Arg("Put what is said on record sealed: only who has the key can read it")
     ] = False,
+    fresh: Annotated[bool, Arg("Tell it nothing of what was said before this session")] = False,
 ) -> Show:
     if text is None and context.listen is None:
         raise UsageError(
@@ -59,6 +60,7 @@ def chat(
             duration(timeout),
             None if schema is None else schema_from(schema),
             sensitive=sensitive,
+            history=not fresh,
         )
         asked = chosen(context, home, one.name, model)
         try:
@@ -73,6 +75,10 @@ def chat(
                 if talk.sealed and not sensitive:
                     context.warn("what was said before is sealed, and so is this")
                 data = {"session_id": talk.session, "sealed": talk.sealed, **told(reply)}
+        except NoKey as error:
+            if not sensitive:
+                error.hint = f"{error.hint}; --fresh goes on without what was said before"
+            raise
         finally:
             asked.close()
     return Show(data, text=reply.text if context.tell is None else "")

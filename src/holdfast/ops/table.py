@@ -364,7 +364,7 @@ OPERATIONS = (
         function="holdfast.ops.key:rotate",
         effect="change",
         faces=CLI_ONLY,
-        example="holdfast key rotate --dry-run",
+        example="holdfast key rotate",
     ),
     Operation(
         name="model list",
