@@ -6,7 +6,8 @@
     │   └── BadValue        bad_value        2   a value the strict codec refuses to write
     ├── ConfigError         config           3   settings, home or environment
     │   ├── NotOurs         not_ours         3   the home or a file in it is not a safe one to use
-    │   └── NewerFormat     newer_format     3   written by a newer Holdfast
+    │   ├── NewerFormat     newer_format     3   written by a newer Holdfast
+    │   └── NoKey           no_key           3   a text is sealed, and its key is not at hand
     ├── NotFound            not_found        4
     ├── Busy                busy             5   somebody living holds it; try again
     ├── Corrupt             corrupt          6   bytes on disk are not what was written
@@ -84,6 +85,10 @@ class NotOurs(ConfigError):
 
 class NewerFormat(ConfigError):
     code = "newer_format"
+
+
+class NoKey(ConfigError):
+    code = "no_key"
 
 
 class NotFound(HoldfastError):

@@ -209,7 +209,7 @@ def test_a_recorded_conversation_can_be_replayed(home: Home, said: Conversation)
     live = Scripted(lambda request: f"answer {len(request.messages)}")
     questions = [Question(f"q{n}", "persona") for n in range(5)]
     answers = [turn(said, live, each, SESSION).text for each in questions]
-    model = Replay(recorded(said.log), ref="replay:rio")
+    model = Replay(recorded(home, said.log), ref="replay:rio")
     with Conversation(home, lambda part: HOLDFAST.path(part, "again")) as again:
         assert [turn(again, model, each, SESSION).text for each in questions] == answers
 

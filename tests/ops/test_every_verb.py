@@ -166,6 +166,32 @@ def _chat(place: Place) -> None:
     assert place.bytes() != before
 
 
+@deed("agent turns")
+def _turns(place: Place) -> None:
+    place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
+    rows = place.run("agent", "turns", "rio")["rows"]
+    assert [row["text"] for row in rows] == ["Hello", "You said: Hello"]
+
+
+changes("key new")
+
+
+@deed("key list")
+def _keys(place: Place) -> None:
+    made = place.run("key", "new")["target"]
+    (row,) = place.run("key", "list")["rows"]
+    assert (row["id"], row["seals"]) == (made, True)
+    assert "key" not in row
+
+
+@deed("key rotate")
+def _rotate(place: Place) -> None:
+    place.run("key", "new")
+    before = place.bytes()
+    assert place.run("key", "rotate")["data"]["keys"] == 2
+    assert place.bytes() != before
+
+
 shows("model list")
 shows("model test", "scripted:echo")
 

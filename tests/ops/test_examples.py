@@ -75,6 +75,8 @@ def prepare(shell: Shell, verb: str) -> None:
     verbs = Verbs(str(shell.home), SystemClock())
     if verb == "task import":
         (shell.cwd / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
+    if verb == "key rotate":
+        assert shell("key", "new").code == 0
     if verb in IN_A_SESSION:
         verbs("session start", agent="rio")
     if verb in OF_A_TAKEN_MESSAGE:

@@ -134,6 +134,19 @@ def past_day(shell: Shell) -> tuple[str, ...]:
     return ()
 
 
+def keys_here(shell: Shell) -> tuple[str, ...]:
+    """The user's settings are in the directory that takes nothing."""
+    (shell.cwd / "settings").mkdir()
+    (shell.user / ".config").symlink_to(shell.cwd / "settings")
+    return ()
+
+
+def a_key(shell: Shell) -> tuple[str, ...]:
+    keys_here(shell)
+    assert shell("key", "new").code == 0
+    return ()
+
+
 Before = Callable[[Shell], tuple[str, ...]]
 WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "init": (nothing, ("clay",)),
@@ -161,6 +174,8 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "task import": (board, ()),
     "memory note": (nothing, (*OF_RIO, "--section", "dead ends", "Nothing there")),
     "agent chat": (nothing, ("rio", "Hello", "--model", "scripted:echo")),
+    "key new": (keys_here, ()),
+    "key rotate": (a_key, ()),
     "agent count": (nothing, (*OF_RIO, "--source", "ci", "claims_accepted=1")),
     "alerts check": (trouble, ()),
     "alerts ack": (alert, ()),

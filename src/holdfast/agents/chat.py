@@ -18,6 +18,7 @@ from holdfast.agents.inbox import new_mark
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import DecodeError, Record, decode
+from holdfast.errors import HoldfastError
 from holdfast.models.protocol import PATIENCE, Model, OnText, Reply
 from holdfast.store.vfs import this_process
 
@@ -40,6 +41,10 @@ class Manner(NamedTuple):
     timeout: float = PATIENCE
     schema: Mapping[str, Any] | None = None
     room: int = ROOM
+    sensitive: bool = False
+    """Whether all that is said is put on record sealed."""
+    history: bool = True
+    """Whether the model is told what was said before this session."""
 
 
 class Chat:
@@ -59,7 +64,20 @@ class Chat:
         assert self._opened is not None
         return self._opened.id
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the last turn is on record sealed, asked for or not."""
+        return self._said.sealing
+
+    @property
+    def unopened(self) -> int:
+        """Sealed lines of the conversation that were changed or moved, and are left out."""
+        return self._said.unopened
+
     def __enter__(self) -> Chat:
+        # Before anything is written: a key that is missing must not become a session.
+        manner = self._manner
+        self._said.unlock(sensitive=manner.sensitive, history=manner.history)
         self._agent.bury()
         self._before = gather(self._home, self._agent)
         fields: Record = {"model": self._model.ref}
@@ -87,6 +105,7 @@ class Chat:
             temperature=manner.temperature,
             timeout=manner.timeout,
             room=manner.room,
+            sensitive=manner.sensitive,
         )
         self.failed = "error"
         reply = turn(
@@ -113,7 +132,7 @@ class Chat:
             fields["cost_usd"] = round(spent.usd, 9)
         end = End("completed", fields=fields)
         if self.failed:
-            message = shorten(str(error or "the last turn failed"), _SHOWN, placeholder=" …")
+            message = self._failure(error)
             end = End("error", None, {"kind": "model", "message": message}, fields)
         agent = self._agent
         try:
@@ -121,6 +140,13 @@ class Chat:
             self._said.close()
         finally:
             agent.end(ROLE, self._opened.fence, end)
+
+    def _failure(self, error: BaseException | None) -> str:
+        if self._manner.sensitive or self._said.sealing:
+            # What a model's error says may quote what was said.
+            code = error.code if isinstance(error, HoldfastError) else type(error).__name__
+            return f"a sensitive turn failed: {code if error else 'error'}"
+        return shorten(str(error or "the last turn failed"), _SHOWN, placeholder=" …")
 
 
 def persona(home: Home, agent: Agent) -> str:

@@ -8,6 +8,8 @@ until its session is over.
 What else the model was told (persona, notes, tasks, messages) stands in lines of its own, each text
 once; a question names them by their hash.  So a turn costs what is new in it, however long the
 conversation is.
+
+The lines of a sensitive turn are sealed (`sealed`): what was said can be read with the key only.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.agents.sealed import MARK, Seals, meta_of
 from holdfast.codec import Record, pretty
 from holdfast.errors import ModelError, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
@@ -52,6 +55,8 @@ class Asked(NamedTuple):
     call_limit_usd: float | None = None
     """What this one question may cost."""
     fence: int | None = None
+    sensitive: bool = False
+    """Whether texts are put on record sealed."""
 
 
 class Begun(NamedTuple):
@@ -62,6 +67,7 @@ class Begun(NamedTuple):
     model: str
     reserved_usd: float | None
     fence: int | None
+    sensitive: bool = False
 
 
 class Tally(NamedTuple):
@@ -85,6 +91,12 @@ class Tally(NamedTuple):
         return self.usd + self.assumed_usd + self.reserved_usd
 
 
+class Unsealed(Message):
+    """Something said in a sensitive turn; whoever is told it answers in one."""
+
+    __slots__ = ()
+
+
 class Conversation:
     """Used by one thread at a time."""
 
@@ -93,16 +105,32 @@ class Conversation:
         self.log: Log = home.log(key("conversation"))
         self._view = home.view(key("turns"), self.log, SHAPE)
         self._messages: deque[tuple[Message, Message]] = deque(maxlen=_MESSAGES_KEPT)
-        self._questions: dict[str, str] = {}
+        self._questions: dict[str, Message] = {}
+        self._seals = Seals(home, self.log)
+        self.unopened = 0
+        """Sealed lines that were changed or moved, and are left out."""
+        self.sealing = False
+        """Whether the last question was put on record sealed."""
         self._seen: Cursor | None = None
         self._owed: Cursor | None = None
         self._next_refresh = float("-inf")
 
     # -- writing -----------------------------------------------------------------------
 
+    def unlock(self, *, sensitive: bool, history: bool) -> None:
+        """See that the keys are there; without `history`, what was said before is left out."""
+        if sensitive:
+            self._seals.ring.current  # noqa: B018 - NoKey if there is none
+        if history:
+            self._follow()
+        else:
+            self._seen = self.log.head()
+
     def begin(self, asked: Asked) -> Begun:
         """Put a question on record and money aside for it; OverBudget if there is not enough."""
-        begun = Begun("", asked.session, asked.model, None, asked.fence)
+        begun = Begun("", asked.session, asked.model, None, asked.fence, asked.sensitive)
+        self.sealing = asked.sensitive
+        digest = self._seals.ring.digest if asked.sensitive else _hash
 
         def decide(head: Cursor) -> list[Record]:
             nonlocal begun
@@ -110,13 +138,11 @@ class Conversation:
             number = state["sessions"].get(asked.session, {}).get("turns", 0)
             reserved = _granted(_tally(state, asked.session), asked)
             begun = begun._replace(turn=f"{asked.session}/{number}", reserved_usd=reserved)
-            hashes = [
-                sha256(part.encode("utf-8", "surrogatepass")).hexdigest() for part in asked.parts
-            ]
+            hashes = [digest(part) for part in asked.parts]
             lines = [
-                self._line("system", part, asked.fence, part=digest)
-                for part, digest in dict(zip(asked.parts, hashes, strict=True)).items()
-                if digest not in state["parts"]
+                self._line("system", part, asked.fence, part=name)
+                for part, name in dict(zip(asked.parts, hashes, strict=True)).items()
+                if name not in state["parts"]
             ]
             request = asked.request
             options = {"max_tokens": request.max_tokens, "temperature": request.temperature}
@@ -137,7 +163,8 @@ class Conversation:
             )
             return lines
 
-        self._refresh(self.log.transact(decide)[-1])
+        write = self._seals.transact if asked.sensitive else self.log.transact
+        self._refresh(write(decide)[-1])
         return begun
 
     def answer(self, begun: Begun, reply: Reply) -> Cursor:
@@ -182,7 +209,10 @@ class Conversation:
         line = self._line(
             role, text, begun.fence, turn=begun.turn, session_id=begun.session, **meta
         )
-        cursor = self.log.append(line)
+        if begun.sensitive:
+            cursor = self._seals.transact(lambda head: [line])[-1]
+        else:
+            cursor = self.log.append(line)
         self._refresh(cursor)
         return cursor
 
@@ -225,17 +255,25 @@ class Conversation:
             self._seen = Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
         for line in self.log.read(self._seen):
             if isinstance(line, Line) and line.seq is not None and line.hash is not None:
+                self._hear(line, self.log.key)
                 self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
-                self._hear(line.record)
 
-    def _hear(self, record: Record) -> None:
-        turn, text = meta_of(record).get("turn"), str(record.get("content", ""))
+    def _hear(self, line: Line, log: str) -> None:
+        turn, role = meta_of(line.record).get("turn"), line.record.get("role")
         if not isinstance(turn, str):
             return
-        if record.get("role") == "user":
-            self._questions[turn] = text
-        elif (question := self._questions.pop(turn, None)) and record.get("role") == "assistant":
-            self._messages.append((Message("user", question), Message("assistant", text)))
+        if role not in ("user", "assistant"):
+            self._questions.pop(turn, None)
+            return
+        text = self._seals.text(line, log)
+        if text is None:
+            self.unopened += 1
+            return
+        said = (Unsealed if MARK in meta_of(line.record) else Message)(role, text)
+        if role == "user":
+            self._questions[turn] = said
+        elif (question := self._questions.pop(turn, None)) and question.text:
+            self._messages.append((question, said))
 
     def close(self) -> None:
         if self._owed is not None:
@@ -250,20 +288,25 @@ class Conversation:
         self.close()
 
 
-def recorded(log: Log) -> Iterator[tuple[str, Reply]]:
+def recorded(home: Home, log: Log) -> Iterator[tuple[str, Reply]]:
     """The questions of a conversation by their key, and what was answered: for `Replay`."""
     asked: dict[str, str] = {}
+    seals = Seals(home, log)
     for line in log.read():
         meta = meta_of(line.record) if isinstance(line, Line) else {}
         turn = str(meta.get("turn", ""))
         if isinstance(line, Line) and "request" in meta:
-            asked[turn] = meta["request"]
+            if key := seals.field(line, "request"):
+                asked[turn] = key
         elif isinstance(line, Line) and line.record.get("role") == "assistant" and turn in asked:
             tokens = (meta.get(name) for name in Usage._fields)
+            text = seals.text(line)
+            if text is None:
+                continue
             yield (
                 asked.pop(turn),
                 Reply(
-                    line.record["content"],
+                    text,
                     str(meta.get("model")),
                     usage=Usage(*tokens),
                     cost_usd=meta.get("cost_usd"),
@@ -368,10 +411,8 @@ def _render(state: State) -> bytes:
 SHAPE: Shape[State] = Shape(version=1, initial=_initial, fold=_fold, render=_render)
 
 
-def meta_of(record: Record) -> Record:
-    """What is said of a line beside its text; anybody may have written it."""
-    meta = record.get("meta")
-    return meta if isinstance(meta, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _told(reply: Reply) -> Record:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.conversation import meta_of
+from holdfast.agents.sealed import MARK, meta_of
 from holdfast.codec import Record
 from holdfast.layout import retold
 from holdfast.ledger.entry import NO_TASK, entry
@@ -74,6 +74,11 @@ def _as_topic(line: Line) -> Record | None:
     role, text, meta = record.get("role"), record.get("content"), meta_of(record)
     if "turn" not in meta or role not in ("user", "assistant") or not isinstance(text, str):
         return None
-    first = text.split(maxsplit=1)[0].lower()[:64] if text.strip() else "-"
+    if MARK in meta:
+        # As it is: it opens with the place that the projection's `ref` names.
+        told, first = {"turn": meta["turn"], MARK: meta[MARK]}, MARK
+    else:
+        told = {"turn": meta["turn"]}
+        first = text.split(maxsplit=1)[0].lower()[:64] if text.strip() else "-"
     topic = f"chat/{role}/{first.replace('/', '-')}"
-    return {"ts": record.get("ts"), "topic": topic, "text": text, "meta": {"turn": meta["turn"]}}
+    return {"ts": record.get("ts"), "topic": topic, "text": text, "meta": told}

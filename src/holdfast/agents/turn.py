@@ -4,6 +4,8 @@ Every engine asks through here, so that recording, cost, budget and masking exis
 model is told, in this order, each within what is left of the room: who it is, what the agent should
 know (last session, notes, tasks, messages), what was found in its memory, the latest of the
 conversation, the question.
+
+Who is told something that was sealed may say it again, so that turn is sealed as well.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents.conversation import Asked, Conversation
+from holdfast.agents.conversation import Asked, Conversation, Unsealed
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Question(NamedTuple):
     ordinal: int | None = None
     history: bool = True
     """Whether the model is told what was said before."""
+    sensitive: bool = False
+    """Whether question and answer are put on record sealed."""
 
 
 class Purse(NamedTuple):
@@ -79,6 +83,7 @@ def turn(
             limits.session,
             limits.call,
             fence,
+            question.sensitive or any(isinstance(each, Unsealed) for each in request.messages),
         )
     )
     try:

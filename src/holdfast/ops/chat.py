@@ -8,7 +8,7 @@ from holdfast.agents.agent import Agent, opened
 from holdfast.agents.chat import Chat, Manner
 from holdfast.agents.context import gather
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, NoKey, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.model import chosen, schema_from, told
@@ -39,6 +39,10 @@ def chat(
     schema: Annotated[
         str | None, Arg("A JSON Schema that replies have to meet", or_file=True)
     ] = None,
+    sensitive: Annotated[
+        bool, Arg("Put what is said on record sealed: only who has the key can read it")
+    ] = False,
+    fresh: Annotated[bool, Arg("Tell it nothing of what was said before this session")] = False,
 ) -> Show:
     if text is None and context.listen is None:
         raise UsageError(
@@ -55,16 +59,26 @@ def chat(
             temperature,
             duration(timeout),
             None if schema is None else schema_from(schema),
+            sensitive=sensitive,
+            history=not fresh,
         )
         asked = chosen(context, home, one.name, model)
         try:
             with Chat(home, one, asked, manner) as talk:
+                if talk.unopened:
+                    context.warn(f"{talk.unopened} sealed lines do not open and are left out")
                 if text is None:
                     return _line_by_line(context, home, one, talk)
                 reply = talk.say(text, context.tell)
                 if context.tell is not None:
                     context.tell("\n")
-                data = {"session_id": talk.session, **told(reply)}
+                if talk.sealed and not sensitive:
+                    context.warn("what was said before is sealed, and so is this")
+                data = {"session_id": talk.session, "sealed": talk.sealed, **told(reply)}
+        except NoKey as error:
+            if not sensitive:
+                error.hint = f"{error.hint}; --fresh goes on without what was said before"
+            raise
         finally:
             asked.close()
     return Show(data, text=reply.text if context.tell is None else "")
