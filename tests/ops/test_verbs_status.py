@@ -393,7 +393,7 @@ def test_waiting_messages_are_counted_and_urgent_ones_apart(verbs: Verbs, path: 
     row = standing(verbs)
     assert (row["inbox"], row["inbox_high"]) == (2, 1)
     inbox = Path(path, "state/rio/inbox")
-    (inbox / "dropped.json").write_text('{"id": "dropped", "priority": "high"}', encoding="utf-8")
+    (inbox / "dropped.json").write_text('{"from": "leo", "priority": "high"}', encoding="utf-8")
     (inbox / ".hidden.json").write_text("{}", encoding="utf-8")
     row = standing(verbs)
     assert (row["inbox"], row["inbox_high"]) == (3, 2)

@@ -57,8 +57,10 @@ def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
 
     Without a session, what all that are under way were handed.
     """
-    waiting = [each for each in agent.desk.inbox.waiting() if each.state == "waiting"]
-    urgent = agent.desk.handed_out(session) + [each for each in waiting if each.is_urgent]
+    handed = agent.desk.handed_out(session)
+    known = {each.id for each in handed}
+    waiting = [each for each in agent.desk.inbox.takeable() if each.id not in known]
+    urgent = handed + [each for each in waiting if each.is_urgent]
     others = [each for each in waiting if not each.is_urgent]
     return given._replace(
         urgent=[for_prompt(each) for each in urgent],

@@ -68,8 +68,8 @@ class Desk:
         """Claim the urgent messages for a session that has begun and is told of them."""
 
         def claim() -> None:
-            waiting = [each for each in self.inbox.waiting() if each.state == "waiting"]
-            urgent = sum(each.is_urgent for each in waiting[:MOST_HANDED_OUT])
+            self.inbox.redeliver()
+            urgent = sum(each.is_urgent for each in self.inbox.takeable()[:MOST_HANDED_OUT])
             if urgent:
                 self.inbox.take(
                     _claimant(session_id(session)),

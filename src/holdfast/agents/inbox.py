@@ -12,12 +12,13 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.agents.privacy import without_secrets
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
-from holdfast.errors import Busy, LeaseLost, NotFound, UsageError, typed
+from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
 from holdfast.ids import is_agent_id, message_id, new_message_id
 from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired, ticket_for
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message, Owner
 from holdfast.store.shelves import (
     BAD,
     CLAIMED,
@@ -116,8 +117,8 @@ class Letter(NamedTuple):
     state: str
     """waiting, claimed, expired, done, dead or bad."""
     record: Record
-    attempt: int = 1
-    """Which try handing it out is or will be."""
+    attempt: int = 0
+    """Which try handing it out is or will be; 0 of one that is handed out no more."""
     since: float = 0.0
     claimed: Claimed | None = None
     note: str = ""
@@ -125,6 +126,16 @@ class Letter(NamedTuple):
     @property
     def is_urgent(self) -> bool:
         return self.record.get("priority") == "high"
+
+
+_DEAD = "handed out as often as it may be; `holdfast inbox return` gives it another chance"
+
+
+def _held(claim: Claimed, record: Record, since: float) -> Letter:
+    if claim.left > 0:
+        return Letter(claim.id, "claimed", record, claim.attempt, since, claim)
+    note = f"{claim.claimant} had it until its time was over"
+    return Letter(claim.id, "waiting", record, claim.attempt + 1, since, claim, note)
 
 
 def unfit(record: Record, agent: str) -> str | None:
@@ -154,6 +165,25 @@ class Inbox:
         record = new.record(self.agent, self._home.clock.now())
         return self._box.deliver(record, id=new.id)
 
+    def check_same(self, new: New) -> None:
+        """Conflict if under the id of a message that was delivered lies another one.
+
+        When it expires does not count: whoever says `2h` again means a later time.
+        """
+        try:
+            there = self.find(str(new.id)).record
+        except NotFound:
+            return  # it was dealt with, and purged
+        meant = new.record(self.agent, self._home.clock.now())
+        for name in ("from", "type", "priority", "subject", "body", "source_ref", "thread"):
+            said = meant.get(name)
+            shown = without_secrets(self._home, said) if isinstance(said, str) else said
+            if there.get(name) not in (said, shown):
+                raise Conflict(
+                    f"{self.agent} has another message {new.id}: its {name} differs",
+                    hint="nothing was changed there; send this one without --id",
+                )
+
     def take(
         self,
         claimant: str,
@@ -181,7 +211,7 @@ class Inbox:
 
     def take_chosen(self, claimant: str, id: str, *, seconds: float) -> Claim:
         """Have this one message, whatever waits before it."""
-        self._box.redeliver()  # what the dead and the late had waits as well
+        self.redeliver()
         letter = self.find(id)
         ticket = ticket_for(claimant, 0, None)(Waiting(letter.id, letter.attempt))
         ticket = ticket.until(seconds, self._home.clock)
@@ -198,6 +228,10 @@ class Inbox:
                 box.drop(box.claimed, str(ticket), done, ticket.id + SUFFIX)
                 raise UsageError(f"{id} is done", hint="only what waits can be taken")
         return ticket.claim(letter.record)
+
+    def redeliver(self) -> None:
+        """Let what the dead and the late had wait again."""
+        self._box.redeliver()
 
     def _set_aside(self, claim: Claim, why: str) -> None:
         with self._opened() as box:
@@ -247,16 +281,23 @@ class Inbox:
                 found.append(Letter(each.id, state, record, each.attempt, each.since))
         return found
 
+    def takeable(self) -> list[Letter]:
+        """What is handed out next, urgent ones first: also what somebody had for too long."""
+        found = [each for each in self.claimed() + self.waiting() if each.state == "waiting"]
+        return sorted(found, key=lambda each: not each.is_urgent)
+
+    def listed(self) -> list[Message]:
+        """What lies there by its names, quickly: also what expired."""
+        return self._box.waiting()
+
     def claimed(self) -> list[Letter]:
+        """What somebody has; what he has no more waits, although it lies where it lay."""
         held = {each.token: each for each in self._box.claimed()}
         letters: list[Letter] = []
         for name, entry, record in self._on(CLAIMED):
             ticket = Ticket.parse(name)
             if ticket is not None and name in held and not isinstance(record, str):
-                claim = held[name]
-                letters.append(
-                    Letter(ticket.id, "claimed", record, claim.attempt, entry.mtime, claim)
-                )
+                letters.append(_held(held[name], record, entry.mtime))
         return letters
 
     def done(self) -> list[Letter]:
@@ -275,12 +316,15 @@ class Inbox:
                 yield Letter(id, state, record, since=entry.mtime)
 
     def dead(self) -> list[Letter]:
-        found: list[Letter] = []
+        """What was handed out too often, without what was given another chance since."""
+        box, found = self._box, dict[str, Letter]()
         for name, entry, record in self._on(DEAD):
             kept = {} if isinstance(record, str) else record
             id = name.partition("~")[0].removesuffix(SUFFIX)
-            found.append(Letter(id, "dead", kept, since=entry.mtime))
-        return found
+            found[id] = Letter(id, "dead", kept, since=entry.mtime, note=_DEAD)
+        lists = (box.waiting, box.claimed, box.done) if found else ()
+        living = {each.id for listed in lists for each in listed()}
+        return [letter for id, letter in found.items() if id not in living]
 
     def bad(self) -> list[Letter]:
         """Files that are no messages: those that were set aside, and those that still lie about."""

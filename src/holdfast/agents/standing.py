@@ -23,11 +23,12 @@ from holdfast.ledger.status import Presence, presence, status_of
 from holdfast.store.cell import FileCell
 from holdfast.store.document import read_file
 from holdfast.store.fence import DetachedLease
-from holdfast.store.letter import SUFFIX, place_of_ours
+from holdfast.store.letter import SUFFIX
 from holdfast.store.log import FileLog
 from holdfast.store.place import Place, Tools
 from holdfast.store.primitives import START, BadLine, Cell, Cursor, Line, Log, Stamp
 from holdfast.store.segments import Series, plain_name
+from holdfast.store.shelves import CLAIMED
 from holdfast.store.view import Shape, View
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ _BUSY = frozenset({"researching", "extracting", "evaluating", "working"})
 CLOCKS_DIFFER = 60.0
 """Seconds by which the clocks of machines may be apart."""
 _MOST, _MOST_NAME = 200, 40
+_MOST_OPENED = 1_000
+"""So many messages of an inbox are opened; of more only the names are counted."""
 _MOST_PARKED = 3
 """So many parked tasks are told with their reason, the others counted."""
 
@@ -196,7 +199,7 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
         heard = presence(recorded, moment.now, moment.offline_after)
         alive = any(each.alive for each in running)
         report = _report(files, told if shown else None, moment, heard, alive=alive)
-        waiting, urgent = _inbox(home, f"{folder}/{INBOX}", files)
+        waiting, urgent = _inbox(home, name, f"{folder}/{INBOX}", files)
         parked = _parked(files)
     if heard.age is None and report.said.get("last_session"):
         heard = _from_report(report, moment)
@@ -374,8 +377,8 @@ def _from_report(report: Report, moment: Moment) -> Presence:
     return presence(told, moment.now, moment.offline_after)
 
 
-def _inbox(home: Home, key: str, files: _Folder) -> tuple[int, int]:
-    """How many messages wait, and how many of them are urgent."""
+def _inbox(home: Home, name: str, key: str, files: _Folder) -> tuple[int, int]:
+    """How many messages would be handed out now, and how many of them are urgent."""
     if files.directory is None or INBOX not in files.names:
         return 0, 0
     try:
@@ -383,18 +386,34 @@ def _inbox(home: Home, key: str, files: _Folder) -> tuple[int, int]:
     except (NotOurs, FileNotFoundError):
         return 0, 0  # somebody put something else there
     try:
-        waiting = [each for each in inbox.names() if each.endswith(SUFFIX) and each[0] != "."]
+        lying = sum(each.endswith(SUFFIX) and each[0] != "." for each in inbox.names())
+        claimed = inbox.stat(CLAIMED) is not None and _is_filled(inbox)
     finally:
         inbox.close()
-    places = [place_of_ours(each) for each in waiting]
-    if None not in places:
-        return len(waiting), sum(str(place).startswith("0") for place in places)
-    box = home.mailbox(key)  # of others only the text says how urgent it is
+    if not lying and not claimed:
+        return 0, 0
+    from holdfast.agents.inbox import Inbox  # noqa: PLC0415 - nearly all inboxes are empty
+
+    box = Inbox(home, name, key)
     try:
-        messages = box.waiting()
-        return len(messages), sum(each.priority == "high" for each in messages)
+        if lying > _MOST_OPENED:
+            messages = box.listed()
+            return len(messages), sum(each.priority == "high" for each in messages)
+        letters = box.takeable()
+        return len(letters), sum(each.is_urgent for each in letters)
     finally:
         box.close()
+
+
+def _is_filled(inbox: Dir) -> bool:
+    try:
+        claimed = inbox.subdir(CLAIMED)
+    except (NotOurs, FileNotFoundError):
+        return False
+    try:
+        return bool(claimed.names())
+    finally:
+        claimed.close()
 
 
 def _parked(files: _Folder) -> list[Parked]:

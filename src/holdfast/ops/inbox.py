@@ -19,7 +19,7 @@ from holdfast.agents.inbox import (
 )
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, is_agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
@@ -88,7 +88,7 @@ def send(
     names = _recipients(call, to, sender)
     if seen is not None and seen != sender:
         call.warn(f"sent as {sender} in a session of {seen}; the message says so")
-    sent = [] if dry_run else _deliver(call, new, names)
+    sent = [] if dry_run else _deliver(call, new, names, again=id is not None)
     if sent and type == "flag":
         _count(call, seen or sender, len(sent), str(new.id), again=id is not None)
     told = "would go" if dry_run else "sent"
@@ -129,12 +129,16 @@ def _recipients(call: Context, to: str, sender: str) -> list[str]:
     return names
 
 
-def _deliver(call: Context, new: New, names: list[str]) -> list[str]:
+def _deliver(call: Context, new: New, names: list[str], *, again: bool) -> list[str]:
     sent: list[str] = []
     for name in names:
         try:
             with _agent(call, name, change=True) as one:
                 one.desk.inbox.deliver(new)
+                if again:
+                    one.desk.inbox.check_same(new)
+        except Conflict:
+            raise
         except HoldfastError as error:
             if not sent:
                 raise
@@ -191,7 +195,8 @@ def _row(letter: Letter) -> Record:
     names = ("priority", "type", "from", "subject", "created_at", "expires_at", "thread")
     row: Record = {"id": letter.id, "state": letter.state}
     row |= {name: letter.record.get(name) for name in names}
-    row |= {"attempt": letter.attempt, "redelivered": letter.attempt > 1, "note": letter.note}
+    tries = letter.attempt or None
+    row |= {"attempt": tries, "redelivered": tries and tries > 1, "note": letter.note}
     seen = letter.record.get("sent_by")
     if seen is not None:
         row["sent_by"] = seen
