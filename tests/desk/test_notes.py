@@ -137,6 +137,7 @@ def test_what_a_person_wrote_counts_as_known() -> None:
         ("## Dead Ends", "## Dead Ends\n- N\n"),
         ("## Dead Ends\n- a", "## Dead Ends\n- a\n- N\n"),
         ("T\r\n## Dead Ends\r\n- a\r\n", "T\r\n## Dead Ends\r\n- a\r\n- N\r\n"),
+        ("T\n## Dead Ends\n- a\n## Mine\r\n", "T\n## Dead Ends\n- a\n- N\n## Mine\r\n"),
         ("no heading", "no heading\n\n## Dead Ends (don't re-investigate)\n- N\n"),
         ("", "## Dead Ends (don't re-investigate)\n- N\n"),
         (

@@ -395,9 +395,16 @@ def test_parked_tasks_are_listed_and_not_handed_out(shell: Shell) -> None:
     assert (row["state"], row["failures"]) == ("parked", 1)
     assert "exit code 1" in row["note"]
     assert "Mend the build" not in shell("session", "context", "--agent", "rio").out
+    work = ("--agent", "rio", "--task", "task-001")
+    for refused in (shell("run", *work, "--", "true"), shell("session", "start", *work)):
+        assert refused.code == 2
+        assert "task-001 is parked: failed 1 times" in refused.err
+        assert "holdfast task reopen --agent rio task-001" in refused.err
+    assert len(shell("session", "list", "--agent", "rio", "--json").rows()) == 1
     shell("task", "reopen", "--agent", "rio", "task-001")
     assert shell("task", "list", "--parked", "--json").rows() == []
     assert "Mend the build" in shell("session", "context", "--agent", "rio").out
+    assert shell("run", *work, "--", "true").code == 0
 
 
 def test_status_and_doctor_tell_of_parked_tasks(shell: Shell) -> None:
@@ -490,6 +497,11 @@ def test_a_board_is_made_anew_but_never_over_an_edit(shell: Shell) -> None:
     assert taken.json()["counts"] == {"added": 1, "completed": 1, "known": 1}
     again = shell("task", "import", "queue.md", "--json")
     assert again.json()["counts"] == {"known": 3}
+
+
+def test_a_board_that_is_not_there_is_not_found(shell: Shell) -> None:
+    ran = shell("task", "import", "no-such.md")
+    assert (ran.code, "there is no board no-such.md" in ran.err) == (4, True)
 
 
 def test_import_names_whom_it_does_not_know(shell: Shell) -> None:

@@ -100,6 +100,24 @@ def test_a_task_is_begun_ended_and_reopened(browser: Any, desk: Board) -> None:
             assert states(desk, "task") == {what: state}
 
 
+def test_what_came_of_a_task_is_said_with_its_end_and_outlives_a_redraw(
+    browser: Any, desk: Board
+) -> None:
+    with visiting(browser, desk) as visit:
+        visit.go("/agent/rio")
+        visit.page.fill("#t-task-001 input[name=outcome]", "The council sets them")
+        visit.page.focus("#t-task-001 button[data-post='task/done']")
+        desk.shell("task", "add", "--agent", "rio", "Meanwhile")
+        visit.page.wait_for_selector("#t-task-002")
+        visit.page.click("#t-task-001 button[data-post='task/done']")
+        visit.page.wait_for_selector("#closed #t-task-001", state="attached")
+        shown = desk.get("/api/task/show?agent=rio&id=task-001").json()["data"]
+        assert (shown["state"], shown["outcome"]) == ("completed", "The council sets them")
+        visit.page.click("#closed summary")
+        assert "The council sets them" in visit.text()
+        visit.picture("tasks-outcome")
+
+
 def test_who_may_only_look_has_no_buttons(browser: Any, desk: Board) -> None:
     desk.end()
     with up(desk.shell, "--read-only") as board:

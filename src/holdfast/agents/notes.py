@@ -123,8 +123,11 @@ def empty(agent: str) -> str:
 
 def added(text: str, heading: str, line: str) -> str:
     """The text with one line more in a section; as it was if the section says so already."""
-    end_of_line = "\r\n" if "\r\n" in text else "\n"
     place = _place(text, heading)
+    # As the line before it ends; one stray line of another editor decides for nobody else.
+    nearest = markdown.lines_of(text[: place.end] if place else text)
+    ends = [each.text for each in nearest if each.text.endswith("\n")]
+    end_of_line = "\r\n" if ends and ends[-1].endswith("\r\n") else "\n"
     if place is None:
         # At the end: whatever stands in the file keeps its place.
         gap = "" if not text or text.endswith("\n") else end_of_line
@@ -257,4 +260,6 @@ def _cut(line: str) -> str:
 
 
 def _left_out(entries: Sequence[str]) -> str:
-    return f"- ({len(entries)} older entries are left out here)\n" if entries else ""
+    number = len(entries)
+    told = "1 older entry is" if number == 1 else f"{number} older entries are"
+    return f"- ({told} left out here)\n" if entries else ""

@@ -27,6 +27,7 @@ from holdfast.ops.session import (
     Question,
     SourcesExpected,
     Type,
+    refuse_parked,
     said,
 )
 from holdfast.ops.size import size
@@ -86,6 +87,7 @@ def run(
     home, echo = call.home(create=True), _Echo(quiet=quiet)
     try:
         with Agent(home, name, call.layout) as one:
+            refuse_parked(one, task)
             ran = run_plan(home, one, plan, echo)
     finally:
         # Whoever is to read it may take his time: all that matters is on record.

@@ -12,7 +12,7 @@ from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
-from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.errors import BadName, Corrupt, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
@@ -89,6 +89,7 @@ def start(
     name = agent_id(agent).lower()
     home = context.home(create=True)
     with Agent(home, name, context.layout) as one:
+        refuse_parked(one, task)
         buried = one.bury()  # first, so that the context tells how the last session ended
         given = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
@@ -100,6 +101,24 @@ def start(
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
+
+
+def refuse_parked(one: Agent, task: str | None) -> None:
+    """What has failed too often is tried again when somebody says so, not by the next cron line."""
+    if task is None:
+        return
+    from holdfast.agents.board import parked_because
+
+    try:
+        tasks = one.desk.tasks.look()
+    except Corrupt:
+        return  # `doctor` tells of it; a list that cannot be read keeps no session from beginning
+    why = next((parked_because(each) for each in tasks if each.get("id") == task), None)
+    if why:
+        raise UsageError(
+            f"{task} is parked: {why}",
+            hint=f"`holdfast task reopen --agent {one.name} {task}` lets it be tried again",
+        )
 
 
 def tell_buried(context: Context, buried: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked
 from holdfast.agents.board import board as page_of
 from holdfast.agents.tasks import OPEN, Changed, New, TaskList, Verb
 from holdfast.codec import Record
-from holdfast.errors import BadName, Corrupt, UsageError, typed
+from holdfast.errors import BadName, Corrupt, NotFound, UsageError, typed
 from holdfast.ids import agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
@@ -227,8 +227,13 @@ def import_board(
     *,
     dry_run: DryRun = False,
 ) -> Rows:
-    with typed("reading the board", file), open(file, encoding="utf-8", errors="replace") as board:
-        page = board.read(_LARGEST_BOARD)
+    with typed("reading the board", file):
+        try:
+            with open(file, encoding="utf-8", errors="replace") as board:
+                page = board.read(_LARGEST_BOARD)
+        except FileNotFoundError:
+            hint = f"`holdfast task board --out {file}` writes one"
+            raise NotFound(f"there is no board {file}", hint=hint, path=file) from None
     home = call.home_to_change()
     known, rows = agents(home, call.layout), list[Record]()
     for item in items_in(page):

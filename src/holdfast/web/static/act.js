@@ -28,6 +28,13 @@ export async function post(verb, body) {
   return told;
 }
 
+// What a person wrote into the field next to the buttons that end a task.
+function saidBeside(button) {
+  if (!["task/done", "task/drop"].includes(button.dataset.post)) return {};
+  const outcome = button.parentElement.querySelector("input[name=outcome]")?.value.trim();
+  return outcome ? { outcome } : {};
+}
+
 async function verify(button) {
   const verdict = button.parentElement.querySelector("[data-verdict]");
   verdict.textContent = "reading…";
@@ -46,7 +53,7 @@ export function act() {
     const button = click.target.closest("button");
     if (!button) return;
     if (button.dataset.verify) verify(button);
-    if (button.dataset.post) post(button.dataset.post, JSON.parse(button.dataset.body));
+    if (button.dataset.post) post(button.dataset.post, { ...JSON.parse(button.dataset.body), ...saidBeside(button) });
   });
   document.addEventListener("submit", async (sent) => {
     const form = sent.target;

@@ -42,7 +42,12 @@ function takeOver(fresh) {
     const chosen = part.querySelector(CHOSEN)?.id;
     const focused = part.contains(document.activeElement) ? document.activeElement.closest("[data-row], tr[id]")?.id : null;
     const open = [...part.querySelectorAll("details[open]")].map((each) => each.id);
+    const begun = [...part.querySelectorAll("[data-row] input")].filter((each) => each.value);
     part.replaceChildren(...next.childNodes);
+    for (const each of begun) {
+      const field = $(each.closest("[data-row]").id)?.querySelector(`input[name="${each.name}"]`);
+      if (field) field.value = each.value;  // half a sentence is not taken from anybody
+    }
     for (const row of part.querySelectorAll("tr[id]")) {
       if (known.size && !known.has(row.id)) row.classList.add("new");
     }
