@@ -106,9 +106,15 @@ def test_status_counts_what_would_be_handed_out(shell: Shell) -> None:
     stray = {"from": "clay", "subject": "x", "body": "y"}
     (inbox / "other.json").write_text(json.dumps({**stray, "to": "clay"}), encoding="utf-8")
     (inbox / "forged.json").write_text(json.dumps({**stray, "from": "../x"}), encoding="utf-8")
+    ours = late[:-4]
+    (inbox / f"{ours}0000.json").symlink_to("/etc/passwd")
+    (inbox / f"{ours}0001.json").write_bytes(b"")
     (row,) = shell("--json", "status", "rio").json()["rows"]
-    assert (row["inbox"], row["inbox_high"]) == (1, 0)
+    assert (row["inbox"], row["inbox_high"], row["report"]) == (1, 0, "ok")
     taken = shell("--json", "inbox", "take", "--agent", "rio", "--limit", "9").json()["rows"]
     assert [each["body"] for each in taken] == ["one"]
+    assert shell("--json", "status", "rio").json()["rows"][0]["inbox"] == 0
+    for number in ("0002", "0003"):  # nothing but links and empty files under names of ours
+        (inbox / f"{ours}{number}.json").symlink_to("/etc/passwd")
     (row,) = shell("--json", "status", "rio").json()["rows"]
-    assert row["inbox"] == 0
+    assert (row["inbox"], row["report"]) == (0, "ok")

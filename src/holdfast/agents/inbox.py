@@ -18,7 +18,7 @@ from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
 from holdfast.ids import is_agent_id, message_id, new_message_id
 from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired, ticket_for
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message, Owner
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
 from holdfast.store.shelves import (
     BAD,
     CLAIMED,
@@ -285,10 +285,6 @@ class Inbox:
         """What is handed out next, urgent ones first: also what somebody had for too long."""
         found = [each for each in self.claimed() + self.waiting() if each.state == "waiting"]
         return sorted(found, key=lambda each: not each.is_urgent)
-
-    def listed(self) -> list[Message]:
-        """What lies there by its names, quickly: also what expired."""
-        return self._box.waiting()
 
     def claimed(self) -> list[Letter]:
         """What somebody has; what he has no more waits, although it lies where it lay."""
