@@ -44,8 +44,7 @@ _OPTION = re.compile(
 )
 _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
-_SHORT, _REMEMBERED, _AT_ONCE = 20, 200, 4096
-_ROUNDS = 4
+_SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
 _SHAPE = bytes(
     ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)
@@ -56,7 +55,7 @@ _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
 _harmless: set[str] = set()
 """Texts that were looked at and hold none."""
-_TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+_TAG = re.compile(r"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 
 
 def nothing(record: Record) -> Record:
@@ -69,8 +68,15 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 
     `key` is asked for when the first secret is met.
     """
-    masking = _Masking(key)
+    return _masker(_Masking(key))
 
+
+def hiding() -> Masker:
+    """The same without a key: its tags say only that a secret stood there."""
+    return _masker(_Masking(None))
+
+
+def _masker(masking: _Masking) -> Masker:
     def whole(record: Record) -> Record:
         unseen: list[str] = []
         try:
@@ -88,7 +94,7 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 class _Masking:
     """What is done with a record that is worth it."""
 
-    def __init__(self, key: Callable[[], bytes]) -> None:
+    def __init__(self, key: Callable[[], bytes] | None) -> None:
         self._key = key
 
     def mask(self, value: Any, kind: str | None) -> Any:
@@ -123,24 +129,19 @@ class _Masking:
         return self._tag(kind, value.encode("utf-8", "surrogatepass"))
 
     def _tag(self, kind: str, secret: bytes) -> str:
+        if self._key is None:
+            return "[SECRET]"
         digest = blake2b(secret, digest_size=4, key=self._key()[:64]).hexdigest()
         return f"[SECRET:{kind}:{digest}]"
 
     def _text(self, value: str) -> str:
         if len(value) < _SHORT and not _looks_odd(value):
             return value
-        finder = _finder()
-        data, found = value.encode("utf-8", "surrogatepass"), False
-        # What stood behind a secret may be one too, once that is gone.
-        for _ in range(_ROUNDS):
-            spans = finder.hits(data)
-            if not spans:
-                break
-            data, found = finder.replaced(data, spans, self._tag), True
-        if not found:
+        without = _finder().without(value.encode("utf-8", "surrogatepass"), self._tag)
+        if without is None:
             _remember(value)
             return value
-        return data.decode("utf-8", "surrogatepass")
+        return without.decode("utf-8", "surrogatepass")
 
 
 def _named(entries: dict[str, Any]) -> str | None:
@@ -183,14 +184,17 @@ def _looks_odd(short: str) -> bool:
 
 
 def _may_hold(unseen: list[str]) -> bool:
-    if _is_prose(" ".join(unseen)):
+    together = " ".join(unseen)
+    if len(together) > _AT_ONCE:
+        return True
+    if _is_prose(together):
         return False
     worth = [one for one in unseen if len(one) >= _SHORT or _looks_odd(one)]
     for one in worth:
         if one[:1] == "-":
             return True  # a command in pieces
     joined = "\n".join(worth)
-    if len(joined) > _AT_ONCE or _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
+    if _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)

@@ -23,6 +23,17 @@ _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
+_RUN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_DENSE = "|".join(
+    f"[A-Za-z+/_-]{{{before}}}[0-9][A-Za-z0-9+/_-]{{{LEAST_RUN - 1 - before},}}"
+    for before in range(LEAST_RUN)
+)
+"""A run with a digit; or, without one, capitals as no name has them."""
+_DENSE_WORD = r"(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
+_RUN = re.compile(
+    rb"[A-Za-z0-9+/_-]++(?:(?:\\{1,4}[nr]|\r?\n)++[A-Za-z0-9+/_-]{16,}+)*+"
+    rb"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]++)?={0,2}"
+)
 _NO_BREAKS = re.compile(rb"(?:\\+[nr]|[\s=])+")
 _PIECE = re.compile(
     rb"%([0-9A-Fa-f]{2})"
@@ -58,29 +69,46 @@ class Forms:
     """Finds both kinds."""
 
     def __init__(self) -> None:
-        self._escape = Pattern(
-            r"%[2-7][0-9A-Fa-f]|&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"
-            r"|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\/"
+        # Each by itself, for a pattern that begins with one byte is looked for by that byte.
+        self._escapes = (
+            Pattern(r"%[2-7][0-9A-Fa-f]"),
+            Pattern(r"&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"),
+            Pattern(r"\\(?:u00[2-7][0-9A-Fa-f]|x[2-7][0-9A-Fa-f]|/)"),
         )
-        self._run = Pattern(
-            rf"[A-Za-z0-9+/_-]{{{LEAST_RUN},}}"
-            r"(?:(?:\\{1,4}[nr]|\r?\n)+[A-Za-z0-9+/_-]{16,})*"
-            r"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]+)?={0,2}"
-        )
+        self._dense = Pattern(f"{_DENSE}|{_DENSE_WORD}")
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
         """The parts of `data` that hold escapes, without them."""
-        if b"%" not in data and b"&" not in data and b"\\" not in data:
-            return
         at = 0
-        while found := self._escape.find(data, at):
+        nexts = [escape.find(data) for escape in self._escapes]
+        while found := min(filter(None, nexts), default=None):
             start = max(at, found[0] - _BACK)
             at = _line_end(data, found[1])
             yield _unescaped(data[start:at], start)
+            nexts = [
+                escape.find(data, at) if one and one[0] < at else one
+                for escape, one in zip(self._escapes, nexts, strict=True)
+            ]
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Where something stands that may be a text in base64 or hex."""
-        return self._run.spans(data)
+        at = 0
+        while found := self._dense.find(data, at):
+            start = _run_start(data, at, found[0])
+            run = _RUN.match(data, start)
+            at = max(found[1], run.end()) if run else found[1]
+            if at - start >= LEAST_RUN:
+                yield start, at
+
+
+def _run_start(data: bytes, least: int, at: int) -> int:
+    while at > least:
+        piece = data[max(least, at - _BACK) : at]
+        others = len(piece.rstrip(_RUN_BYTES))
+        at -= len(piece) - others
+        if others:
+            break
+    return at
 
 
 def _line_end(data: bytes, found: int) -> int:

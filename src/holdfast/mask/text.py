@@ -12,72 +12,56 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+from holdfast.mask.chance import chancy, random
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
-from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
+from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
-    MEDIUM,
+    HEX,
     PROVIDERS,
-    STRONG,
     Named,
-    chancy,
     is_benign,
     is_secret,
     prefixed,
-    random,
 )
 from holdfast.mask.linear import Pattern
+from holdfast.mask.places import (
+    FIRST,
+    LOGIN_BEGINS,
+    OPTION_BEGINS,
+    STORES,
+    SURE,
+    WEAK,
+    close,
+)
 
-TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+TAG = re.compile(rb"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 _DEEPEST = 3
 """How often a text may be inside another one."""
 _WINDOW = 2048
 """How far is looked from where something may begin, before it is known to be a secret."""
-_LONGEST = 16_384
+_LONGEST, _SEALED_BEFORE = 16_384, 8192
+_NEAR = 512
+"""How far from a secret something may be one only once that is gone."""
+_ROUNDS = 4
 _JUDGED = 64
 """How much of a value tells whether it is a secret."""
-
-_SURE = f"{STRONG}|{MEDIUM}"
-_SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
-_GAP = r"(?:\\{1,4}[nrt]|[\x60'\"\s=\\]){0,8}"
-_BETWEEN = r"(?:\\{1,4}t|[ \t\w.-]){0,24}(?:\\{1,4}[nrt]|[\s'\"\\\]]){0,8}(?:value)?"
-_LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{3}}"
-_LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
-_USER = (
-    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
-    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64}):[\"']?([^\s'\"\\\x00]{1,256})"
-)
-_OPTION = (
-    rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
-    r"(?:\s{1,8}|\\{0,4}[\"']\s{0,4},\s{0,4})\\{0,4}[\"']?([^\s\"'\\\x00-][^\s\"'\\\x00]{0,255})"
-)
-_HEADER = (
-    r"(?i:authorization[\\\"']{0,4}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,4}"
-    r"(?:(?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8}([^\s\\\"'\x60\x00]+)"
-    r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+))"
-    r"|cookie:[ \t]{0,8}([^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
-)
-_SHORT = (
-    r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
-)
-_USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
-_HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
-_SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
-_OPTION_BEGINS = rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
-_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s/\"'<>\\\x00]{0,300}@"
-_SIGNS = (b"=", b":", b">", b",", b"|")
-_BEGIN = r"-----BEGIN[A-Z0-9 _-]{0,100}PRIVATE KEY[A-Z ]{0,20}-----"
 
 _COUNTED = re.compile(r"\{([0-9]+)[0-9,]*\}")
 _ENOUGH = 8
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 _END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----|KEY(?: BLOCK)?-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
+_ARMOURED = re.compile(rb"(?:\\+[nr]|[\r\n])*+[A-Za-z0-9+/=]{3}")
+_LEFT_OUT = re.compile(rb"\$\{?\w*\}?|\$?[{<(].*[}>)]|%[(sdr{].*|\*+|\.\.+|x{3,}")
 _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
 _MOST_UNQUOTED = 512
 _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
+_GLUED = re.compile(rb"(?i)[a-z_-]{0,12}?(?:secret|token|key|password)[_-]?(?=[^_-]{32})")
+_LONG_KEY = 40
+_SIGNS = (b"=", b":", b">", b",", b"|")
 _DIGITS = b"0123456789"
+_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
 
 
@@ -91,7 +75,7 @@ class Hit(NamedTuple):
 
 def hits(data: bytes, depth: int = 0) -> list[Hit]:
     """The secrets in a text, from left to right, none over another."""
-    if b"[SECRET:" in data:
+    if b"[SECRET" in data:
         data = TAG.sub(lambda tag: b"\0" * len(tag[0]), data)
     found = [*_plain(data), *_runs(data, depth)]
     if depth < _DEEPEST:
@@ -112,19 +96,60 @@ def may_hold(data: bytes) -> bool:
     return max(map(len, data.split()), default=0) >= LEAST_RUN
 
 
-def replaced(data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]) -> bytes:
-    """The text with a tag in the place of each secret."""
+def without(data: bytes, tag: Callable[[str, bytes], str]) -> bytes | None:
+    """The text with a tag in the place of each secret, if it holds any."""
+    found = hits(data)
+    if not found:
+        return None
+    for _ in range(_ROUNDS):
+        data, tags = _replaced(data, found, tag)
+        # What stood beside a secret may be one too, once that is gone.
+        found = [
+            Hit(hit.start + start, hit.end + start, hit.kind, hit.says)
+            for start, end in _around(data, tags)
+            for hit in hits(data[start:end])
+        ]
+        if not found:
+            break
+    return data
+
+
+def _replaced(
+    data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """The text with the tags, and where they stand in it."""
     parts: list[bytes] = []
-    at = 0
+    tags: list[tuple[int, int]] = []
+    at = size = 0
     for hit in found:
         start, end = hit.start, hit.end
         while start > at and data[start] & 0xC0 == 0x80:
             start -= 1
         while end < len(data) and data[end] & 0xC0 == 0x80:
             end += 1  # never half a character
-        parts += (data[at:start], tag(hit.kind, hit.says).encode())
+        put = tag(hit.kind, hit.says).encode()
+        parts += (data[at:start], put)
+        size += start - at + len(put)
+        tags.append((size - len(put), size))
         at = end
-    return b"".join((*parts, data[at:]))
+    return b"".join((*parts, data[at:])), tags
+
+
+def _around(data: bytes, tags: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The lines near the tags."""
+    spans: list[tuple[int, int]] = []
+    last = 0
+    for start, end in tags:
+        # Nothing is passed over twice, however many tags there are in a line.
+        first = data.rfind(b"\n", last, max(last, start - _NEAR)) + 1 or last
+        if end + _NEAR > last:
+            last = data.find(b"\n", max(last, end + _NEAR))
+            last = last if last >= 0 else len(data)
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
+    return spans
 
 
 def _apart(found: list[Hit]) -> list[Hit]:
@@ -147,37 +172,43 @@ _Look = Callable[[bytes, int], Hit | None]
 
 
 class _Scan(NamedTuple):
-    """A pattern that runs over whole texts, and who looks at what it finds."""
+    """A pattern that runs over whole texts, and what looks at what it finds."""
 
     pattern: Pattern
     needs: tuple[bytes, ...]
     """One of these is in every text that it can find something in."""
-    looks: tuple[_Look, ...]
+    look: _Look
 
 
 class _Rules:
     def __init__(self) -> None:
-        formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
-        marks = "|".join(MARKED)
-        first = rf"(?:\b|\\[nrtbf])(?:{formats})|{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}"
         # One pattern of all would need too many states to be fast.
         self.scans = (
-            _Scan(
-                Pattern(f"{first}|-----BEGIN|{marks}"),
-                (b"",),
-                (_by_its_look,),
-            ),
-            _Scan(Pattern(_LABEL), _SIGNS, (_labelled,)),
-            _Scan(Pattern(_WEAK), _SIGNS, (_weak,)),
-            _Scan(Pattern(_OPTION_BEGINS), (b"-",), (_option,)),
-            _Scan(Pattern(_LOGIN_BEGINS), (b"@",), (_login,)),
+            _Scan(Pattern(f"{_shapes_begin()}|{FIRST}"), (b"",), _by_its_look),
+            _Scan(Pattern(WEAK), _SIGNS, _weak),
+            _Scan(Pattern(OPTION_BEGINS), (b"-",), _option),
+            _Scan(Pattern(LOGIN_BEGINS), (b"@",), _login),
         )
-        self.forms = Forms()
+
+
+def _shapes_begin() -> str:
+    formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
+    return rf"(?:\b|\\[nrtbf])(?:{formats})|{'|'.join(MARKED)}"
+
+
+@cache
+def _shapes_at() -> Pattern:
+    return Pattern(_shapes_begin())
+
+
+@cache
+def _forms() -> Forms:
+    return Forms()
 
 
 @cache
 def _hint() -> Pattern:
-    names = "|".join((_SURE, "key|auth|api|access", *PROVIDERS.split()))
+    names = "|".join((SURE, "key|auth|api|access", *PROVIDERS.split()))
     return Pattern(
         rf"(?i:{names})(?:\\{{1,4}}t|[ \t\w.-]){{0,60}}(?:\\{{1,4}}[nrt]|[\s'\"\\\]]){{0,12}}\z"
     )
@@ -187,9 +218,15 @@ def _hint() -> Pattern:
 def _near() -> Pattern:
     names = "|".join(PROVIDERS.split())
     return Pattern(
-        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth)"
-        r"[^\x00]{0,60}\z"
+        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
+        rf"[^\x00]{{0,60}}\z|(?i:{SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
+
+
+@cache
+def _issuer() -> Pattern:
+    names = "|".join(name for name in PROVIDERS.split() if len(name) > 3 or name == "aws")
+    return Pattern(rf"\b(?i:{names})[^\n\x00]{{0,40}}\z")
 
 
 def _begun(shape: str) -> str:
@@ -213,8 +250,19 @@ def _shapes() -> dict[str, re.Pattern[bytes]]:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[bytes]:
-    return re.compile(pattern.encode())
+def _marks() -> list[tuple[re.Pattern[bytes], str, re.Pattern[bytes]]]:
+    return [
+        (re.compile(mark.encode()), kind, re.compile(shape.encode()))
+        for mark, (kind, shape) in MARKED.items()
+    ]
+
+
+@cache
+def _beside_runs() -> tuple[list[tuple[str, re.Pattern[bytes]]], ...]:
+    return tuple(
+        [(kind, re.compile(shape.encode())) for kind, shape in shapes.items()]
+        for shapes in (AFTER_RUN, BEFORE_RUN)
+    )
 
 
 def _plain(data: bytes) -> Iterator[Hit]:
@@ -224,26 +272,30 @@ def _plain(data: bytes) -> Iterator[Hit]:
 
 
 def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
-    find, looks, at = scan.pattern.find, scan.looks, 0
+    find, look, at = scan.pattern.find, scan.look, 0
     while span := find(data, at):
         at = span[0] + 1
-        for look in looks:
-            if hit := look(data, span[0]):
-                yield hit
-                at = max(at, hit.end)
-                break
+        if hit := look(data, span[0]):
+            yield hit
+            at = max(at, hit.end)
 
 
 def _by_its_look(data: bytes, at: int) -> Hit | None:
     head = data[at : at + 13].lower()
-    if head.startswith((b"authorization", b"cookie")):
-        return _header(data, at)
+    if head.startswith((b"authorization", b"bearer", b"cookie")):
+        return _header(data, at) or _labelled(data, at)
     if head.startswith((b"sshpass", b"mysql")):
         return _short(data, at)
     if head.startswith(b"-----begin"):
         return _key_block(data, at)
     if head[:1] in (b" ", b"\t", b"\n", b"\r", b"'", b'"', b"[", b",", b"-"):
-        return _user(data, at) or _mark(data, at)
+        return _user(data, at) or _sent(data, at) or _mark(data, at)
+    if head.startswith(b"kind"):
+        return _sealed(data, at)
+    if hit := _labelled(data, at):
+        return hit
+    if not _shapes_at().begins(data, at):
+        return None
     return _shape(data, at) or _mark(data, at)
 
 
@@ -263,27 +315,19 @@ def _shape(data: bytes, at: int) -> Hit | None:
 
 
 def _labelled(data: bytes, at: int) -> Hit | None:
-    found = _compiled(rf"(?i)((?:{STRONG})|{MEDIUM}){_BETWEEN}({_SIGN})({_GAP})").match(
-        data, at, at + 200
-    )
+    found = close("label").match(data, at, at + 200)
     if not found:
         return None
-    strength = 3 if _compiled(f"(?i){STRONG}").match(data, at) else 2
-    start = max(0, at - 40)
-    before = _compiled(r"[\w.-]*\Z").search(data, start, at)
-    name_at = before.start() if before else at
+    strength = 3 if found[1] is not None else 2
+    name_at = max(0, at - 40) + len(data[max(0, at - 40) : at].rstrip(_NAME_BYTES))
     return _valued(data, name_at, found.span(2), found.end(3), strength)
 
 
 def _weak(data: bytes, at: int) -> Hit | None:
-    found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 40)
-    if not found:
-        return None
     name = data[max(0, at - 110) : at]
-    if not random(_value(data, found.end())[0][:_JUDGED]):
-        return None
     hint = _hint().find(name)
-    if not hint:
+    found = close("sign").match(data, at, at + 40) if hint else None
+    if not hint or not found:
         return None
     return _valued(data, at - len(name) + hint[0], found.span(1), found.end(2), 1)
 
@@ -320,69 +364,102 @@ def _value(data: bytes, at: int) -> tuple[bytes, bool]:
 
 
 def _kind_of(name: bytes) -> str:
-    found = _compiled(f"(?i){_SURE}").search(name)
+    found = close("sure").search(name)
     word = found[0].decode("latin-1").lower() if found else "key"
     return "-".join(re.findall("[a-z]+", word))
 
 
 def _login(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_LOGIN).match(data, at, at + _WINDOW)
+    found = None
+    if data[max(0, at - 12) : at].lower().endswith(STORES):
+        found = close("stored").match(data, at, at + _WINDOW)
+    found = found or close("login").match(data, at, at + _WINDOW)
     if not found:
         return None
     if found[2] is None:
         token = found[1]
         return Hit(*found.span(1), "login", token) if random(token) else None
-    if re.match(rb"[${<%*]|\.\.", found[2]):
+    if _LEFT_OUT.fullmatch(found[2]):
         return None
     return Hit(*found.span(2), "login", found[2])
 
 
 def _user(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_USER).match(data, at, at + _WINDOW) or (
-        _compiled(_USER[11:]).match(data, at, at + _WINDOW) if at == 0 else None
+    found = close("user").match(data, at, at + _WINDOW) or (
+        close("user at once").match(data, at, at + _WINDOW) if at == 0 else None
     )
-    if not found or found[2].isdigit() or found[2] == found[1] or found[2][:1] in b"$<{":
+    if (
+        not found
+        or found[2].isdigit()
+        or found[2] == found[1]
+        or found[2][:1] in (b"$", b"<", b"{")
+    ):
         return None
-    return Hit(*found.span(2), "login", found[2])
+    if found[2]:
+        return Hit(*found.span(2), "login", found[2])
+    # Where a service wants a key and nothing else.
+    return Hit(*found.span(1), "login", found[1]) if chancy(found[1]) else None
 
 
 def _option(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_OPTION).match(data, at, at + _WINDOW)
+    found = close("option").match(data, at, at + _WINDOW)
     if not found:
         return None
-    strength = 3 if _compiled(f"(?i){STRONG}").search(found[0][: found.start(1) - at]) else 2
+    strength = 3 if close("strong").search(found[0][: found.start(1) - at]) else 2
     one = Named(b"", b" ", False, found[1], False, b"", strength)
     return Hit(*found.span(1), "option", found[1]) if is_secret(one) else None
 
 
 def _header(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_HEADER).match(data, at, at + _LONGEST)
+    found = close("header").match(data, at, at + _LONGEST)
     if not found or found.lastindex is None:
         return None
-    kind = "cookie" if found.lastindex == 3 else "authorization"
+    unsure = found["bare"] or found["bearer"]
+    if unsure and not chancy(unsure[:_JUDGED]):
+        return None
+    kind = "cookie" if found["cookie"] else "authorization"
     return Hit(*found.span(found.lastindex), kind, found[found.lastindex])
 
 
+def _sent(data: bytes, at: int) -> Hit | None:
+    """A header that a command is told to send."""
+    found = close("sent").match(data, at, at + _WINDOW)
+    if not found or found[1][:1] in b"$<{[":
+        return None
+    return Hit(*found.span(1), "header", found[1])
+
+
+def _sealed(data: bytes, at: int) -> Hit | None:
+    """What a Secret of Kubernetes holds; its parts are sorted by name, so `data` may come first."""
+    for found in close("sealed").finditer(data, max(0, at - _SEALED_BEFORE), at + _LONGEST):
+        if b"---" not in data[min(at, found.end()) : max(at, found.start())]:
+            part = found.lastindex or 0
+            return Hit(*found.span(part), "kubernetes", found[part])
+    return None
+
+
 def _short(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_SHORT).match(data, at, at + _WINDOW)
+    found = close("short").match(data, at, at + _WINDOW)
     return Hit(*found.span(1), "option", found[1]) if found else None
 
 
 def _key_block(data: bytes, at: int) -> Hit | None:
-    begun = _compiled(_BEGIN).match(data, at, at + 200)
+    begun = close("begin").match(data, at, at + 200)
     if not begun:
         return None
     if end := _END.search(data, begun.end(), begun.end() + _LONGEST):
         return Hit(at, end.end(), "private-key", data[at : end.end()])
     body = _ARMOUR.match(data, begun.end())
     end_at = body.end() if body else begun.end()
-    return Hit(at, end_at, "private-key", data[at:end_at]) if end_at > begun.end() + 8 else None
+    if end_at <= begun.end() + 8 and not _ARMOURED.match(data, begun.end()):
+        return None
+    return Hit(at, end_at, "private-key", data[at:end_at])
 
 
 def _mark(data: bytes, at: int) -> Hit | None:
-    for mark, (kind, shape) in MARKED.items():
-        if _compiled(mark).match(data, at):
-            for found in _compiled(shape).finditer(data, max(0, at - 120), at + 300):
+    for mark, kind, shape in _marks():
+        if mark.match(data, at):
+            for found in shape.finditer(data, max(0, at - 120), at + 300):
                 if found.start() <= at < found.end():
                     return Hit(*found.span(), kind, found[0])
     return None
@@ -392,15 +469,18 @@ def _mark(data: bytes, at: int) -> Hit | None:
 
 
 def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
-    for part in _rules().forms.unescaped(data):
+    for part in _forms().unescaped(data):
         for hit in hits(part.data, depth + 1):
             start, end = part.origin(hit.start), part.origin(hit.end, end=True)
             yield Hit(start, end, hit.kind, hit.says)
 
 
 def _runs(data: bytes, depth: int) -> Iterator[Hit]:
-    for start, end in _rules().forms.runs(data):
+    for start, end in _forms().runs(data):
         run = data[start:end]
+        worded = len(run.translate(None, _DIGITS)) == len(run)
+        if worded and (run.islower() or run.isupper()):
+            continue  # a word of a program, a path
         if (
             depth < _DEEPEST
             and (text := said(run)) is not None
@@ -408,30 +488,43 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
         ):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
-        elif len(run.translate(None, _DIGITS)) == len(run):
-            continue  # a word of a program
-        elif prefixed(run):
+        elif prefixed(run[:_JUDGED]):
+            yield Hit(start, end, "token", run)
+        elif worded:
+            continue
+        elif SHAPED_RUN.fullmatch(run):
             yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
             yield hit
-        elif random(run[:_JUDGED]) and named_near(data[max(0, start - 130) : start]):
-            yield Hit(start, end, "key", run)
+        elif (at := _after_names(data, start, run)) >= 0:
+            yield Hit(at, end, "key", data[at:end])
 
 
-def named_near(before: bytes) -> bool:
-    """Whether an issuer and what it issues are named shortly before."""
-    found = _near().find(before)
-    return found is not None and not is_benign(before[found[0] :])
+def _after_names(data: bytes, start: int, run: bytes) -> int:
+    """Where a key begins that is told by an issuer and a word for it shortly before."""
+    before = data[max(0, start - 130) : start]
+    if _told(_near(), before):
+        return start if random(run[:_JUDGED]) else -1
+    if (glued := _GLUED.match(run)) and _told(_near(), before + glued[0]):
+        return start + glued.end() if random(run[glued.end() :][:_JUDGED]) else -1
+    if len(run) < _LONG_KEY or HEX.fullmatch(run) or not _told(_issuer(), before, run[:8]):
+        return -1
+    return start if random(run[:_JUDGED]) else -1
+
+
+def _told(names: Pattern, before: bytes, begun: bytes = b"") -> bool:
+    found = names.find(before)
+    return found is not None and not is_benign(before[found[0] :] + begun)
 
 
 def _beside(data: bytes, start: int, end: int) -> Hit | None:
     """A token of which the run is a part."""
     if data[end : end + 1] == b".":
-        for kind, shape in AFTER_RUN.items():
-            if found := _compiled(shape).match(data, start, end + 200):
+        for kind, shape in _beside_runs()[0]:
+            if found := shape.match(data, start, end + 200):
                 return Hit(*found.span(), kind, found[0])
     if start and data[start - 1] in b":|%!":
-        for kind, shape in BEFORE_RUN.items():
-            if found := _compiled(shape).search(data, max(0, start - 40), end + 100):
+        for kind, shape in _beside_runs()[1]:
+            if found := shape.search(data, max(0, start - 40), end + 100):
                 return Hit(*found.span(), kind, found[0])
     return None
