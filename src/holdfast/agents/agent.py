@@ -17,6 +17,7 @@ from holdfast.agents.desk import Desk
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import Session, State, open_sessions
 from holdfast.agents.purse import Purse
+from holdfast.agents.topics import Topics
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, UsageError
@@ -111,6 +112,7 @@ class Agent:
             metrics.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
+        self._topics = Topics(home, self.name, self.key, self.journal)
         self.purse = Purse(home, self.name, self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
@@ -236,6 +238,7 @@ class Agent:
             self._told.catch_up()
             self.purse.settle()
             self.ledger.refresh()
+            self._topics.catch_up()
         self.desk.settle()
         return found
 
@@ -246,6 +249,7 @@ class Agent:
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.purse.settle(acked)
+        self._topics.catch_up(acked)
         for role in {"", *self.state()["sessions"]}:
             self._show(acked, role)
         return buried
@@ -360,6 +364,7 @@ class Agent:
             self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
+            self._topics.catch_up(lease.acked)
         except HoldfastError as error:
             if self._is_open(session):
                 raise

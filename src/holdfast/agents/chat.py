@@ -18,7 +18,7 @@ from holdfast.agents.inbox import new_mark
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import DecodeError, Record, decode
-from holdfast.models.protocol import PATIENCE, Model, OnText, Reply
+from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.store.vfs import this_process
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ class Chat:
         )
         self.failed = ""
         return reply
+
+    def recent(self) -> list[Message]:
+        """What was said lately, in this session and before it."""
+        return self._said.recent(self._manner.room)
 
     def tally(self) -> Tally:
         """What it came to so far."""
