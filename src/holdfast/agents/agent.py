@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents import history, metrics
 from holdfast.agents.desk import Desk
 from holdfast.agents.fields import check as check_fields
-from holdfast.agents.history import Session, State, open_sessions
+from holdfast.agents.history import Session, State, check_in_service, open_sessions
+from holdfast.agents.persona import Persona
 from holdfast.agents.purse import Purse
 from holdfast.agents.topics import Topics
 from holdfast.clock import instant_of
@@ -112,8 +113,9 @@ class Agent:
             metrics.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
-        self._topics = Topics(home, self.name, self.key, self.journal)
+        self.topics = Topics(home, self.name, self.key, self.journal)
         self.purse = Purse(home, self.name, self.journal)
+        self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
     # -- sessions ----------------------------------------------------------------------
@@ -136,6 +138,7 @@ class Agent:
             def first() -> Sequence[Record]:
                 nonlocal begun, budget
                 state = self.state()
+                check_in_service(state)
                 number = self._free(state, free)
                 begun = str(number)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
@@ -238,7 +241,7 @@ class Agent:
             self._told.catch_up()
             self.purse.settle()
             self.ledger.refresh()
-            self._topics.catch_up()
+            self.topics.catch_up()
         self.desk.settle()
         return found
 
@@ -249,7 +252,7 @@ class Agent:
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.purse.settle(acked)
-        self._topics.catch_up(acked)
+        self.topics.catch_up(acked)
         for role in {"", *self.state()["sessions"]}:
             self._show(acked, role)
         return buried
@@ -364,7 +367,7 @@ class Agent:
             self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
-            self._topics.catch_up(lease.acked)
+            self.topics.catch_up(lease.acked)
         except HoldfastError as error:
             if self._is_open(session):
                 raise
@@ -482,6 +485,7 @@ class Agent:
         self._told.close()
         self.purse.close()
         self.desk.close()
+        self.persona.close()
         self.ledger.close()
         self.journal.close()
 

@@ -15,6 +15,7 @@ from holdfast.agents.context import compose, gather
 from holdfast.agents.conversation import Conversation, Tally
 from holdfast.agents.history import open_sessions
 from holdfast.agents.inbox import new_mark
+from holdfast.agents.persona import goals_in
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import DecodeError, Record, decode
@@ -146,7 +147,7 @@ def _lines(manifest: Record, name: str) -> Iterator[str]:
         ("core_directives", "Your directives:\n{}"),
         ("goals", "Your goals:\n{}"),
     ):
-        value = manifest.get(field)
+        value: object = goals_in(manifest) if field == "goals" else manifest.get(field)
         if isinstance(value, list):
             items = [str(item) for item in cast("list[object]", value)]
             text = "\n".join(f"- {item}" for item in items) if "\n" in begin else ", ".join(items)

@@ -217,6 +217,8 @@ def _troubles(one: Standing) -> Iterator[str]:
         yield f"{len(one.parked)} parked: {', '.join(told)}"
     if one.complaint:
         yield one.complaint
+    if one.history["retired"] is not None:
+        return  # nobody expects news of it
     if one.report.state == "stale":
         yield f"stale: {one.report.detail}"
     if (one.report.age or 0.0) < -CLOCKS_DIFFER:

@@ -1,4 +1,4 @@
-"""What the journal has to say to the topics of an agent's memory: how sessions ended, what for.
+"""What the journal has to say to the topics of an agent's memory: ends of sessions, and goals.
 
 A projection, so each line is told once, and what a dead process left untold is told by whoever
 comes next.  What was said in conversations is told by `retold`.
@@ -7,7 +7,7 @@ comes next.  What was said in conversations is told by `retold`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from holdfast.clock import instant_of
 from holdfast.codec import Record
@@ -45,6 +45,12 @@ class Topics:
             case "session_end":
                 topic, meta["session_id"] = SUMMARIES, record.get("session_id")
                 text = record.get("summary") or f"session ended: {record.get('outcome')}"
+            case "persona_changed" if isinstance(goals := record.get("goals"), list):
+                topic = f"goals/{self._agent}"
+                text = "\n".join(map(str, cast("list[object]", goals))) or "none any more"
+            case "forked" if (reach := _topics_before(record)) is not None:
+                topic, meta["forked_from"] = "ancestry", reach
+                text = f"What was known before stands in {reach['log']}, up to line {reach['seq']}."
             case _:
                 return None
         told = {"topic": topic, "text": str(text), "meta": meta}
@@ -52,3 +58,12 @@ class Topics:
             return {"ts": instant_of(str(record.get("ts"))), **told}
         except ValueError:
             return told  # somebody edited the stamp
+
+
+def _topics_before(record: Record) -> Record | None:
+    """How far back into the topics of its parent a fork reaches."""
+    match record.get("forked_from"):
+        case {"topics": {"log": str(), "seq": int()} as reach}:
+            return cast("Record", reach)
+        case _:
+            return None

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, TextIO, cast
 
 from holdfast.cli.safe import safe, safe_json
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Result, Rows, Show, Stream, error_envelope
 
@@ -58,6 +58,11 @@ class Output:
     def recaller(self) -> Callable[[Sequence[str]], None] | None:
         """Lets somebody who types call up lines of before with the arrow keys."""
         return _recalled if self.listener is not None else None
+
+    @property
+    def editor(self) -> Callable[[str], str | None] | None:
+        """Opens a text in the editor of whoever types."""
+        return None if self.listener is None else _edited
 
     def _tell(self, text: str) -> None:
         if sys.stdout is None or self._lost:
@@ -280,6 +285,17 @@ def _recalled(lines: Sequence[str]) -> None:
         for line in lines:
             if "\n" not in line:
                 readline.add_history(safe(line))
+
+
+def _edited(text: str) -> str | None:
+    import click
+
+    try:
+        return click.edit(text, extension=".json")
+    except click.ClickException as error:
+        raise UsageError(
+            error.message, hint="EDITOR names a program that can; nothing was changed"
+        ) from None
 
 
 def _heard(prompt: str) -> str | None:

@@ -276,8 +276,30 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "edited_by_hand": ("file", "new", "patch"),
     "text_imported": ("file", "new", "patch"),
     "import": ("imported",),
+    "persona_changed": ("file", "new", "patch"),
+    "forked": ("forked_from",),
+    "retired": (),
+    "reinstated": (),
 }
 """The events we know, and what a line of each has to say."""
+
+
+class Reach(Record):
+    """How far into a log of another agent an agent's own memory reaches back."""
+
+    log: NonEmpty
+    seq: Count
+    hash: Digest
+    after: list[int | str] | None = None
+    """From where it is read for what was said last, as a place in that log."""
+
+
+class ForkedFrom(Record):
+    """The agent that an agent began as, and what it knew then."""
+
+    agent: AgentName
+    conversation: Reach | None = None
+    topics: Reach | None = None
 
 
 class JournalLine(Record):
@@ -342,6 +364,9 @@ class JournalLine(Record):
     patch: list[list[int | list[str]]] | None = None
     saved: list[list[int | list[str]]] | None = None
     imported: Imported | None = None
+    goals: list[str] | None = None
+    """What the agent is for, where a line changes it."""
+    forked_from: ForkedFrom | None = None
     ref: NonEmpty | None = None
     fence: Fence | None = None
     seq: Count | None = None

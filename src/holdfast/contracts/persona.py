@@ -86,6 +86,8 @@ class _Persona(Document, Generic[_Name]):
     agent_id: _Name
     display_name: NonEmpty | None = None
     """Additive: the name of an agent whose name cannot be an id."""
+    description: str | None = None
+    """Additive: who it is, in a few sentences that a model is told."""
     created_at: UtcTime | None = None
     """Additive: since when there is the agent."""
     origin: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.forking import lineage
 from holdfast.agents.health import by_health, health
 from holdfast.agents.standing import fleet, standing
 from holdfast.ops.context import Context
@@ -50,6 +51,8 @@ def show(
     one = standing(home, known, now(home), layout)
     with Agent(home, known, layout) as opened:
         report, session, metrics = opened.report(), opened.session(), opened.metrics()
+        persona = opened.persona.look()
+        retired = opened.state()["retired"]
         roles = {role: opened.session(role) for role in opened.state()["sessions"] if role}
         place = opened.key("agent")
     row = row_of(one)
@@ -60,6 +63,9 @@ def show(
         "state": one.state,
         "health": fit.group,
         "reason": fit.reason,
+        "retired": retired,
+        "persona": persona,
+        "lineage": lineage(home, layout, known)._asdict(),
         "troubles": row["troubles"],
         "parked": row["parked"],
         "inbox": row["inbox"],

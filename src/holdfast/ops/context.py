@@ -44,6 +44,8 @@ class Context:
         """Set by a face at which somebody types: asks for a line; None when there is no more."""
         self.recall: Callable[[Sequence[str]], None] | None = None
         """Set by such a face: takes lines, oldest first, that can be called up again."""
+        self.edit: Callable[[str], str | None] | None = None
+        """Set by such a face: has a text changed in an editor; None if it was left as it is."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 

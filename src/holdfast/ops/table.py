@@ -317,6 +317,34 @@ OPERATIONS = (
         example="holdfast agent show rio",
     ),
     Operation(
+        name="agent new",
+        summary="Make an agent, with a persona from a file or from flags",
+        function="holdfast.ops.persona:new",
+        effect="change",
+        example='holdfast agent new ada --role reviewer --goal "No flaky test in main"',
+    ),
+    Operation(
+        name="agent edit",
+        summary="Change the persona of an agent: by fields, a patch or in $EDITOR",
+        function="holdfast.ops.persona:edit",
+        effect="change",
+        example='holdfast agent edit rio --role researcher --goal "Know what fees are for"',
+    ),
+    Operation(
+        name="agent fork",
+        summary="Make an agent that begins as another one, with its persona and memory",
+        function="holdfast.ops.persona:fork",
+        effect="change",
+        example='holdfast agent fork rio rio-2 --note "a second opinion"',
+    ),
+    Operation(
+        name="agent retire",
+        summary="Begin no more sessions of an agent; its files stay",
+        function="holdfast.ops.persona:retire",
+        effect="change",
+        example='holdfast agent retire rio --reason "Its work is done"',
+    ),
+    Operation(
         name="agent count",
         summary="Add to what is counted for an agent",
         function="holdfast.ops.session:count",
@@ -354,6 +382,13 @@ OPERATIONS = (
         effect="read",
         example="holdfast budget show",
         columns=("agent", "usd", "unknown", "reserved_usd", "limit_usd", "left_usd"),
+    ),
+    Operation(
+        name="budget set",
+        summary="Say what a session, an agent or the fleet may spend",
+        function="holdfast.ops.budget:set_",
+        effect="change",
+        example="holdfast budget set --session 2 --day 5 --fleet-day 20",
     ),
     Operation(
         name="prime",
