@@ -38,7 +38,7 @@ Called = Annotated[str | None, Arg("What people call it", metavar="NAME")]
 
 def new(
     context: Context,
-    name: Annotated[str, Arg("What it is to be called", positional=True)],
+    agent: Annotated[str, Arg("What it is to be called", positional=True, metavar="NAME")],
     *,
     from_: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def new(
     tag: Tags = (),
     dry_run: DryRun = False,
 ) -> Change:
-    called, home = agent_id(name), context.home_to_change()
+    called, home = agent_id(agent), context.home_to_change()
     if home.document(key_of(home, context.layout, "manifest", called.lower())).read() is not None:
         raise UsageError(
             f"{called.lower()} is there already; nothing was changed",
