@@ -388,6 +388,7 @@ OPERATIONS = (
         summary="Say what a session, an agent or the fleet may spend",
         function="holdfast.ops.budget:set_",
         effect="change",
+        faces=CLI_ONLY,
         example="holdfast budget set --session 2 --day 5 --fleet-day 20",
     ),
     Operation(
