@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from holdfast.agents.agent import Agent, Start
 from holdfast.agents.conversation import Conversation
 from holdfast.errors import BadValue, Retired, UsageError
 from holdfast.store.home import Home
+from holdfast.store.vfs import RealVfs
 from holdfast.testing import Turner
 from tests.ledger.shell import PATIENCE, PROGRAM, Shell, Verbs, on_its_own
 
@@ -316,6 +319,45 @@ def test_a_fork_that_was_broken_off_is_ended_by_forking_again(verbs: Verbs) -> N
     assert [each["meta"]["child_id"] for each in lines(verbs, "rio", "events.jsonl")] == ["ada"]
     with pytest.raises(UsageError):
         verbs("agent fork", old="rio", new="ada")
+
+
+class Died(BaseException):
+    """As if the process had been killed."""
+
+
+def test_a_fork_whose_maker_dies_at_any_write_is_whole_after_forking_again(
+    verbs: Verbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(verbs, "rio", "My name is Bo")
+    real, died, nth = RealVfs.sync, True, 0
+    while died:
+        nth, calls = nth + 1, 0
+        mine = Verbs(str(tmp_path / f"copy-{nth}"), verbs.clock)
+        shutil.copytree(verbs.path, mine.path)
+
+        def sync(fd: int, last: int = nth) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == last:
+                raise Died
+            real(fd)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RealVfs, "sync", staticmethod(sync))
+            try:
+                mine("agent fork", old="rio", new="ada")
+                died = False
+            except Died:
+                pass
+        with suppress(UsageError):  # it may have died after the last step
+            mine("agent fork", old="rio", new="ada")
+        assert said(mine, "ada") == ["My name is Bo"], nth
+        assert manifest(mine, "ada")["ancestry"] == {"parent_id": "rio"}
+        assert len(lines(mine, "rio", "events.jsonl")) == 1
+        reached = [each for each in lines(mine, "ada", "topics.jsonl") if "meta" in each]
+        assert [each["topic"] for each in reached].count("ancestry") == 1
+        assert mine.rows("check") == []
+    assert nth > 5
 
 
 def test_a_parent_whose_log_is_another_one_now_is_not_taken_for_it(verbs: Verbs) -> None:
