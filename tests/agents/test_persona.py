@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, Start
 from holdfast.agents.conversation import Conversation
-from holdfast.errors import BadValue, Retired, UsageError
+from holdfast.errors import BadValue, Corrupt, Retired, UsageError
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealVfs
 from holdfast.testing import Turner
@@ -185,6 +185,16 @@ def test_an_agent_whose_maker_died_before_its_manifest_is_made_by_saying_it_agai
     (Path(verbs.path) / "state/ada/manifest.json").unlink()
     verbs("init", agent=["ada"])
     assert manifest(verbs, "ada")["roles"] == ["reviewer"]
+
+
+def test_a_manifest_that_cannot_be_read_is_told_and_never_overwritten(verbs: Verbs) -> None:
+    path = Path(verbs.path) / "state/rio/manifest.json"
+    path.write_text('{"agent_id": "rio", ', encoding="utf-8")
+    assert verbs("agent show", agent="rio").data["persona"] is None
+    assert "cannot be read" in verbs.warnings[0]
+    with pytest.raises(Corrupt, match="cannot be read"):
+        verbs("agent edit", agent="rio", role=["x"])
+    assert path.read_text(encoding="utf-8") == '{"agent_id": "rio", '
 
 
 # --- edit -----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from holdfast.contracts.kind import (
 )
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.measured import Claimed, Measured, Tools
+from holdfast.contracts.persona import ForkedFrom
 from holdfast.contracts.record import (
     AgentName,
     Also,
@@ -282,24 +283,6 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "reinstated": (),
 }
 """The events we know, and what a line of each has to say."""
-
-
-class Reach(Record):
-    """How far into a log of another agent an agent's own memory reaches back."""
-
-    log: NonEmpty
-    seq: Count
-    hash: Digest
-    after: list[int | str] | None = None
-    """From where it is read for what was said last, as a place in that log."""
-
-
-class ForkedFrom(Record):
-    """The agent that an agent began as, and what it knew then."""
-
-    agent: AgentName
-    conversation: Reach | None = None
-    topics: Reach | None = None
 
 
 class JournalLine(Record):

@@ -8,6 +8,8 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.forking import lineage
 from holdfast.agents.health import by_health, health
 from holdfast.agents.standing import fleet, standing
+from holdfast.codec import Record
+from holdfast.errors import Corrupt
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show
 from holdfast.ops.parameter import Arg
@@ -51,7 +53,7 @@ def show(
     one = standing(home, known, now(home), layout)
     with Agent(home, known, layout) as opened:
         report, session, metrics = opened.report(), opened.session(), opened.metrics()
-        persona = opened.persona.look()
+        persona = _persona(context, opened)
         retired = opened.state()["retired"]
         roles = {role: opened.session(role) for role in opened.state()["sessions"] if role}
         place = opened.key("agent")
@@ -79,3 +81,12 @@ def show(
         "metrics": metrics,
     }
     return Show(data)
+
+
+def _persona(context: Context, agent: Agent) -> Record | None:
+    """Who it is; None if its manifest cannot be read, which must not hide the rest."""
+    try:
+        return agent.persona.look()
+    except Corrupt as error:
+        context.warn(error.message)
+        return None
