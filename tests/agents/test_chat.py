@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_every_turn_is_told_once_in_the_ledger_and_in_the_topics(shell: Shell) -
     assert len({row["data"]["turn"] for row in told}) == 3
     text = (shell.home / "state/rio/topics.jsonl").read_text(encoding="utf-8")
     topics = [json.loads(line)["topic"] for line in text.splitlines()]
-    assert topics == [
+    assert [topic for topic in topics if "summaries" not in topic] == [
         *("chat/user/hello", "chat/assistant/you") * 2,
         *("chat/user/bye", "chat/assistant/you"),
     ]
@@ -154,19 +155,19 @@ def test_without_a_terminal_there_has_to_be_something_to_say(shell: Shell) -> No
     )
 
 
-def test_at_a_terminal_one_talks_line_by_line(shell: Shell, script: str) -> None:
-    shell("task", "add", "--agent", "rio", "Fix the flaky test")
+def typed(shell: Shell, model: str, *lines: str, term: str = "dumb") -> str:
+    """What somebody sees who types these lines at a terminal, one after the other."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [PROGRAM, "--home", str(shell.home), "agent", "chat", "rio", "--model", script],
+        [PROGRAM, "--home", str(shell.home), "agent", "chat", "rio", "--model", model],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        env={**os.environ, "TERM": "dumb"},
+        env={**os.environ, "TERM": term, "INPUTRC": os.devnull},
     )
     os.close(theirs)
-    for line in ("What is next?", "/tasks", "fail please", "/cost", "/memory", "/what", "/quit"):
+    for line in lines:
         os.write(ours, line.encode() + b"\n")
     seen = b""
     try:
@@ -176,16 +177,64 @@ def test_at_a_terminal_one_talks_line_by_line(shell: Shell, script: str) -> None
         pass  # the other end is closed
     assert process.wait(PATIENCE) == 0
     os.close(ours)
-    text = seen.decode()
+    return seen.decode()
+
+
+def test_at_a_terminal_one_talks_line_by_line(shell: Shell, script: str) -> None:
+    shell("task", "add", "--agent", "rio", "Fix the flaky test")
+    shell("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "See #12")
+    words = ("/tasks", "/inbox", "fail please", "/cost", "/memory", "/history", "/help", "/cots")
+    text = typed(shell, script, "What is next?", *words, "/quit")
     for part in (
         "talking with rio",
         "Read the logs.",
         "(pending) Fix the flaky test",
+        "leo: Fees",
         "no luck",
         "2 turns, 44 tokens, 0.2500 USD",
         "Dead Ends",
+        "assistant: Read the logs.",
         "/quit or Ctrl-D",
+        "There is no /cots, did you mean /cost?",
     ):
         assert part in text, part
     session = shell("session", "list", "--agent", "rio", "--json").rows()[-1]
     assert session["status"] == "completed"
+
+
+def test_the_arrow_keys_call_up_what_was_asked_also_before_this_session(shell: Shell) -> None:
+    shell("agent", "chat", "rio", "the first", "--model", "scripted:echo")
+    up = "\x1b[A"
+    typed(shell, "scripted:echo", up, "the second", up, "/quit", term="xterm")
+    asked = [line["content"] for line in lines(shell) if line["role"] == "user"]
+    assert asked == ["the first", "the first", "the second", "the second"]
+
+
+def ended_topics(shell: Shell) -> list[tuple[str, str]]:
+    text = (shell.home / "state/rio/topics.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    ends = [each for each in found if each["topic"] == "chat/assistant/summaries"]
+    return [(each["meta"]["session_id"], each["text"]) for each in ends]
+
+
+def test_the_end_of_every_session_is_told_once_in_the_topics(shell: Shell) -> None:
+    shell("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
+    shell("run", "--agent", "rio", "--", "echo", "All read")
+    shell("session", "start", "--agent", "rio")
+    shell("session", "end", "--agent", "rio", "--outcome", "completed", "--summary", "Nothing new")
+    told = ended_topics(shell)
+    assert [text for _, text in told] == ["1 turns with scripted:echo", "All read", "Nothing new"]
+    assert len({session for session, _ in told}) == 3
+    shell("session", "sweep")
+    assert ended_topics(shell) == told
+    assert shell("check", "--json").code == 0
+    assert shell("validate", str(shell.home), "--json").json()["counts"]["warnings"] == 0
+
+
+def test_ends_that_a_dead_process_left_untold_are_told_by_the_next(shell: Shell) -> None:
+    shell("run", "--agent", "rio", "--", "echo", "First")
+    topics = shell.home / "state/rio/topics.jsonl"
+    topics.unlink()  # as if the process had died after the journal
+    shutil.rmtree(shell.home / "cache/retold")
+    shell("run", "--agent", "rio", "--", "echo", "Second")
+    assert [text for _, text in ended_topics(shell)] == ["First", "Second"]

@@ -18,6 +18,7 @@ from holdfast.agents import history
 from holdfast.agents.flags import Flag
 from holdfast.agents.history import documents_in
 from holdfast.agents.metrics import metrics_shape
+from holdfast.agents.notes import TAKEN_OVER
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.moment import read_moment, written
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
     from holdfast.store.view import Shape
 
-EVENT, TEXT_EVENT, FIELD = "import", "text_imported", "imported"
+EVENT, FIELD = "import", "imported"
 _KINDS: dict[Part, str] = {
     "report": "report",
     "session": "session",
@@ -317,7 +318,7 @@ class Adoption:
         key = HOLDFAST.path(part, self.agent)
         home, log = self._home, self._home.log(HOLDFAST.path("journal", self.agent))
         document = EditedDocument(home.sheet(key), log, home.cell(f"{key}.history"), home.clock)
-        document.update(lambda _: text, {"event": TEXT_EVENT, "message": f"from {file.path}"})
+        document.update(lambda _: text, {"event": TAKEN_OVER, "message": f"from {file.path}"})
         document.close()
         log.close()
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents import history, metrics
 from holdfast.agents.desk import Desk
 from holdfast.agents.fields import check as check_fields
-from holdfast.agents.history import Session, State, open_sessions
+from holdfast.agents.history import Session, State, check_in_service, open_sessions
+from holdfast.agents.persona import Persona
 from holdfast.agents.purse import Purse
+from holdfast.agents.topics import Topics
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, UsageError
@@ -111,7 +113,9 @@ class Agent:
             metrics.metrics_shape(self.name, home.clock.now, self.born),
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
+        self.topics = Topics(home, self.name, self.key, self.journal)
         self.purse = Purse(home, self.name, self.journal)
+        self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
     # -- sessions ----------------------------------------------------------------------
@@ -134,6 +138,7 @@ class Agent:
             def first() -> Sequence[Record]:
                 nonlocal begun, budget
                 state = self.state()
+                check_in_service(state)
                 number = self._free(state, free)
                 begun = str(number)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
@@ -236,6 +241,7 @@ class Agent:
             self._told.catch_up()
             self.purse.settle()
             self.ledger.refresh()
+            self.topics.catch_up()
         self.desk.settle()
         return found
 
@@ -246,6 +252,7 @@ class Agent:
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.purse.settle(acked)
+        self.topics.catch_up(acked)
         for role in {"", *self.state()["sessions"]}:
             self._show(acked, role)
         return buried
@@ -360,6 +367,7 @@ class Agent:
             self.ledger.refresh()
             self._show(lease.acked, role)
             self.purse.settle(lease.acked)
+            self.topics.catch_up(lease.acked)
         except HoldfastError as error:
             if self._is_open(session):
                 raise
@@ -477,6 +485,7 @@ class Agent:
         self._told.close()
         self.purse.close()
         self.desk.close()
+        self.persona.close()
         self.ledger.close()
         self.journal.close()
 

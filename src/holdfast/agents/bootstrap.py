@@ -45,7 +45,7 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
     lacks = missing(home, agent)
     for part in lacks:
         match part:
-            case "manifest":
+            case "manifest" if not agent.persona.read():  # else somebody died before the file
                 _put(home, agent, part, _manifest(home, called))
             case "journal":
                 _begin_journal(home, agent)

@@ -15,11 +15,12 @@ from holdfast.agents.context import compose, gather
 from holdfast.agents.conversation import Conversation, Tally
 from holdfast.agents.history import open_sessions
 from holdfast.agents.inbox import new_mark
+from holdfast.agents.persona import goals_in
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.errors import HoldfastError
-from holdfast.models.protocol import PATIENCE, Model, OnText, Reply
+from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.store.vfs import this_process
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ class Chat:
         self.failed = ""
         return reply
 
+    def recent(self) -> list[Message]:
+        """What was said lately, in this session and before it."""
+        return self._said.recent(self._manner.room)
+
     def tally(self) -> Tally:
         """What it came to so far."""
         return self._said.tally(self.session)
@@ -168,7 +173,7 @@ def _lines(manifest: Record, name: str) -> Iterator[str]:
         ("core_directives", "Your directives:\n{}"),
         ("goals", "Your goals:\n{}"),
     ):
-        value = manifest.get(field)
+        value: object = goals_in(manifest) if field == "goals" else manifest.get(field)
         if isinstance(value, list):
             items = [str(item) for item in cast("list[object]", value)]
             text = "\n".join(f"- {item}" for item in items) if "\n" in begin else ", ".join(items)

@@ -101,7 +101,7 @@ class Conversation:
     """Used by one thread at a time."""
 
     def __init__(self, home: Home, key: Callable[[Part], str]) -> None:
-        self._clock = home.clock
+        self._home, self._clock = home, home.clock
         self.log: Log = home.log(key("conversation"))
         self._view = home.view(key("turns"), self.log, SHAPE)
         self._messages: deque[tuple[Message, Message]] = deque(maxlen=_MESSAGES_KEPT)
@@ -111,6 +111,7 @@ class Conversation:
         """Sealed lines that were changed or moved, and are left out."""
         self.sealing = False
         """Whether the last question was put on record sealed."""
+        self._heard: set[str] = set()
         self._seen: Cursor | None = None
         self._owed: Cursor | None = None
         self._next_refresh = float("-inf")
@@ -248,11 +249,15 @@ class Conversation:
             found[:0] = [question, answer]
         return found
 
+    def mark(self) -> Cursor:
+        """A place from which what was said lately can be read."""
+        marks = self._view.read()["marks"]
+        return Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
+
     def _follow(self) -> None:
         """Take in what was said since the last look, or lately."""
         if self._seen is None:
-            marks = self._view.read()["marks"]
-            self._seen = Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
+            self._seen = self.mark()
         for line in self.log.read(self._seen):
             if isinstance(line, Line) and line.seq is not None and line.hash is not None:
                 self._hear(line, self.log.key)
@@ -260,6 +265,8 @@ class Conversation:
 
     def _hear(self, line: Line, log: str) -> None:
         turn, role = meta_of(line.record).get("turn"), line.record.get("role")
+        if "forked_from" in meta_of(line.record):
+            self._hear_parent(meta_of(line.record)["forked_from"])
         if not isinstance(turn, str):
             return
         if role not in ("user", "assistant"):
@@ -274,6 +281,33 @@ class Conversation:
             self._questions[turn] = said
         elif (question := self._questions.pop(turn, None)) and question.text:
             self._messages.append((question, said))
+
+    def _hear_parent(self, reach: object) -> None:
+        """What was said in another agent's conversation before this one was forked from it."""
+        match reach:
+            case {
+                "log": str(key),
+                "seq": int(last),
+                "hash": str(known),
+                "after": [int(seq), str(hash), str(segment), int(offset)],
+            }:
+                after = Cursor(seq, hash, segment, offset)
+            case _:
+                return  # nothing that we wrote
+        if key in self._heard or key.rpartition("/")[2] != self.log.key.rpartition("/")[2]:
+            return
+        self._heard.add(key)
+        log = self._home.log(key)
+        try:
+            found = [line for line in log.read(after) if isinstance(line, Line) and line.seq]
+        finally:
+            log.close()
+        found = [line for line in found if (line.seq or 0) <= last]
+        if not found or (found[-1].seq, found[-1].hash) != (last, known):
+            self._home.notice("fork_lost", f"{self.log.key} reaches back into {key}: not there")
+            return
+        for line in found:
+            self._hear(line, key)
 
     def close(self) -> None:
         if self._owed is not None:

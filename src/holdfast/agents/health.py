@@ -1,8 +1,9 @@
 """In which order a scheduler should wake agents, and why.
 
 Pure: standings in, an order out.  First those that can run and do well, those who have waited
-longest before others; then those most of whose newest sessions failed; then who is blocked; last
-who is at work already.  An agent without a history is not worse than a good one.
+longest before others; then those most of whose newest sessions failed; then who is blocked; then
+who is at work already; last who is retired and not to be woken.  An agent without a history is
+not worse than a good one.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import NamedTuple
 from holdfast.agents.history import RECENT
 from holdfast.agents.standing import Standing
 
-READY, FAILING, BLOCKED, BUSY = "ready", "failing", "blocked", "busy"
-_ORDER = (READY, FAILING, BLOCKED, BUSY)
+READY, FAILING, BLOCKED, BUSY, RETIRED = "ready", "failing", "blocked", "busy", "retired"
+_ORDER = (READY, FAILING, BLOCKED, BUSY, RETIRED)
 
 
 class Health(NamedTuple):
     agent: str
     group: str
-    """ready, failing, blocked or busy."""
+    """ready, failing, blocked, busy or retired."""
     failed: int
     """Of its newest sessions."""
     of: int
@@ -53,6 +54,9 @@ def _group(one: Standing, failed: int, of: int) -> tuple[str, str]:
     if alive:
         what = ", ".join(f"{each['type']} session {each['session_id']}" for each in alive)
         return BUSY, f"at work: {what}"
+    if (retired := one.history["retired"]) is not None:
+        why = f": {retired['reason']}" if retired["reason"] else ""
+        return RETIRED, f"since {retired['at']}{why}"
     if one.state == "busy":
         return BUSY, f"at work on {one.task or 'something'}"
     notes = [f"{one.urgent} urgent message{'s' * (one.urgent != 1)}"] if one.urgent else []

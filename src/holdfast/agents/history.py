@@ -12,7 +12,7 @@ from typing import Any, cast
 from holdfast.agents import tools
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
-from holdfast.errors import BadName
+from holdfast.errors import BadName, Retired
 from holdfast.ids import session_id
 from holdfast.store.fence import fenced
 from holdfast.store.primitives import Line
@@ -77,6 +77,8 @@ def initial(agent: str) -> State:
         "spent": {},
         # Which session it is that others, such as the hooks of Claude Code, call by their name.
         "known_as": {},
+        # Since when no more sessions are begun, and why.
+        "retired": None,
     }
 
 
@@ -99,6 +101,10 @@ def fold(state: State, line: Line) -> State:
             _take_in(state, documents_in(record))
         case "joined":
             _know(state, record)
+        case "retired":
+            state["retired"] = {"at": stamp, "reason": record.get("reason")}
+        case "reinstated":
+            state["retired"] = None
         case "tool_use":
             _count_tool(_session_of(state, record), record)
         case _:
@@ -170,6 +176,17 @@ def _take_in(state: State, documents: dict[str, Record]) -> None:
 
 def open_sessions(state: State) -> list[Session]:
     return [each for each in state["sessions"].values() if each["ended_at"] is None]
+
+
+def check_in_service(state: State) -> None:
+    """Refuse to begin a session of an agent that is retired."""
+    retired, agent = state["retired"], state["agent"]
+    if retired is not None:
+        why = f": {retired['reason']}" if retired["reason"] else ""
+        raise Retired(
+            f"{agent} is retired since {retired['at']}{why}",
+            hint=f"`holdfast agent retire {agent} --undo` takes it back into service",
+        )
 
 
 def newest_session(state: State) -> Session | None:
@@ -387,7 +404,7 @@ def session(state: State, role: str = "") -> Record:
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=5,
+            version=6,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state, born)),
@@ -398,7 +415,7 @@ def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=4,
+            version=5,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),

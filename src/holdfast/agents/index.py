@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.layout import HOLDFAST
-from holdfast.ledger.book import agents
+from holdfast.ledger.book import agents, key_of
 
 if TYPE_CHECKING:
-    from holdfast.layout import Part
+    from holdfast.layout import Layout, Part
     from holdfast.store.home import Home
 
 
@@ -23,6 +23,13 @@ def refresh(home: Home) -> bool:
         return False
     document.replace(pretty({"updated": round(home.clock.now(), 6), "agents": known}))
     return True
+
+
+def parent_in(home: Home, layout: Layout, name: str) -> str | None:
+    """Whose child an agent is, as its manifest says, in the case of folders."""
+    text = home.document(key_of(home, layout, "manifest", name)).read()
+    found = None if text is None else _parent(_object(text.data))
+    return None if found is None else found.lower()
 
 
 def _entry(home: Home, name: str) -> Record:

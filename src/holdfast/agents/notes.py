@@ -36,7 +36,7 @@ MOST_SHOWN = 16_000
 """Characters of it that a prompt gets."""
 LARGEST = MAX_LINE // 4
 """Bytes of a file that we add to: one edit of it has to fit into a line of the journal."""
-NOTED = "noted"
+NOTED, TAKEN_OVER = "noted", "text_imported"
 _SHORTEST = 3
 _REMARK = re.compile(r"\([^()]*\)\s*$")
 _NAMES = tuple(_REMARK.sub("", each).strip() for each in HEADINGS)
@@ -188,6 +188,15 @@ class Notes:
 
         self._document.update(change, {"event": NOTED, "message": line[:200]})
         return Noted(heading, line, applied)
+
+    def begin_as(self, other: Notes) -> None:
+        """Take over what another agent has noted, unless something is noted already."""
+        text = other.look()
+        if text and not self.look():
+            before, after = (empty(each).partition("\n")[0] for each in (other.agent, self.agent))
+            titled = after + text.removeprefix(before) if text.startswith(before) else text
+            act = {"event": TAKEN_OVER, "message": f"from {other.key}"}
+            self._document.update(lambda old: old or titled, act)
 
     def _check_size(self) -> None:
         text = self._home.document(self.key).read()

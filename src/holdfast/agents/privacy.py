@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 
 from holdfast import mask
+from holdfast.codec import Record
 from holdfast.errors import ConfigError
 from holdfast.store.document import FileDocument
 from holdfast.store.home import Home
@@ -21,6 +22,11 @@ _KEY, _LEAST = ".mask-key", 16
 def without_secrets(home: Home, text: str) -> str:
     """`text` with a tag for each secret, as the home's logs would show it."""
     return mask.by_key_name(lambda: _key(home))({"text": text})["text"]
+
+
+def record_without_secrets(home: Home, record: Record) -> Record:
+    """The same of an object: also what stands under a telling name."""
+    return mask.by_key_name(lambda: _key(home))(record)
 
 
 def _key(home: Home) -> bytes:

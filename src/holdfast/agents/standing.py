@@ -228,6 +228,8 @@ def _troubles(one: Standing) -> Iterator[tuple[str, str]]:
         yield "parked", f"{len(one.parked)} parked: {', '.join(told)}"
     if one.complaint:
         yield one.state, one.complaint
+    if one.history["retired"] is not None:
+        return  # nobody expects news of it
     if one.report.state == "stale":
         yield "stale", f"stale: {one.report.detail}"
     if (one.report.age or 0.0) < -CLOCKS_DIFFER:

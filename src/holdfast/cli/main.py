@@ -86,7 +86,8 @@ def _perform(request: Request, output: Output) -> int:
     try:
         with Context(request.home, layout=request.layout) as context:
             context.watcher, context.tell = output.watcher, output.teller
-            context.listen = output.listener
+            context.listen, context.recall = output.listener, output.recaller
+            context.edit = output.editor
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:

@@ -13,10 +13,11 @@ import io
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TextIO, cast
 
 from holdfast.cli.safe import safe, safe_json
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Result, Rows, Show, Stream, error_envelope
 
@@ -52,6 +53,16 @@ class Output:
         """Reads what somebody types."""
         typed = not self.json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
         return _heard if typed else None
+
+    @property
+    def recaller(self) -> Callable[[Sequence[str]], None] | None:
+        """Lets somebody who types call up lines of before with the arrow keys."""
+        return _recalled if self.listener is not None else None
+
+    @property
+    def editor(self) -> Callable[[str], str | None] | None:
+        """Opens a text in the editor of whoever types."""
+        return None if self.listener is None else _edited
 
     def _tell(self, text: str) -> None:
         if sys.stdout is None or self._lost:
@@ -267,7 +278,29 @@ def _terminal_columns() -> int:
         return 80
 
 
+def _recalled(lines: Sequence[str]) -> None:
+    with contextlib.suppress(ImportError):  # some Pythons are built without it
+        import readline
+
+        for line in lines:
+            if "\n" not in line:
+                readline.add_history(safe(line))
+
+
+def _edited(text: str) -> str | None:
+    import click
+
+    try:
+        return click.edit(text, extension=".json")
+    except click.ClickException as error:
+        raise UsageError(
+            error.message, hint="EDITOR names a program that can; nothing was changed"
+        ) from None
+
+
 def _heard(prompt: str) -> str | None:
+    with contextlib.suppress(ImportError):
+        import_module("readline")  # from now on `input` edits lines and keeps them
     try:
         return input(prompt)
     except EOFError:

@@ -22,6 +22,7 @@ from holdfast.contracts.kind import (
 )
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.measured import Claimed, Measured, Tools
+from holdfast.contracts.persona import ForkedFrom
 from holdfast.contracts.record import (
     AgentName,
     Also,
@@ -276,6 +277,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "edited_by_hand": ("file", "new", "patch"),
     "text_imported": ("file", "new", "patch"),
     "import": ("imported",),
+    "persona_changed": ("file", "new", "patch"),
+    "forked": ("forked_from",),
+    "retired": (),
+    "reinstated": (),
 }
 """The events we know, and what a line of each has to say."""
 
@@ -342,6 +347,9 @@ class JournalLine(Record):
     patch: list[list[int | list[str]]] | None = None
     saved: list[list[int | list[str]]] | None = None
     imported: Imported | None = None
+    goals: list[str] | None = None
+    """What the agent is for, where a line changes it."""
+    forked_from: ForkedFrom | None = None
     ref: NonEmpty | None = None
     fence: Fence | None = None
     seq: Count | None = None

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from pydantic import Field, model_validator
 
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields
+from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
     AgentName,
     Count,
@@ -79,6 +80,24 @@ class Logic(Record):
     requires: list[str] = Field(default_factory=list[str])
 
 
+class Reach(Record):
+    """How far into a log of another agent an agent's own memory reaches back."""
+
+    log: NonEmpty
+    seq: Count
+    hash: Digest
+    after: list[int | str] | None = None
+    """From where it is read for what was said last, as a place in that log."""
+
+
+class ForkedFrom(Record):
+    """The agent that an agent began as, and what it knew then."""
+
+    agent: AgentName
+    conversation: Reach | None = None
+    topics: Reach | None = None
+
+
 _Name = TypeVar("_Name", bound=str)
 
 
@@ -86,6 +105,8 @@ class _Persona(Document, Generic[_Name]):
     agent_id: _Name
     display_name: NonEmpty | None = None
     """Additive: the name of an agent whose name cannot be an id."""
+    description: str | None = None
+    """Additive: who it is, in a few sentences that a model is told."""
     created_at: UtcTime | None = None
     """Additive: since when there is the agent."""
     origin: str | None = None

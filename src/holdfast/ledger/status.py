@@ -1,8 +1,9 @@
 """Who is doing what: the status of an agent, folded from its ledger.
 
 `task_start` makes an agent busy, `task_result` idle, `error` and a failed result leave it in
-error until the next start.  Heartbeats and notes say only that it lives.  Offline is never
-folded: it is a matter of the clock, computed when somebody looks.
+error until the next start.  Heartbeats and notes say only that it lives.  Offline is mostly a
+matter of the clock, computed when somebody looks; a note with the state `offline` says that
+somebody stopped it on purpose.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def status_of(agent: str) -> Shape[State]:
     def begin() -> State:
         return initial(agent)
 
-    return Shape(version=3, initial=begin, fold=fold, render=render)
+    return Shape(version=4, initial=begin, fold=fold, render=render)
 
 
 def initial(agent: str) -> State:
@@ -100,6 +101,10 @@ def note(state: State, record: Record, stamp: str) -> None:
             state["last_error"] = _reason(record) if failed else None
         case "error":
             state["state"], state["last_error"] = "error", _reason(record)
+        case "info" if _data(record).get("state") == "offline":
+            state["state"] = "offline"
+        case "info" if state["state"] == "offline" and _data(record).get("state") == "idle":
+            state["state"] = "idle"
         case _:
             pass
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.forking import lineage
 from holdfast.agents.health import by_health, health
 from holdfast.agents.standing import fleet, standing
+from holdfast.codec import Record
+from holdfast.errors import Corrupt
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show
 from holdfast.ops.parameter import Arg
@@ -50,6 +53,8 @@ def show(
     one = standing(home, known, now(home), layout)
     with Agent(home, known, layout) as opened:
         report, session, metrics = opened.report(), opened.session(), opened.metrics()
+        persona = _persona(context, opened)
+        retired = opened.state()["retired"]
         roles = {role: opened.session(role) for role in opened.state()["sessions"] if role}
         place = opened.key("agent")
     row = row_of(one)
@@ -60,6 +65,9 @@ def show(
         "state": one.state,
         "health": fit.group,
         "reason": fit.reason,
+        "retired": retired,
+        "persona": persona,
+        "lineage": lineage(home, layout, known)._asdict(),
         "troubles": row["troubles"],
         "parked": row["parked"],
         "inbox": row["inbox"],
@@ -73,3 +81,12 @@ def show(
         "metrics": metrics,
     }
     return Show(data)
+
+
+def _persona(context: Context, agent: Agent) -> Record | None:
+    """Who it is; None if its manifest cannot be read, which must not hide the rest."""
+    try:
+        return agent.persona.look()
+    except Corrupt as error:
+        context.warn(error.message)
+        return None

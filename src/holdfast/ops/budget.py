@@ -1,17 +1,21 @@
-"""The verb of money."""
+"""The verbs of money."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from holdfast.clock import local_stamp, zone
+from holdfast.errors import UsageError
 from holdfast.ids import agent_id
+from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Rows
+from holdfast.ops.envelope import Change, Rows
 from holdfast.ops.moment import moment
 from holdfast.ops.parameter import Arg
 from holdfast.spend.book import Spend, Tally, total
 from holdfast.spend.budget import budget_of
+from holdfast.spend.limits import limit, set_limits
+from holdfast.store.home import SETTINGS
 
 FLEET = "(all)"
 """In place of an agent; no agent can be called so."""
@@ -40,6 +44,62 @@ def show(
     limit = budget_of(home, "").fleet_day
     rows.append(_row(FLEET, everybody, limit) | {"session_limit_usd": None})
     return Rows(rows, {"day": when, "agents": len(names), "unknown": everybody.unknown})
+
+
+def set_(
+    context: Context,
+    agent: Annotated[str | None, Arg("Only for this agent", positional=True)] = None,
+    *,
+    session: Annotated[
+        str | None, Arg("What one session may spend, in USD, or none", metavar="USD")
+    ] = None,
+    day: Annotated[
+        str | None, Arg("What an agent may spend in a day, in USD, or none", metavar="USD")
+    ] = None,
+    fleet_day: Annotated[
+        str | None, Arg("What all may spend in a day, in USD, or none", metavar="USD")
+    ] = None,
+    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+) -> Change:
+    """Say how much may be spent.
+
+    The limits stand in holdfast.toml; whatever else stands there stays as it is, comments too.
+    They hold for sessions that begin from now on. `none` takes a limit away; for one agent, the
+    limit of all agents then holds again.
+    """
+    home = context.home_to_change()
+    name = None if agent is None else agent_id(agent).lower()
+    said = {"session": session, "day": day, "fleet_day": fleet_day}
+    changes = {
+        _setting(each, name): limit(f"--{each.replace('_', '-')}", text)
+        for each, text in said.items()
+        if text is not None
+    }
+    if not changes:
+        raise UsageError("no limit to set", hint="--session, --day or --fleet-day, in USD")
+    if name is not None and name not in agents(home, context.layout):
+        context.warn(f"there is no agent called {name} yet; the limit holds once there is")
+    before, after = set_limits(home, changes, dry_run=dry_run)
+    rows = {".".join(key): {"before": before[key], "after": after[key]} for key in changes}
+    told = [f"{key}: {_money(row['before'])} → {_money(row['after'])}" for key, row in rows.items()]
+    applied = before != after and not dry_run
+    detail = ("would set " if dry_run else "") + ", ".join(told)
+    return Change(SETTINGS, applied, detail, data={"limits": rows}, dry_run=dry_run)
+
+
+def _setting(said: str, agent: str | None) -> tuple[str, ...]:
+    if agent is None:
+        names = {"session": "session_usd", "day": "agent_day_usd", "fleet_day": "fleet_day_usd"}
+        return ("budget", names[said])
+    if said == "fleet_day":
+        raise UsageError(
+            "--fleet-day is for all agents together", hint="leave the agent out, or use --day"
+        )
+    return ("agents", agent, f"{said}_usd")
+
+
+def _money(usd: float | None) -> str:
+    return "no limit" if usd is None else f"{usd:g} USD"
 
 
 def _row(who: str, spent: Tally, limit: float | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.agent import Agent, opened
@@ -18,7 +19,11 @@ from holdfast.ops.parameter import Arg
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
-_HELP = "/memory /tasks /inbox /cost show what the agent has; /quit or Ctrl-D ends the session"
+_HELP = (
+    "/memory /tasks /inbox show what the agent has, /cost what this came to, /history what was "
+    "said; /quit or Ctrl-D ends the session"
+)
+_WORDS = ("/memory", "/tasks", "/inbox", "/cost", "/history", "/help", "/quit")
 
 
 def chat(
@@ -88,6 +93,8 @@ def _line_by_line(context: Context, home: Home, one: Agent, talk: Chat) -> Show:
     assert context.listen is not None and context.tell is not None
     tell = context.tell
     tell(f"{talk.session}: talking with {one.name}. {_HELP}\n")
+    if context.recall is not None:
+        context.recall([each.text for each in talk.recent() if each.role == "user"])
     while (line := context.listen(f"{one.name}> ")) is not None and line.strip() != "/quit":
         if not line.strip():
             continue
@@ -119,8 +126,14 @@ def _looked_up(home: Home, one: Agent, talk: Chat, word: str) -> str:
         case "/inbox":
             given = gather(home, one)
             return "\n".join(map(_message, (*given.urgent, *given.others))) or "no messages"
-        case _:
+        case "/history":
+            return "\n".join(f"{each.role}: {each.text}" for each in talk.recent()) or "nothing yet"
+        case "/help":
             return _HELP
+        case _:
+            near = get_close_matches(word, _WORDS, 1)
+            meant = f", did you mean {near[0]}?" if near else "."
+            return f"There is no {word}{meant} {_HELP}"
 
 
 def _task(task: Record) -> str:

@@ -11,7 +11,7 @@ be read without a byte being written to it; the first verb that changes somethin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -42,6 +42,10 @@ class Context:
         """Set by a face that can show text as it comes."""
         self.listen: Callable[[str], str | None] | None = None
         """Set by a face at which somebody types: asks for a line; None when there is no more."""
+        self.recall: Callable[[Sequence[str]], None] | None = None
+        """Set by such a face: takes lines, oldest first, that can be called up again."""
+        self.edit: Callable[[str], str | None] | None = None
+        """Set by such a face: has a text changed in an editor; None if it was left as it is."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 

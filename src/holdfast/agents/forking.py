@@ -1,0 +1,174 @@
+"""A new agent that begins as another one: its persona, its notes, and all that it remembers.
+
+Nothing of a log is copied.  A log only grows, so what the parent had said and heard up to a line
+never changes: the child's own logs begin with a line that says how far back into the parent's they
+reach.  Only what people edit in place, the manifest and memory.md, is copied: a file that two
+agents shared would change for both.
+
+The first line of the child's journal is the fork.  The rest follows from it, each part once; what
+somebody who died has not done is done by forking again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from holdfast.agents import index
+from holdfast.agents.bootstrap import bootstrap
+from holdfast.agents.conversation import Conversation, meta_of
+from holdfast.clock import instant_of, utc_stamp
+from holdfast.codec import Record
+from holdfast.errors import UsageError
+from holdfast.layout import HOLDFAST, Layout, retold
+from holdfast.ledger.book import agents
+from holdfast.store.primitives import Cursor, Line
+from holdfast.store.projection import Projection
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+    from holdfast.store.home import Home
+
+FORKED, FROM = "forked", "forked_from"
+
+
+class Lineage(NamedTuple):
+    parent: str | None
+    ancestors: list[str]
+    """The nearest first."""
+    children: list[str]
+
+
+def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> None:
+    """Make `child`, or end what somebody began who died over it; UsageError if it is there."""
+    refuse_fork(home, parent, child)
+    _begin(home, parent, child, note)
+    now = home.clock.now()
+
+    def begin_as(before: Record) -> Record:
+        return before or _descendant(parent.persona.look(), parent.name, called, note, now)
+
+    child.persona.change(begin_as)
+    child.desk.notes.begin_as(parent.desk.notes)
+    bootstrap(home, child, called)
+    child.topics.catch_up()
+    _tell(home, child, "conversation", child.key("conversation"), _reaching_back)
+    _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
+    if child.layout is HOLDFAST:
+        index.refresh(home)
+
+
+def refuse_fork(home: Home, parent: Agent, child: Agent) -> None:
+    """UsageError unless the child can be made, or is one whose making was broken off."""
+    if parent.name == child.name:
+        raise UsageError(f"{parent.name} cannot be its own parent", hint="give it another name")
+    if child.name in agents(home, child.layout) and not _is_broken_off(home, parent, child):
+        raise UsageError(
+            f"{child.name} is there already; nothing was changed",
+            hint=f"choose another name, or see `holdfast agent show {child.name}`",
+        )
+
+
+def _is_broken_off(home: Home, parent: Agent, child: Agent) -> bool:
+    first = next(child.lines(), None)
+    begun = None if first is None else first.record.get(FROM)
+    if not isinstance(begun, dict) or cast("Record", begun).get("agent") != parent.name:
+        return False
+    events = home.log(parent.key("events"))
+    try:
+        told = (meta_of(line.record) for line in events.read() if isinstance(line, Line))
+        return not any(meta.get("child_id") == child.name for meta in told)
+    finally:
+        events.close()
+
+
+def _begin(home: Home, parent: Agent, child: Agent, note: str) -> None:
+    reach: Record = {"agent": parent.name}
+    with Conversation(home, parent.key) as said:
+        if (head := said.log.settle()).seq:
+            reach["conversation"] = {**_place(said.log.key, head), "after": list(said.mark())}
+    topics = home.log(parent.key("topics"))
+    try:
+        if (head := topics.settle()).seq:
+            reach["topics"] = _place(topics.key, head)
+    finally:
+        topics.close()
+    line: Record = {"event": FORKED, FROM: reach, **({"message": note} if note else {})}
+    child.journal.transact(lambda head: [] if head.seq else [line])
+
+
+def _place(log: str, head: Cursor) -> Record:
+    return {"log": log, "seq": head.seq, "hash": head.hash}
+
+
+def _descendant(persona: Record, parent: str, called: str, note: str, now: float) -> Record:
+    notes = persona.get("notes")
+    before = cast("list[object]", notes) if isinstance(notes, list) else []
+    said = {"ts": round(now, 6), "note": note or f"fork of {parent}"}
+    taken = {name: persona[name] for name in persona if name not in ("display_name", "parent_id")}
+    return {
+        **taken,
+        "agent_id": called,
+        "created_at": utc_stamp(now),
+        "ancestry": {"parent_id": parent},
+        "notes": [*before, said],
+    }
+
+
+# --- told elsewhere -------------------------------------------------------------------------
+
+
+def _tell(
+    home: Home, child: Agent, to: str, key: str, tell: Callable[[Line], Record | None]
+) -> None:
+    target = home.log(key)
+    projection = Projection(child.journal, target, home.cell(retold(child.name, to)), tell)
+    try:
+        projection.catch_up()
+    finally:
+        projection.close()
+        target.close()
+
+
+def _forked_from(line: Line) -> Record:
+    found = line.record.get(FROM) if line.record.get("event") == FORKED else None
+    return cast("Record", found) if isinstance(found, dict) else {}
+
+
+def _reaching_back(line: Line) -> Record | None:
+    """The first line of the child's conversation: where it goes on before itself."""
+    reach = _forked_from(line).get("conversation")
+    if not isinstance(reach, dict):
+        return None
+    place = cast("Record", reach)
+    text = f"What was said before stands in {place['log']}, up to line {place['seq']}."
+    stamp = instant_of(str(line.record["ts"]))
+    return {"ts": stamp, "role": "system", "content": text, "meta": {FROM: place}}
+
+
+def _as_event(line: Line, child: str) -> Record | None:
+    """What the parent is told."""
+    if not _forked_from(line):
+        return None
+    note = str(line.record.get("message") or "")
+    stamp = instant_of(str(line.record["ts"]))
+    return {"ts": stamp, "type": "fork", "meta": {"child_id": child, "note": note}}
+
+
+# --- who descends from whom -----------------------------------------------------------------
+
+
+def lineage(home: Home, layout: Layout, agent: str) -> Lineage:
+    """By the manifests there are; a line of parents that comes back to itself ends there."""
+    parents = {name: index.parent_in(home, layout, name) for name in agents(home, layout)}
+    ancestors = list(_upwards(agent, parents))
+    children = [name for name, parent in parents.items() if parent == agent and name != agent]
+    return Lineage(parents.get(agent), ancestors, sorted(children))
+
+
+def _upwards(agent: str, parents: dict[str, str | None]) -> Iterator[str]:
+    seen, at = {agent}, parents.get(agent)
+    while at is not None and at not in seen:
+        seen.add(at)
+        yield at
+        at = parents.get(at)

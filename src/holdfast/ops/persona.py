@@ -1,0 +1,255 @@
+"""The verbs by which agents come to be, change, multiply and retire."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+from holdfast.agents import index
+from holdfast.agents.agent import Agent, opened
+from holdfast.agents.bootstrap import bootstrap
+from holdfast.agents.forking import fork as forked
+from holdfast.agents.forking import refuse_fork
+from holdfast.agents.history import open_sessions
+from holdfast.agents.persona import Edit, checked, from_text, patched, replaced
+from holdfast.agents.retirement import reinstate
+from holdfast.agents.retirement import retire as retired
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record, pretty
+from holdfast.errors import UsageError, typed
+from holdfast.ids import agent_id
+from holdfast.layout import HOLDFAST
+from holdfast.ledger.book import key_of
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change
+from holdfast.ops.parameter import Arg
+
+_LARGEST = 4 << 20
+Whose = Annotated[str, Arg("Which agent", positional=True)]
+DryRun = Annotated[bool, Arg("Only say what would be done")]
+Described = Annotated[str | None, Arg("Who it is, in a few sentences", metavar="TEXT")]
+Roles = Annotated[Sequence[str], Arg("What it does; may be repeated", metavar="ROLE")]
+Directives = Annotated[Sequence[str], Arg("What it keeps to; may be repeated", metavar="TEXT")]
+Goals = Annotated[Sequence[str], Arg("What it is for; may be repeated", metavar="TEXT")]
+Tags = Annotated[Sequence[str], Arg("A label; may be repeated")]
+Called = Annotated[str | None, Arg("What people call it", metavar="NAME")]
+
+
+def new(
+    context: Context,
+    agent: Annotated[str, Arg("What it is to be called", positional=True, metavar="NAME")],
+    *,
+    from_: Annotated[
+        str | None,
+        Arg("A persona in JSON or YAML; - is standard input", metavar="FILE", is_path=True),
+    ] = None,
+    description: Described = None,
+    display_name: Called = None,
+    role: Roles = (),
+    directive: Directives = (),
+    goal: Goals = (),
+    tag: Tags = (),
+    dry_run: DryRun = False,
+) -> Change:
+    called, home = agent_id(agent), context.home_to_change()
+    if home.document(key_of(home, context.layout, "manifest", called.lower())).read() is not None:
+        raise UsageError(
+            f"{called.lower()} is there already; nothing was changed",
+            hint=f"`holdfast agent edit {called.lower()}` changes its persona",
+        )
+    persona = {"agent_id": called}
+    if from_ is not None:
+        persona = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
+    persona = {**persona, "created_at": utc_stamp(home.clock.now())}
+    flags = _patch(description, display_name, role, directive, goal, tag)
+    persona = patched(persona, flags)
+    for oddity in checked(persona):
+        context.warn(oddity)
+    if dry_run:
+        return Change(called, applied=False, detail="would make it", data=persona, dry_run=True)
+    with Agent(home, called, context.layout) as one:
+        made = one.persona.change(lambda before: before or persona).after
+        bootstrap(home, one, called)
+        one.topics.catch_up()
+    if context.layout is HOLDFAST:
+        index.refresh(home)
+    return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
+
+
+def edit(
+    context: Context,
+    agent: Whose,
+    *,
+    patch: Annotated[
+        str | None,
+        Arg("Fields to change, as an object; null takes one away", metavar="JSON", or_file=True),
+    ] = None,
+    description: Described = None,
+    display_name: Called = None,
+    role: Roles = (),
+    directive: Directives = (),
+    goal: Goals = (),
+    tag: Tags = (),
+    dry_run: DryRun = False,
+) -> Change:
+    """Change the persona of an agent.
+
+    A list that is given replaces the one there was. Without any field the manifest is opened in
+    $EDITOR. Every change is a line of the agent's journal, also one that was made to the file by
+    hand.
+    """
+    home = context.home_to_change()
+    fields = {} if patch is None else _object(patch)
+    fields |= _patch(description, display_name, role, directive, goal, tag)
+    with opened(home, agent, context.layout) as one:
+        before = one.persona.look() if dry_run else one.persona.read()
+        if fields:
+            done = Edit(before, patched(before, fields))
+        else:
+            done = Edit(before, _by_hand(context, before))
+        for oddity in checked(done.after):
+            context.warn(oddity)
+        if not dry_run and done.fields:
+            # By name, so that what somebody else changes meanwhile stays.
+            news = {name: done.after.get(name) for name in done.fields}
+            done = one.persona.change(lambda now: _with(now, news))
+            one.topics.catch_up()
+    did = "would change" if dry_run else "changed"
+    detail = f"{did} {', '.join(done.fields)}" if done.fields else "nothing to change"
+    return Change(
+        one.name,
+        applied=bool(done.fields) and not dry_run,
+        detail=detail,
+        data={
+            "changed": done.fields,
+            "before": {name: done.before.get(name) for name in done.fields},
+            "after": {name: done.after.get(name) for name in done.fields},
+        },
+        dry_run=dry_run,
+    )
+
+
+def fork(
+    context: Context,
+    old: Annotated[str, Arg("The agent to begin as", positional=True)],
+    new: Annotated[str, Arg("What the new one is to be called", positional=True)],
+    *,
+    note: Annotated[str, Arg("What for", metavar="TEXT")] = "",
+    dry_run: DryRun = False,
+) -> Change:
+    """Make an agent that begins as another one.
+
+    It has the other's persona, memory.md, conversation and topics as they are at this moment; what
+    either does later is its own. The conversation and the topics are not copied: they are referred
+    to, so a fork takes no more room than persona and memory.md. Tasks, messages, sessions and
+    money stay with the other.
+    """
+    home, called = context.home_to_change(), agent_id(new)
+    with opened(home, old, context.layout) as parent, Agent(home, new, context.layout) as child:
+        if dry_run:
+            refuse_fork(home, parent, child)
+        else:
+            forked(home, parent, child, called, note)
+        names = parent.name, child.name
+    did = "would fork" if dry_run else "forked"
+    return Change(
+        names[1],
+        applied=not dry_run,
+        detail=f"{did} {names[1]} from {names[0]}",
+        data={"agent": names[1], "parent": names[0]},
+        dry_run=dry_run,
+    )
+
+
+def retire(
+    context: Context,
+    agent: Whose,
+    *,
+    reason: Annotated[str, Arg("Why", metavar="TEXT")] = "",
+    undo: Annotated[bool, Arg("Take it back into service")] = False,
+    dry_run: DryRun = False,
+) -> Change:
+    """Begin no more sessions of an agent; its files stay.
+
+    A session that is under way goes on to its end. `--undo` takes the agent back into service.
+    """
+    with opened(context.home_to_change(), agent, context.layout) as one:
+        if dry_run:
+            applied = (one.state()["retired"] is not None) == undo
+        else:
+            applied = reinstate(one) if undo else retired(one, reason)
+        for session in () if undo else open_sessions(one.state()):
+            context.warn(f"{session['session_id']} is under way and goes on to its end")
+    state = "back in service" if undo else "retired"
+    detail = f"{one.name} {'would be' if dry_run else 'is'} {state}"
+    detail += "" if applied else " already"
+    return Change(one.name, applied and not dry_run, detail, dry_run=dry_run)
+
+
+# --- what is to be changed ------------------------------------------------------------------
+
+
+def _patch(
+    description: str | None,
+    display_name: str | None,
+    role: Sequence[str],
+    directive: Sequence[str],
+    goal: Sequence[str],
+    tag: Sequence[str],
+) -> Record:
+    given = {
+        "description": description,
+        "display_name": display_name,
+        "roles": list(role),
+        "core_directives": list(directive),
+        "goals": {"local": list(goal)} if goal else None,
+        "persona_tags": list(tag),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _with(now: Record, news: Record) -> Record:
+    changed = {**now, **{name: value for name, value in news.items() if value is not None}}
+    return {name: changed[name] for name in changed if name not in news or news[name] is not None}
+
+
+def _object(text: str) -> Record:
+    from holdfast.byhand import parse
+
+    found = parse(text.encode(), "--patch")
+    if not isinstance(found, dict) or not found:
+        raise UsageError("--patch is no object", hint='such as {"roles": ["reviewer"]}')
+    return found
+
+
+def _by_hand(context: Context, manifest: Record) -> Record:
+    if context.edit is None:
+        raise UsageError(
+            "nothing to change",
+            hint="--patch JSON, --role, --goal, …; at a terminal it opens $EDITOR",
+        )
+    text = context.edit(pretty(manifest).decode())
+    if text is None:
+        return manifest
+    from holdfast.byhand import parse
+
+    found = parse(text.encode(), "what was written")
+    if not isinstance(found, dict):
+        raise UsageError("what was written is no object", hint="nothing was changed")
+    return replaced(manifest, found)
+
+
+def _content(source: str) -> str:
+    with typed("reading the persona", source):
+        if source == "-":
+            data = sys.stdin.buffer.read(_LARGEST + 1) if sys.stdin is not None else b""
+        else:
+            with open(source, "rb") as file:
+                data = file.read(_LARGEST + 1)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{source} is not UTF-8 at byte {error.start}", hint="save it as UTF-8"
+        ) from None
