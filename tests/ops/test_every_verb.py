@@ -153,6 +153,15 @@ def _chat(place: Place) -> None:
     assert place.bytes() != before
 
 
+@deed("agent turns")
+def _turns(place: Place) -> None:
+    place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
+    before = place.bytes()
+    (row,) = place.run("agent", "turns", "rio")["rows"]
+    assert (row["question"], row["answer"]) == ("Hello", "You said: Hello")
+    assert place.bytes() == before
+
+
 shows("model list")
 shows("model test", "scripted:echo")
 

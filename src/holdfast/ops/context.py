@@ -42,6 +42,8 @@ class Context:
         """Set by a face that can show text as it comes."""
         self.listen: Callable[[str], str | None] | None = None
         """Set by a face at which somebody types: asks for a line; None when there is no more."""
+        self.from_afar = False
+        """Set by a face whose callers may sit elsewhere: they name nothing of this machine."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 

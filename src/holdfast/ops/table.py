@@ -328,8 +328,15 @@ OPERATIONS = (
         summary="Talk with an agent: line by line, or one question",
         function="holdfast.ops.chat:chat",
         effect="append",
-        faces=CLI_ONLY,
         example='holdfast agent chat rio "What is next?" --model scripted:echo',
+    ),
+    Operation(
+        name="agent turns",
+        summary="List what an agent was asked, by whom, and what it cost, newest first",
+        function="holdfast.ops.turns:list_turns",
+        effect="read",
+        example="holdfast agent turns rio --limit 5",
+        columns=("at", "by", "model", "tokens", "cost", "took", "state", "what"),
     ),
     Operation(
         name="model list",

@@ -1,20 +1,22 @@
 """Every verb that may be called over HTTP, as a route with a schema of its own.
 
 `GET /api/NOUN/VERB` for what only looks, `POST` with a JSON object for the rest.  The answer is
-the envelope that `--json` prints.
+the envelope that `--json` prints.  Whoever accepts `application/x-ndjson` from a `POST` gets the
+text of a long answer in lines as it comes, and then the envelope as the last line.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import encode
@@ -24,6 +26,7 @@ from holdfast.ops.envelope import Change, Rows, Show, Stream, error_envelope
 from holdfast.ops.operation import Operation, Table
 from holdfast.ops.parameter import Parameter, parameters
 from holdfast.web.guard import TOKEN
+from holdfast.web.pieces import LINES, as_it_comes
 
 Opener = Callable[[], Context]
 STATUS = {1: 409, 2: 400, 3: 409, 4: 404, 5: 423, 6: 409}
@@ -130,9 +133,15 @@ def _answer_of(operation: Operation) -> Any:
     return Union[tuple(_ENVELOPES[each] for each in get_args(given) or (given,))]  # noqa: UP007
 
 
-def call(operation: Operation, opened: Opener, arguments: dict[str, Any]) -> dict[str, Any]:
+def call(
+    operation: Operation,
+    opened: Opener,
+    arguments: dict[str, Any],
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
     """The envelope of one call, with what it warned of."""
     with opened() as context:
+        context.tell = tell
         as_of = utc_stamp(context.clock.now())
         result = operation.call(context, arguments)
         if isinstance(result, Stream):
@@ -162,12 +171,19 @@ def _endpoint(operation: Operation, opened: Opener, *, reads: bool) -> Callable[
     name = "".join(part.capitalize() for part in operation.name.replace("-", " ").split())
     model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
-    def post(body: BaseModel) -> Response:
+    def post(request: Request, body: BaseModel) -> Response:
         given = body.model_dump(exclude_unset=True)
-        return answer({each.keyword: given[each.name] for each in declared if each.name in given})
+        said = {each.keyword: given[each.name] for each in declared if each.name in given}
+        if LINES not in request.headers.get("accept", ""):
+            return answer(said)
+        work = partial(call, operation, opened, said)
+        return StreamingResponse(as_it_comes(work), media_type=LINES)
 
-    body = inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=model)
-    post.__signature__ = inspect.Signature([body])
+    kinds = {"request": Request, "body": model}
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    post.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, place, annotation=kind) for name, kind in kinds.items()]
+    )
     return post
 
 

@@ -36,7 +36,9 @@ class Setting(NamedTuple):
     read_only: bool = False
 
     def context(self) -> Context:
-        return Context(self.home, layout=self.layout)
+        context = Context(self.home, layout=self.layout)
+        context.from_afar = True
+        return context
 
 
 class Dashboard(NamedTuple):
