@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agents.world import until
 from tests.ledger.shell import PATIENCE, Shell
 from tests.web.aftermath import HOSTILE
 from tests.web.board import Board, up
@@ -36,7 +37,7 @@ def a_talk(place: Path, *asked: str) -> Shell:
     script = shell.home / "script.yaml"
     script.write_text(SCRIPT, encoding="utf-8")
     settings = shell.home / "holdfast.toml"
-    told = settings.read_text("utf-8") + f'\n[agents.rio]\nmodel = "scripted:{script}"\n'
+    told = settings.read_text("utf-8") + f'\n[models]\ndefault = "scripted:{script}"\n'
     settings.write_text(told, encoding="utf-8")
     for text in asked:
         shell("agent", "chat", "rio", text)
@@ -68,9 +69,11 @@ def test_a_question_over_http_is_the_turn_that_the_terminal_would_have_made(boar
     assert (answer.status, answer.json()["data"]["text"]) == (200, "You said: Hello")
     there = board.shell("--json", "agent", "turns", "clay").json()["rows"]
     assert there == turns(board, "clay")
-    assert [(row["by"], row["question"], row["state"]) for row in there] == [
-        ("chat", "Hello", "answered")
-    ]
+    assert (there[0]["by"], there[0]["question"], there[0]["state"]) == (
+        "chat",
+        "Hello",
+        "answered",
+    )
 
 
 def test_a_long_answer_comes_in_lines_and_its_envelope_at_last(board: Board) -> None:
@@ -115,22 +118,21 @@ def test_no_model_is_named_from_afar_that_runs_reads_or_sends_anything(
 
 def test_a_dashboard_that_is_ended_waits_for_no_model(tmp_path: Path) -> None:
     shell = a_talk(tmp_path)
-    with up(shell) as board:
+    with up(shell) as board, ThreadPoolExecutor() as others:
         board.log_in()
-        data = json.dumps({"agent": "rio", "text": "an endless one"}).encode()
-        headers = f"Host: {board.host}\r\nContent-Type: application/json\r\n"
-        headers += f"Content-Length: {len(data)}\r\nX-Holdfast-Token: {board.token}\r\n"
-        headers += "Accept: application/x-ndjson\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", board.port), timeout=PATIENCE) as wire:
-            wire.sendall(b"POST /api/agent/chat HTTP/1.1\r\n" + headers.encode() + data)
-            assert wire.recv(15).startswith(b"HTTP/1.1 200")
-            while not any(row["state"] == "waiting" for row in turns(board)):
-                pass
-            board.process.send_signal(signal.SIGTERM)
-            assert board.process.wait(PATIENCE) == 0
+        body = {"text": "an endless one"}
+        whole = others.submit(board.post, "/api/agent/chat", body | {"agent": "clay"})
+        lines = others.submit(in_lines, board, body | {"agent": "rio"})
+        for agent in ("rio", "clay"):
+            until(lambda agent=agent: [row["state"] for row in turns(board, agent)] == ["waiting"])
+        board.process.send_signal(signal.SIGTERM)
+        assert board.process.wait(PATIENCE) == 0
+        assert (whole.result().status, whole.result().json()["error"]["code"]) == (423, "busy")
+        assert [line["error"]["code"] for line in lines.result()] == ["busy"]
+    assert len(board.said) == 1, "no traceback"
     assert shell("agent", "chat", "rio", "a flaky one").code == 0
     rows = shell("--json", "agent", "turns", "rio").json()["rows"]
-    assert [(row["state"], row["error"]) for row in rows[:2]] == [
+    assert [(row["state"], row["error"]) for row in rows] == [
         ("answered", None),
         ("failed", "abandoned"),
     ]
@@ -188,19 +190,22 @@ def test_a_question_that_failed_says_why_and_stays_to_be_asked_again(
 
 @NEEDS_CHROMIUM
 def test_what_is_asked_and_answered_is_text_whatever_is_in_it(browser: Any, board: Board) -> None:
+    typed, *others = HOSTILE
+    for text in others:
+        body = {"agent": "clay", "text": text, "model": "scripted:echo"}
+        assert board.post("/api/agent/chat", body).status == 200
     with visiting(browser, board) as visit:
         visit.go("/agent/clay")
-        for text in HOSTILE:
-            visit.page.fill(".talk textarea", text)
-            visit.page.fill(".talk input[name=model]", "scripted:echo")
-            visit.page.keyboard.press("Enter")
-            visit.page.wait_for_function("() => !document.querySelector('.talk textarea').value")
+        visit.page.fill(".talk textarea", typed)
+        visit.page.fill(".talk input[name=model]", "scripted:echo")
+        visit.page.keyboard.press("Enter")
         visit.page.wait_for_function(
-            "text => document.querySelector('#turns').innerText.includes(text)", arg=HOSTILE[-1]
+            "text => document.querySelector('#turns').innerText.includes(text)",
+            arg=f"You said: {typed}",
         )
         assert visit.page.evaluate("window.pwned") is None
         shown = visit.page.inner_text("#turns")
-        for text in HOSTILE:
+        for text in others:
             assert f"You said: {text}" in shown
 
 
