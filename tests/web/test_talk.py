@@ -129,7 +129,7 @@ def test_a_dashboard_that_is_ended_waits_for_no_model(tmp_path: Path) -> None:
         assert board.process.wait(PATIENCE) == 0
         assert (whole.result().status, whole.result().json()["error"]["code"]) == (423, "busy")
         assert [line["error"]["code"] for line in lines.result()] == ["busy"]
-    assert len(board.said) == 1, "no traceback"
+    assert not any(b"Traceback" in line for line in board.said), board.said
     assert shell("agent", "chat", "rio", "a flaky one").code == 0
     rows = shell("--json", "agent", "turns", "rio").json()["rows"]
     assert [(row["state"], row["error"]) for row in rows] == [
