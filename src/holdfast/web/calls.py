@@ -20,7 +20,7 @@ LINES = "application/x-ndjson"
 Tell = Callable[[str], None]
 Work = Callable[[Tell | None], dict[str, Any]]
 """Does something, tells text on the way if anybody listens, gives the envelope."""
-_Item = str | dict[str, Any] | BaseException
+_Item = str | dict[str, Any] | Exception
 _GRACE = 1.5
 """Seconds for what is nearly done, less than the server gives its connections."""
 
@@ -63,8 +63,11 @@ class Calls:
         def run() -> None:
             try:
                 tell(work(tell if listening else None))
-            except BaseException as error:
+            except Exception as error:
                 tell(error)
+            except BaseException as error:
+                # Meant for this thread: raised in the server's it would end that.
+                tell(RuntimeError(type(error).__name__))
 
         Thread(target=run, name="call", daemon=True).start()
         return queue
@@ -80,7 +83,7 @@ class Calls:
 
 
 def _envelope(item: _Item) -> dict[str, Any]:
-    if isinstance(item, BaseException):
+    if isinstance(item, Exception):
         raise item
     assert isinstance(item, dict)
     return item
