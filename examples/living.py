@@ -6,6 +6,9 @@
 Nothing is staged: sessions are real commands under `holdfast run`, messages and tasks go through
 the same verbs that you would use, and now and then somebody is killed with SIGKILL, wherever he
 happens to be.  What was acknowledged is read back from the files all the time.
+
+One agent is asked things, on record.  It answers with the small real model of the extra `embedded`
+as soon as that is installed, and from a script until then.
 """
 
 from __future__ import annotations
@@ -21,13 +24,28 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import invalidate_caches
+from importlib.util import find_spec
 from pathlib import Path
 
 from torture import Torture, end_once, line_of, verdict
 
+from holdfast.errors import ConfigError
+from holdfast.models.embedded import INSTALL, NAME, weights
+
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 PLACE = Path(__file__).resolve().parent.parent / ".living"
 WORKERS = ("leo", "theseus", "astra")
+TALKER = "juno"
+SCRIPTED = f"scripted:{Path(__file__).resolve().with_name('answers.yaml')}"
+EMBEDDED = f"embedded:{NAME}"
+SHORT = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "maxLength": 160}, "sure": {"type": "boolean"}},
+    "required": ["answer", "sure"],
+    "additionalProperties": False,
+}
+"""What the small model has to keep to: by itself it finds no end."""
 PACE = 4.0
 """Seconds between the writes of a writer."""
 WORK = """
@@ -63,7 +81,7 @@ class Fleet:
         self._threads = [threading.Thread(target=self._work, args=(name,)) for name in WORKERS]
 
     def start(self) -> None:
-        self._call("init", *WORKERS)
+        self._call("init", *WORKERS, TALKER)
         for thread in self._threads:
             thread.start()
 
@@ -122,6 +140,71 @@ class Fleet:
             thread.join()
 
 
+class Talker:
+    """An agent that is asked something now and then, whoever answers."""
+
+    def __init__(self, home: Path, seed: int | None) -> None:
+        self.home, self.dice = home, random.Random(seed)
+        self.over = threading.Event()
+        self.model = ""
+        self._asking: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._talk)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _talk(self) -> None:
+        pause = 1.0
+        while not self.over.wait(pause):
+            self._choose()
+            words = ["agent", "chat", TALKER, self.dice.choice(QUESTIONS), "--timeout", "60s"]
+            if self.model == EMBEDDED:
+                words += ["--schema", json.dumps(SHORT), "--max-tokens", "120"]
+            self._asking = subprocess.Popen(
+                [*HOLDFAST, "--home", str(self.home), *words],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            if self.over.is_set():
+                self._asking.terminate()
+            self._asking.wait()
+            pause = self.dice.uniform(15, 30)
+
+    def _choose(self) -> None:
+        """Tell the settings who answers, for the box on the page of an agent as well."""
+        model = EMBEDDED if is_installed() else SCRIPTED
+        if model == self.model:
+            return
+        settings = self.home / "holdfast.toml"
+        text = settings.read_text("utf-8").partition("\n[models]")[0]
+        fresh = settings.with_name("holdfast.toml.new")
+        fresh.write_text(f"{text}\n[models]\ndefault = {json.dumps(model)}\n", "utf-8")
+        fresh.replace(settings)
+        self.model = model
+        how = f"{model}, a small real model on this processor"
+        if model == SCRIPTED:
+            how = f"a script; for a real model: {INSTALL}"
+        print(f"{TALKER} answers with {how}", file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        self.over.set()
+        asking = self._asking
+        if asking is not None and asking.poll() is None:
+            asking.terminate()
+        self._thread.join()
+
+
+def is_installed() -> bool:
+    """Whether the embedded model is there; it may come while we run."""
+    invalidate_caches()
+    try:
+        weights()
+    except ConfigError:
+        return False
+    return find_spec("xllamacpp") is not None
+
+
 def is_up(home: Path) -> bool:
     record = home / "cache" / "dashboard.json"
     return record.exists() and "url" in record.read_text(encoding="utf-8")
@@ -145,10 +228,11 @@ def once_up(home: Path, board: subprocess.Popen[bytes], command: str) -> subproc
 
 
 def live(home: Path, seconds: float | None, seed: int | None, then: str | None) -> int:
-    running, fleet = Torture(str(home), seed, PACE), Fleet(home, seed)
+    running, fleet, talker = Torture(str(home), seed, PACE), Fleet(home, seed), Talker(home, seed)
     board = subprocess.Popen([*HOLDFAST, "--home", str(home), "up"], start_new_session=True)
     beside = [board] if then is None else [board, once_up(home, board, then)]
     fleet.start()
+    talker.start()
     crashed = time.monotonic()
     try:
         for _ in running.rounds(seconds, apart=(8.0, 16.0)):
@@ -162,6 +246,7 @@ def live(home: Path, seconds: float | None, seed: int | None, then: str | None) 
     except KeyboardInterrupt:
         print()
     finally:
+        talker.stop()
         fleet.stop()
         running.stop()
         for process in beside:

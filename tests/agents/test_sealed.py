@@ -106,12 +106,13 @@ def test_a_search_through_the_whole_home_finds_what_was_said_only_if_it_was_not_
     assert not verbs("doctor").exit_code
     assert verbs("validate", path=[verbs.path]).counts["warnings"] == 0
     rows = verbs.rows("agent turns", agent="rio", decrypt=True)
-    assert [row["text"] for row in rows[:2]] == [ASKED, SAID]
-    assert BROKEN in rows[3]["reply"]
-    assert REFUSED in rows[5]["text"]
+    last, middle, first = rows
+    assert (first["question"], first["answer"]) == (ASKED, SAID)
+    assert BROKEN in middle["answer"]
+    assert REFUSED in last["reason"]
     closed = verbs.rows("agent turns", agent="rio")
-    assert (closed[1]["text"] == SAID) is not sensitive
-    assert [row["sealed"] is not None for row in closed] == [sensitive] * 6
+    assert (closed[2]["answer"] == SAID) is not sensitive
+    assert [row["sealed"] is not None for row in closed] == [sensitive] * 3
 
 
 def test_a_key_that_is_missing_or_wrong_is_told_and_nothing_is_touched(
@@ -139,7 +140,7 @@ def test_a_key_that_is_missing_or_wrong_is_told_and_nothing_is_touched(
     verbs("agent chat", text="Go on", **chat)
     assert verbs.warnings == ["what was said before is sealed, and so is this"]
     sealed = [row["sealed"] for row in verbs.rows("agent turns", agent="rio")]
-    first, lost, last = sealed[0], sealed[2], sealed[4]
+    last, lost, first = sealed
     assert first != last
     assert lost is None
 
@@ -219,7 +220,7 @@ def test_at_the_terminal_a_missing_key_is_a_matter_of_settings(shell: Shell, scr
     env = {WHERE: str(shell.place / "mine")}
     assert shell("key", "new", env=env).code == 0
     assert shell(*chat, env=env).out == f"{SAID}\n"
-    assert SAID in shell("agent", "turns", "rio", "--decrypt", env=env).out
+    assert ASKED in shell("agent", "turns", "rio", "--decrypt", env=env).out
 
 
 # --- in this process ------------------------------------------------------------------------

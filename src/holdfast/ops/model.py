@@ -7,6 +7,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.errors import ConfigError, UsageError
+from holdfast.ids import agent_id
 from holdfast.models.asking import Patience, Retrying
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model, providers
@@ -24,7 +25,13 @@ _RUNS_COMMANDS = frozenset({"command", "acp"})
 _SHOWN = 400
 
 
-def list_(context: Context) -> Rows:
+def list_(
+    context: Context,
+    *,
+    agent: Annotated[
+        str | None, Arg("Say also which one this agent asks if nobody names one")
+    ] = None,
+) -> Rows:
     rows = [
         {
             "provider": each.name,
@@ -34,7 +41,10 @@ def list_(context: Context) -> Rows:
         }
         for each in providers().values()
     ]
-    return Rows(rows, {"providers": len(rows)})
+    counts: dict[str, Any] = {"providers": len(rows)}
+    if agent is not None:
+        counts["asked"] = unsaid(context.home(), agent_id(agent).lower())
+    return Rows(rows, counts)
 
 
 def test(
@@ -92,20 +102,39 @@ def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
     Settings may have come with a repository: they do not get to run commands, nor to choose the
     address to which everything that an agent knows is sent.
     """
-    ref = said or os.environ.get(VARIABLE)
+    ref = said or unsaid(home, agent)
     if not ref:
-        found = settings(home, "model")
-        own = table(found, "agents", agent).get("model")
-        ref = own if isinstance(own, str) else table(found, "models").get("default")
-        if not isinstance(ref, str) or not ref:
-            raise UsageError(
-                "which model?",
-                hint=f"--model scripted:echo, {VARIABLE}, or default = … under [models] in "
-                "holdfast.toml; `holdfast model list` shows providers",
-            )
-        if ref.partition(":")[0] in _RUNS_COMMANDS or "@" in ref:
-            raise ConfigError(
-                f"holdfast.toml names a command or an address as a model: {ref[:_SHOWN]!r}",
-                hint="say it yourself with --model if you want to use it",
-            )
+        raise UsageError(
+            "which model?",
+            hint=f"--model scripted:echo, {VARIABLE}, or default = … under [models] in "
+            "holdfast.toml; `holdfast model list` shows providers",
+        )
+    if not said and not os.environ.get(VARIABLE) and _reaches_out(ref):
+        raise ConfigError(
+            f"holdfast.toml names a command or an address as a model: {ref[:_SHOWN]!r}",
+            hint="say it yourself with --model if you want to use it",
+        )
+    if said and context.from_afar and (_reaches_out(ref) or _reads_files(ref)):
+        raise UsageError(
+            "from afar no model can be named that runs a command, reads a file or has an address",
+            hint=f"name it in a terminal: `agent chat --model`, or {VARIABLE} before `holdfast up`",
+        )
     return Retrying(open_model(ref), context.clock, SystemRandom())
+
+
+def unsaid(home: Home, agent: str) -> str | None:
+    """The model that the environment or the settings name for an agent."""
+    if ref := os.environ.get(VARIABLE):
+        return ref
+    found = settings(home, "model")
+    own = table(found, "agents", agent).get("model")
+    ref = own if isinstance(own, str) else table(found, "models").get("default")
+    return ref if isinstance(ref, str) and ref else None
+
+
+def _reaches_out(ref: str) -> bool:
+    return ref.partition(":")[0] in _RUNS_COMMANDS or "@" in ref
+
+
+def _reads_files(ref: str) -> bool:
+    return ref.startswith("scripted:") and ref != "scripted:echo"

@@ -1,78 +1,98 @@
-"""What was said to an agent and by it, for people to read."""
+"""`agent turns`: what an agent was asked, what it answered, and what that cost."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from textwrap import shorten
 from typing import Annotated, Any
 
-from holdfast.agents.agent import opened
-from holdfast.agents.sealed import MARK, Seals, meta_of
-from holdfast.clock import utc_stamp
+from holdfast.agents import history
+from holdfast.agents.agent import Agent
+from holdfast.agents.turns import FAILED, LOST, WAITING, Turn, turns
+from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.parameter import Arg
-from holdfast.store.primitives import Line
+from holdfast.ops.status import known_agent
+from holdfast.store.home import Home
 
-_LOST = "[does not open: it was changed, or stood elsewhere]"
+_WIDEST = 48
+_LATEST = 253_402_300_799.0
+"""The last second of the year 9999: what is later is no time of ours."""
 
 
-def turns(
+def list_turns(
     context: Context,
-    agent: Annotated[str, Arg("Whose", positional=True)],
+    agent: Annotated[str, Arg("Of whom", positional=True)],
     *,
-    limit: Annotated[int, Arg("The newest N lines; 0 is all")] = 20,
+    limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
     decrypt: Annotated[bool, Arg("Open what is sealed, with the keys at hand")] = False,
 ) -> Rows:
     if limit < 0:
-        raise UsageError("--limit is below zero", hint="0 is all")
+        raise UsageError("fewer than none", hint="--limit 20, or 0 for all")
+    if decrypt and context.from_afar:
+        raise UsageError(
+            "what is sealed is opened at a terminal only", hint="holdfast agent turns --decrypt"
+        )
     home = context.home()
-    with opened(home, agent, context.layout) as one:
-        log = home.log(one.key("conversation"))
-        try:
-            said = (
-                line
-                for line in log.read()
-                if isinstance(line, Line) and "turn" in meta_of(line.record)
-            )
-            kept = deque(said, maxlen=limit + 1 if limit else None)
-        finally:
-            log.close()
-    shown = list(kept)[-limit:] if limit else list(kept)
-    seals = Seals(home, log)
-    rows = [_row(line, seals, decrypt=decrypt) for line in shown]
-    lost = sum(row["text"] == _LOST for row in rows if row["sealed"])
-    if lost:
-        context.warn(f"{lost} sealed lines do not open; `holdfast check` shows what was changed")
-    counts = {"lines": len(rows), "sealed": sum(bool(row["sealed"]) for row in rows)}
-    code = ATTENTION if lost else 0
-    return Rows(rows, counts, truncated=len(kept) > len(shown), exit_code=code)
-
-
-def _row(line: Line, seals: Seals, *, decrypt: bool) -> dict[str, Any]:
-    record, meta = line.record, meta_of(line.record)
-    mark = meta.get(MARK)
-    closed = mark is not None and not decrypt
-
-    def shown(read: Callable[[], str | None]) -> str:
-        if closed:
-            return f"[sealed with the key {mark}]"
-        text = read()
-        return _LOST if text is None else text
-
-    ts = record.get("ts")
-    row = {
-        "seq": line.seq,
-        "ts": utc_stamp(ts) if isinstance(ts, int | float) else ts,
-        "role": record.get("role"),
-        "text": shown(lambda: seals.text(line)),
-        "turn": meta["turn"],
-        "session_id": meta.get("session_id"),
-        "sealed": mark,
+    with Agent(home, known_agent(home, context.layout, agent), context.layout) as one:
+        found = turns(home, one.key, limit or 1 << 62, decrypt=decrypt)
+        askers = _askers(one) if found.newest else {}
+    rows = [_row(home, each, askers) for each in reversed(found.newest)]
+    counts: dict[str, Any] = {
+        "turns": found.of,
+        "shown": len(rows),
+        "failed": sum(row["state"] == FAILED for row in rows),
+        "usd": round(sum(row["cost_usd"] or 0.0 for row in rows), 9),
+        "unknown": sum(row["cost"] == "unknown" for row in rows),
     }
-    names = ("model", "input_tokens", "output_tokens", "cost_usd", "error")
-    row |= {name: meta[name] for name in names if name in meta}
-    if "reply" in meta:
-        row["reply"] = shown(lambda: seals.field(line, "reply"))
-    return row
+    lost = sum(LOST in (row["question"], row["answer"], row["reason"]) for row in rows)
+    if lost:
+        context.warn(f"{lost} sealed turns do not open; `holdfast check` shows what was changed")
+    code = ATTENTION if lost else 0
+    return Rows(rows, counts, truncated=len(rows) < found.of, exit_code=code)
+
+
+def _askers(one: Agent) -> dict[str, str]:
+    """What the sessions of the turns were for: chats, phases of jobs, whatever asked."""
+    return {
+        each["session_id"]: each["role"] or each["type"]
+        for each in history.every_session(one.name, one.lines())
+    }
+
+
+def _row(home: Home, turn: Turn, askers: dict[str, str]) -> dict[str, Any]:
+    at = turn.asked
+    whens = local_stamp(at, zone(home.settings.timezone)) if at and 0 < at < _LATEST else None
+    return {
+        "at": whens,
+        "by": askers.get(turn.session_id or ""),
+        **{name: value for name, value in turn._asdict().items() if name != "asked"},
+        "tries": list(turn.tries),
+        "calls": turn.calls,
+        "tokens": _tokens(turn),
+        "cost": _cost(turn),
+        "took": None if turn.seconds is None else f"{turn.seconds:.1f} s",
+        "what": _what(turn),
+    }
+
+
+def _tokens(turn: Turn) -> str:
+    counts = (turn.input_tokens, turn.output_tokens)
+    return (
+        "" if counts == (None, None) else " + ".join("?" if n is None else str(n) for n in counts)
+    )
+
+
+def _cost(turn: Turn) -> str:
+    if turn.state == WAITING:
+        return ""
+    return "unknown" if turn.cost_usd is None else f"{turn.cost_usd:.4f}"
+
+
+def _what(turn: Turn) -> str:
+    """The question, and before it what went wrong."""
+    again = f" after {turn.calls} tries" if turn.calls > 1 else ""
+    wrong = f"{turn.error}{again}: " if turn.error else ""
+    said = f"sealed with the key {turn.sealed}" if turn.question is None and turn.sealed else ""
+    return shorten(wrong + (turn.question or said), _WIDEST, placeholder=" …")

@@ -1,20 +1,22 @@
 """Every verb that may be called over HTTP, as a route with a schema of its own.
 
 `GET /api/NOUN/VERB` for what only looks, `POST` with a JSON object for the rest.  The answer is
-the envelope that `--json` prints.
+the envelope that `--json` prints.  Whoever accepts `application/x-ndjson` from a `POST` gets the
+text of a long answer in lines as it comes, and then the envelope as the last line.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import encode
@@ -23,6 +25,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show, Stream, error_envelope
 from holdfast.ops.operation import Operation, Table
 from holdfast.ops.parameter import Parameter, parameters
+from holdfast.web.calls import LINES, Calls, Tell
 from holdfast.web.guard import TOKEN
 
 Opener = Callable[[], Context]
@@ -86,13 +89,13 @@ class Changed(_Envelope):
 _ENVELOPES: dict[Any, Any] = {Rows: Listed, Show: Shown, Change: Changed}
 
 
-def routes(table: Table, opened: Opener) -> APIRouter:
+def routes(table: Table, opened: Opener, calls: Calls) -> APIRouter:
     router = APIRouter(prefix="/api")
     for operation in table.seen_by("http").operations:
         reads = operation.effect == "read"
         router.add_api_route(
             f"/{operation.name.replace(' ', '/')}",
-            _endpoint(operation, opened, reads=reads),
+            _looking(operation, opened) if reads else _doing(operation, opened, calls),
             methods=["GET" if reads else "POST"],
             summary=operation.summary,
             tags=[operation.noun or "home"],
@@ -130,9 +133,15 @@ def _answer_of(operation: Operation) -> Any:
     return Union[tuple(_ENVELOPES[each] for each in get_args(given) or (given,))]  # noqa: UP007
 
 
-def call(operation: Operation, opened: Opener, arguments: dict[str, Any]) -> dict[str, Any]:
+def call(
+    operation: Operation,
+    opened: Opener,
+    arguments: dict[str, Any],
+    tell: Tell | None = None,
+) -> dict[str, Any]:
     """The envelope of one call, with what it warned of."""
     with opened() as context:
+        context.tell = tell
         as_of = utc_stamp(context.clock.now())
         result = operation.call(context, arguments)
         if isinstance(result, Stream):
@@ -143,31 +152,45 @@ def call(operation: Operation, opened: Opener, arguments: dict[str, Any]) -> dic
         return told
 
 
-def _endpoint(operation: Operation, opened: Opener, *, reads: bool) -> Callable[..., Response]:
-    declared = [each for each in parameters(operation.load()) if not each.is_path]
+def _declared(operation: Operation) -> list[Parameter]:
+    return [each for each in parameters(operation.load()) if not each.is_path]
 
-    def answer(arguments: dict[str, Any]) -> Response:
-        return Response(encode(call(operation, opened, arguments)), media_type="application/json")
 
-    if reads:
+def _answer(envelope: dict[str, Any]) -> Response:
+    return Response(encode(envelope), media_type="application/json")
 
-        def get(**given: Any) -> Response:
-            return answer(given)
 
-        # FastAPI reads what a route takes off its signature.
-        get.__signature__ = inspect.Signature([_query(each) for each in declared])
-        return get
+def _looking(operation: Operation, opened: Opener) -> Callable[..., Response]:
+    def get(**given: Any) -> Response:
+        return _answer(call(operation, opened, given))
 
-    fields: dict[str, Any] = {each.name: _field(each) for each in declared}
+    # FastAPI reads what a route takes off its signature.
+    get.__signature__ = inspect.Signature([_query(each) for each in _declared(operation)])
+    return get
+
+
+def _doing(
+    operation: Operation, opened: Opener, calls: Calls
+) -> Callable[..., Awaitable[Response]]:
+    declared = _declared(operation)
+    # Under names of their own: an argument may be called as something that every model has.
+    fields: dict[str, Any] = {f"{each.name}_": _field(each) for each in declared}
     name = "".join(part.capitalize() for part in operation.name.replace("-", " ").split())
     model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
-    def post(body: BaseModel) -> Response:
-        given = body.model_dump(exclude_unset=True)
-        return answer({each.keyword: given[each.name] for each in declared if each.name in given})
+    async def post(request: Request, body: BaseModel) -> Response:
+        given = body.model_dump(exclude_unset=True, by_alias=True)
+        said = {each.keyword: given[each.name] for each in declared if each.name in given}
+        work = partial(call, operation, opened, said)
+        if LINES in request.headers.get("accept", ""):
+            return StreamingResponse(calls.lines(work), media_type=LINES)
+        return _answer(await calls.answer(work))
 
-    body = inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=model)
-    post.__signature__ = inspect.Signature([body])
+    kinds = {"request": Request, "body": model}
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    post.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, place, annotation=kind) for name, kind in kinds.items()]
+    )
     return post
 
 
@@ -196,7 +219,7 @@ def _query(each: Parameter) -> inspect.Parameter:
 
 def _field(each: Parameter) -> tuple[Any, Any]:
     default = ... if each.required else each.default
-    return _optional(each), Field(default=default, description=each.help)
+    return _optional(each), Field(default=default, alias=each.name, description=each.help)
 
 
 def _optional(each: Parameter) -> Any:

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
 from holdfast.ops.operation import Table
 from holdfast.web import api, pages
+from holdfast.web.calls import Calls
 from holdfast.web.guard import Guard
 from holdfast.web.keys import COOKIE_SECONDS, Keys
 from holdfast.web.live import Live
@@ -36,7 +37,9 @@ class Setting(NamedTuple):
     read_only: bool = False
 
     def context(self) -> Context:
-        return Context(self.home, layout=self.layout)
+        context = Context(self.home, layout=self.layout)
+        context.from_afar = True
+        return context
 
 
 class Dashboard(NamedTuple):
@@ -57,7 +60,8 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
         openapi_url="/api",
         lifespan=_watching(setting),
     )
-    app.include_router(api.routes(table, setting.context))
+    calls = Calls()
+    app.include_router(api.routes(table, setting.context, calls))
     app.include_router(pages.routes(table, setting.context, read_only=setting.read_only))
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(HoldfastError, _failed)
@@ -66,7 +70,12 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     guard = Guard(app, keys, setting.hosts, setting.port, read_only=setting.read_only)
     app.openapi = api.described(app, guard.cookie)
     _add_doors(app, keys, guard.cookie, read_only=setting.read_only)
-    return Dashboard(guard, keys, lambda: app.state.live.close())
+
+    def end_streams() -> None:
+        calls.close()
+        app.state.live.close()
+
+    return Dashboard(guard, keys, end_streams)
 
 
 def _watching(setting: Setting) -> Any:

@@ -33,7 +33,7 @@ KEPT = 500
 QUEUE = 200
 _AGENTS_AGAIN = 2.0
 LOGS: tuple[Part, ...] = ("ledger", "journal")
-FILES: tuple[Part, ...] = ("inbox", "tasks", "notes", "manifest")
+FILES: tuple[Part, ...] = ("inbox", "tasks", "notes", "manifest", "turns")
 _LONGEST = 300
 
 

@@ -27,6 +27,7 @@ from holdfast.web.api import Opener, call
 
 PAGE_OF_EVENTS = 100
 MOST_LETTERS = 30
+PAGE_OF_TURNS, MOST_TURNS = 15, 500
 PROOF = f"{CACHE}/proof.json"
 STATES = {
     "idle": "good",
@@ -45,6 +46,9 @@ STATES = {
     "expired": "care",
     "dead": "bad",
     "bad": "bad",
+    "answered": "good",
+    "under way": "going",
+    "failed": "bad",
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
@@ -163,7 +167,7 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
         )
 
     @router.get("/agent/{name}")
-    def agent(name: str) -> str:
+    def agent(name: str, turns: Annotated[int, Query(ge=1, le=MOST_TURNS)] = PAGE_OF_TURNS) -> str:
         (row,) = ask("status", agent=name)["rows"]
         asked = {"agent": row["agent"]}
         there = ask("inbox list", **asked)["rows"]
@@ -181,6 +185,7 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
             tasks=[each for each in tasks if each["state"] not in CLOSED],
             closed=[each for each in tasks if each["state"] in CLOSED],
             notes=ask("memory show", **asked)["data"]["text"],
+            **_talk(ask, row["agent"], turns),
         )
 
     @router.get("/session/{id}")
@@ -232,6 +237,24 @@ def _proof(opened: Opener) -> dict[str, Any] | None:
             return found
         case _:
             return None
+
+
+def _talk(ask: Any, agent: str, limit: int) -> dict[str, Any]:
+    """The turns of an agent, and which models it can be asked with."""
+    found, models = ask("agent turns", agent=agent, limit=limit), ask("model list", agent=agent)
+    used = [row["model"] for row in found["rows"] if row["model"]]
+    known = [
+        row["example"] for row in models["rows"] if not row["needs"] and " " not in row["example"]
+    ]
+    return {
+        "turns": found["rows"],
+        "told": found["counts"],
+        "more_turns": min(MOST_TURNS, limit * 3)
+        if found["truncated"] and limit < MOST_TURNS
+        else 0,
+        "model": models["counts"]["asked"],
+        "models": list(dict.fromkeys([*used, *known])),
+    }
 
 
 def _letters(ask: Any, agent: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

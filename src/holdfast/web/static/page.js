@@ -1,6 +1,7 @@
 // The page: live, by keyboard, in the theme that was chosen.  It draws nothing itself: when
 // something changed it asks for the page again and takes over the parts that are different.
 import { act, token } from "./act.js";
+import { talk } from "./talk.js";
 
 const $ = (id) => document.getElementById(id);
 const live = $("live");
@@ -122,6 +123,7 @@ document.addEventListener("keydown", (press) => {
     j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1),
     p: pause, t: turnTheme, "?": () => $("keys").showModal(),
     "/": () => (document.querySelector(".filter input") ?? document.querySelector("nav a[href='/ledger']")).focus(),
+    c: () => document.querySelector("form.talk textarea")?.focus(),
     gf: () => { location.href = "/"; }, gl: () => { location.href = "/ledger"; },
     Enter: () => {
       const row = document.querySelector(CHOSEN);
@@ -157,5 +159,7 @@ $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", turnTheme);
 $("help").addEventListener("click", () => $("keys").showModal());
 act();
+talk();
+document.addEventListener("said", redraw);
 token();
 listen();
