@@ -299,6 +299,15 @@ def test_a_fork_of_a_long_conversation_takes_hardly_any_room(verbs: Verbs) -> No
     assert child < 50_000
 
 
+def test_a_fork_knows_what_was_sealed_and_keeps_it_sealed(verbs: Verbs) -> None:
+    verbs("key new")
+    verbs("agent chat", agent="rio", text="Zebulon", model="scripted:echo", sensitive=True)
+    verbs("agent fork", old="rio", new="ada")
+    ask(verbs, "ada", "Who am I?")
+    assert said(verbs, "ada") == ["Zebulon", "Who am I?"]
+    assert b"Zebulon" not in b"".join(bytes_below(Path(verbs.path)).values())
+
+
 @pytest.mark.parametrize("name", ["rio", "Rio", "ada", "ADA"])
 def test_an_id_that_is_there_is_refused_and_left_as_it_is(verbs: Verbs, name: str) -> None:
     verbs("agent new", agent="ada", role=["cook"])
