@@ -178,7 +178,7 @@ def test_keys_are_made_once_shown_when_asked_and_lie_outside_of_every_home(
 
 
 def test_a_fork_is_told_what_was_sealed_for_its_parent_and_seals_it_too(
-    verbs: Verbs, script: str
+    verbs: Verbs, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verbs("key new")
     verbs("agent chat", agent="rio", text=ASKED, model=script, sensitive=True)
@@ -187,6 +187,14 @@ def test_a_fork_is_told_what_was_sealed_for_its_parent_and_seals_it_too(
     assert said.data["sealed"]
     assert verbs.warnings == ["what was said before is sealed, and so is this"]
     assert told_in(Path(verbs.path)) == set()
+    monkeypatch.setenv(VALUE, as_text(new_key(SystemClock())))
+    with (
+        Home.open(verbs.path) as home,
+        Conversation(home, lambda part: HOLDFAST.path(part, "rio-2")) as wrong,
+    ):
+        for _ in range(2):
+            with pytest.raises(NoKey):
+                wrong.recent(10**6)
 
 
 def test_an_empty_answer_is_not_taken_for_a_lost_one(home: Home) -> None:
