@@ -16,6 +16,7 @@ import zstandard
 
 from holdfast.agents.conversation import Conversation, recorded
 from holdfast.agents.turn import Question, turn
+from holdfast.agents.turns import turns
 from holdfast.clock import SystemClock
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError, Indeterminate, NoKey
@@ -174,6 +175,33 @@ def test_keys_are_made_once_shown_when_asked_and_lie_outside_of_every_home(
     monkeypatch.setenv(VALUE, old["key"])
     assert failing(verbs, "key rotate").code == "usage"
     assert [row["id"] for row in verbs.rows("key list")] == [old["id"]]
+
+
+def test_a_fork_is_told_what_was_sealed_for_its_parent_and_seals_it_too(
+    verbs: Verbs, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs("key new")
+    verbs("agent chat", agent="rio", text=ASKED, model=script, sensitive=True)
+    verbs("agent fork", old="rio", new="rio-2")
+    said = verbs("agent chat", agent="rio-2", text="And you?", model="scripted:echo")
+    assert said.data["sealed"]
+    assert verbs.warnings == ["what was said before is sealed, and so is this"]
+    assert told_in(Path(verbs.path)) == set()
+    monkeypatch.setenv(VALUE, as_text(new_key(SystemClock())))
+    with (
+        Home.open(verbs.path) as home,
+        Conversation(home, lambda part: HOLDFAST.path(part, "rio-2")) as wrong,
+    ):
+        for _ in range(2):
+            with pytest.raises(NoKey):
+                wrong.recent(10**6)
+
+
+def test_an_empty_answer_is_not_taken_for_a_lost_one(home: Home) -> None:
+    with Conversation(home, key) as said:
+        turn(said, Scripted([""]), SECRET, "s1")
+    (one,) = turns(home, key, 1, decrypt=True).newest
+    assert (one.question, one.answer) == (ASKED, "")
 
 
 KEYRING = """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents.sealed import MARK, Seals, meta_of
 from holdfast.codec import Record, pretty
-from holdfast.errors import ModelError, OverBudget
+from holdfast.errors import ModelError, NoKey, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
 from holdfast.store.primitives import START, Cursor, Line, Log
 from holdfast.store.view import Shape
@@ -306,8 +306,12 @@ class Conversation:
         if not found or (found[-1].seq, found[-1].hash) != (last, known):
             self._home.notice("fork_lost", f"{self.log.key} reaches back into {key}: not there")
             return
-        for line in found:
-            self._hear(line, key)
+        try:
+            for line in found:
+                self._hear(line, key)
+        except NoKey:
+            self._heard.discard(key)  # not heard yet, and not to be passed over next time
+            raise
 
     def close(self) -> None:
         if self._owed is not None:

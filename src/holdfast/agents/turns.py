@@ -57,9 +57,7 @@ class Recorded(NamedTuple):
     """How many there are in all."""
 
 
-def turns(
-    home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = False
-) -> Recorded:
+def turns(home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = False) -> Recorded:
     """The newest `most` turns, of a log that anybody may have written to."""
     log = home.log(key("conversation"))
     view = home.view(key("turns"), log, SHAPE)
@@ -101,9 +99,11 @@ def _shown(line: Line, seals: Seals | None) -> Record:
     """A sealed line with its texts, or without them."""
     texts = dict.fromkeys(("content", "reply"))
     if seals is not None:
-        texts["content"] = seals.text(line) or LOST
+        # An empty answer is one: it was not lost.
+        content, reply = seals.text(line), seals.field(line, "reply")
+        texts["content"] = LOST if content is None else content
         if "reply" in meta_of(line.record):
-            texts["reply"] = seals.field(line, "reply") or LOST
+            texts["reply"] = LOST if reply is None else reply
     meta = {**meta_of(line.record), "reply": texts["reply"]}
     tries = [{**each, "message": None} for each in _records(meta.get("tries"))]
     return {**line.record, "content": texts["content"], "meta": meta | {"tries": tries}}
