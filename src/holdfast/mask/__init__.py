@@ -45,7 +45,6 @@ _OPTION = re.compile(
 _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 20, 200, 4096
-_ROUNDS = 4
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
 _SHAPE = bytes(
     ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)
@@ -129,18 +128,11 @@ class _Masking:
     def _text(self, value: str) -> str:
         if len(value) < _SHORT and not _looks_odd(value):
             return value
-        finder = _finder()
-        data, found = value.encode("utf-8", "surrogatepass"), False
-        # What stood behind a secret may be one too, once that is gone.
-        for _ in range(_ROUNDS):
-            spans = finder.hits(data)
-            if not spans:
-                break
-            data, found = finder.replaced(data, spans, self._tag), True
-        if not found:
+        without = _finder().without(value.encode("utf-8", "surrogatepass"), self._tag)
+        if without is None:
             _remember(value)
             return value
-        return data.decode("utf-8", "surrogatepass")
+        return without.decode("utf-8", "surrogatepass")
 
 
 def _named(entries: dict[str, Any]) -> str | None:
@@ -183,14 +175,17 @@ def _looks_odd(short: str) -> bool:
 
 
 def _may_hold(unseen: list[str]) -> bool:
-    if _is_prose(" ".join(unseen)):
+    together = " ".join(unseen)
+    if len(together) > _AT_ONCE:
+        return True
+    if _is_prose(together):
         return False
     worth = [one for one in unseen if len(one) >= _SHORT or _looks_odd(one)]
     for one in worth:
         if one[:1] == "-":
             return True  # a command in pieces
     joined = "\n".join(worth)
-    if len(joined) > _AT_ONCE or _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
+    if _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)

@@ -23,6 +23,13 @@ _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
+_RUN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_RUN_SHAPE = bytes(ord("x") if byte in _RUN_BYTES else ord(" ") for byte in range(256))
+_SHORTEST_RUN = b"x" * LEAST_RUN
+_RUN = re.compile(
+    rb"[A-Za-z0-9+/_-]++(?:(?:\\{1,4}[nr]|\r?\n)++[A-Za-z0-9+/_-]{16,}+)*+"
+    rb"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]++)?={0,2}"
+)
 _NO_BREAKS = re.compile(rb"(?:\\+[nr]|[\s=])+")
 _PIECE = re.compile(
     rb"%([0-9A-Fa-f]{2})"
@@ -58,29 +65,33 @@ class Forms:
     """Finds both kinds."""
 
     def __init__(self) -> None:
-        self._escape = Pattern(
-            r"%[2-7][0-9A-Fa-f]|&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"
-            r"|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\/"
-        )
-        self._run = Pattern(
-            rf"[A-Za-z0-9+/_-]{{{LEAST_RUN},}}"
-            r"(?:(?:\\{1,4}[nr]|\r?\n)+[A-Za-z0-9+/_-]{16,})*"
-            r"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]+)?={0,2}"
+        # Each by itself, for a pattern that begins with one byte is looked for by that byte.
+        self._escapes = (
+            Pattern(r"%[2-7][0-9A-Fa-f]"),
+            Pattern(r"&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"),
+            Pattern(r"\\(?:u00[2-7][0-9A-Fa-f]|x[2-7][0-9A-Fa-f]|/)"),
         )
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
         """The parts of `data` that hold escapes, without them."""
-        if b"%" not in data and b"&" not in data and b"\\" not in data:
-            return
         at = 0
-        while found := self._escape.find(data, at):
+        nexts = [escape.find(data) for escape in self._escapes]
+        while found := min(filter(None, nexts), default=None):
             start = max(at, found[0] - _BACK)
             at = _line_end(data, found[1])
             yield _unescaped(data[start:at], start)
+            nexts = [
+                escape.find(data, at) if one and one[0] < at else one
+                for escape, one in zip(self._escapes, nexts, strict=True)
+            ]
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Where something stands that may be a text in base64 or hex."""
-        return self._run.spans(data)
+        # What they are made of is mapped to one byte, so that so many of it can be looked for.
+        shape, at = data.translate(_RUN_SHAPE), 0
+        while (start := shape.find(_SHORTEST_RUN, at)) >= 0:
+            at = _RUN.match(data, start).end()  # pyright: ignore[reportOptionalMemberAccess]
+            yield start, at
 
 
 def _line_end(data: bytes, found: int) -> int:

@@ -31,11 +31,16 @@ class Pattern:
         # The public face makes an object for each match, which costs more than to find it.
         self._match: Any = re2.compile(pattern.encode("latin-1"), options)._regexp.Match
         self._anywhere: Any = re2._re2.RE2.Anchor.UNANCHORED
+        self._here: Any = re2._re2.RE2.Anchor.ANCHOR_START
 
     def find(self, data: bytes, at: int = 0) -> Span | None:
         """Where it matches first from `at` on."""
         span: Span = self._match(self._anywhere, data, at, len(data))[0]
         return span if span[0] >= 0 else None
+
+    def begins(self, data: bytes, at: int) -> bool:
+        """Whether it matches right there."""
+        return self._match(self._here, data, at, len(data))[0][0] >= 0
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Where it matches, from left to right, none over another; it never matches nothing."""

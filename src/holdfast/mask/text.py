@@ -33,6 +33,9 @@ _DEEPEST = 3
 _WINDOW = 2048
 """How far is looked from where something may begin, before it is known to be a secret."""
 _LONGEST = 16_384
+_NEAR = 512
+"""How far from a secret something may be one only once that is gone."""
+_ROUNDS = 4
 _JUDGED = 64
 """How much of a value tells whether it is a secret."""
 
@@ -41,7 +44,13 @@ _SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
 _GAP = r"(?:\\{1,4}[nrt]|[\x60'\"\s=\\]){0,8}"
 _BETWEEN = r"(?:\\{1,4}t|[ \t\w.-]){0,24}(?:\\{1,4}[nrt]|[\s'\"\\\]]){0,8}(?:value)?"
 _LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_WEAK = rf"{_SIGN}{_GAP}[A-Za-z_+/=.~:$!-]{{0,26}}[0-9][A-Za-z0-9_+/=.~:$!-]{{3}}"
+_NO_DIGIT, _ANY = r"[A-Za-z_+/=.~:$!-]", r"[A-Za-z0-9_+/=.~:$!-]"
+_LEAST_RANDOM = 14
+_WITH_A_DIGIT = "|".join(
+    f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
+    for before in range(_LEAST_RANDOM)
+)
+_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},26}}[0-9])"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _USER = (
     r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
@@ -78,6 +87,7 @@ _MOST_UNQUOTED = 512
 _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
 _DIGITS = b"0123456789"
+_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
 
 
@@ -112,19 +122,57 @@ def may_hold(data: bytes) -> bool:
     return max(map(len, data.split()), default=0) >= LEAST_RUN
 
 
-def replaced(data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]) -> bytes:
-    """The text with a tag in the place of each secret."""
+def without(data: bytes, tag: Callable[[str, bytes], str]) -> bytes | None:
+    """The text with a tag in the place of each secret, if it holds any."""
+    found = hits(data)
+    if not found:
+        return None
+    for _ in range(_ROUNDS):
+        data, tags = _replaced(data, found, tag)
+        # What stood beside a secret may be one too, once that is gone.
+        found = [
+            Hit(hit.start + start, hit.end + start, hit.kind, hit.says)
+            for start, end in _around(data, tags)
+            for hit in hits(data[start:end])
+        ]
+        if not found:
+            break
+    return data
+
+
+def _replaced(
+    data: bytes, found: list[Hit], tag: Callable[[str, bytes], str]
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """The text with the tags, and where they stand in it."""
     parts: list[bytes] = []
-    at = 0
+    tags: list[tuple[int, int]] = []
+    at = size = 0
     for hit in found:
         start, end = hit.start, hit.end
         while start > at and data[start] & 0xC0 == 0x80:
             start -= 1
         while end < len(data) and data[end] & 0xC0 == 0x80:
             end += 1  # never half a character
-        parts += (data[at:start], tag(hit.kind, hit.says).encode())
+        put = tag(hit.kind, hit.says).encode()
+        parts += (data[at:start], put)
+        size += start - at + len(put)
+        tags.append((size - len(put), size))
         at = end
-    return b"".join((*parts, data[at:]))
+    return b"".join((*parts, data[at:])), tags
+
+
+def _around(data: bytes, tags: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The lines near the tags."""
+    spans: list[tuple[int, int]] = []
+    for start, end in tags:
+        first = data.rfind(b"\n", 0, max(0, start - _NEAR)) + 1
+        last = data.find(b"\n", end + _NEAR)
+        last = last if last >= 0 else len(data)
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+        else:
+            spans.append((first, last))
+    return spans
 
 
 def _apart(found: list[Hit]) -> list[Hit]:
@@ -147,30 +195,27 @@ _Look = Callable[[bytes, int], Hit | None]
 
 
 class _Scan(NamedTuple):
-    """A pattern that runs over whole texts, and who looks at what it finds."""
+    """A pattern that runs over whole texts, and what looks at what it finds."""
 
     pattern: Pattern
     needs: tuple[bytes, ...]
     """One of these is in every text that it can find something in."""
-    looks: tuple[_Look, ...]
+    look: _Look
 
 
 class _Rules:
     def __init__(self) -> None:
         formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
         marks = "|".join(MARKED)
-        first = rf"(?:\b|\\[nrtbf])(?:{formats})|{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}"
+        first = rf"(?:\b|\\[nrtbf])(?:{formats})"
+        others = f"{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}|-----BEGIN|{marks}|{_LABEL}"
+        self.shapes = Pattern(f"{first}|{marks}")
         # One pattern of all would need too many states to be fast.
         self.scans = (
-            _Scan(
-                Pattern(f"{first}|-----BEGIN|{marks}"),
-                (b"",),
-                (_by_its_look,),
-            ),
-            _Scan(Pattern(_LABEL), _SIGNS, (_labelled,)),
-            _Scan(Pattern(_WEAK), _SIGNS, (_weak,)),
-            _Scan(Pattern(_OPTION_BEGINS), (b"-",), (_option,)),
-            _Scan(Pattern(_LOGIN_BEGINS), (b"@",), (_login,)),
+            _Scan(Pattern(f"{first}|{others}"), (b"",), _by_its_look),
+            _Scan(Pattern(_WEAK), _SIGNS, _weak),
+            _Scan(Pattern(_OPTION_BEGINS), (b"-",), _option),
+            _Scan(Pattern(_LOGIN_BEGINS), (b"@",), _login),
         )
         self.forms = Forms()
 
@@ -212,9 +257,34 @@ def _shapes() -> dict[str, re.Pattern[bytes]]:
     }
 
 
+class _Close:
+    """What is matched where a scan found something: compiled when the first is found."""
+
+    def __init__(self) -> None:
+        def close(pattern: str) -> re.Pattern[bytes]:
+            return re.compile(pattern.encode())
+
+        self.label = close(rf"(?i)(?:({STRONG})|{MEDIUM}){_BETWEEN}({_SIGN})({_GAP})")
+        self.sign = close(f"({_SIGN})({_GAP})")
+        self.strong = close(f"(?i){STRONG}")
+        self.sure = close(f"(?i){_SURE}")
+        self.login = close(_LOGIN)
+        self.user = close(_USER)
+        self.user_at_once = close(_USER[11:])
+        self.option = close(_OPTION)
+        self.header = close(_HEADER)
+        self.short = close(_SHORT)
+        self.begin = close(_BEGIN)
+        self.marks = tuple(
+            (close(mark), kind, close(shape)) for mark, (kind, shape) in MARKED.items()
+        )
+        self.after_run = {kind: close(shape) for kind, shape in AFTER_RUN.items()}
+        self.before_run = {kind: close(shape) for kind, shape in BEFORE_RUN.items()}
+
+
 @cache
-def _compiled(pattern: str) -> re.Pattern[bytes]:
-    return re.compile(pattern.encode())
+def _close() -> _Close:
+    return _Close()
 
 
 def _plain(data: bytes) -> Iterator[Hit]:
@@ -224,26 +294,28 @@ def _plain(data: bytes) -> Iterator[Hit]:
 
 
 def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
-    find, looks, at = scan.pattern.find, scan.looks, 0
+    find, look, at = scan.pattern.find, scan.look, 0
     while span := find(data, at):
         at = span[0] + 1
-        for look in looks:
-            if hit := look(data, span[0]):
-                yield hit
-                at = max(at, hit.end)
-                break
+        if hit := look(data, span[0]):
+            yield hit
+            at = max(at, hit.end)
 
 
 def _by_its_look(data: bytes, at: int) -> Hit | None:
     head = data[at : at + 13].lower()
     if head.startswith((b"authorization", b"cookie")):
-        return _header(data, at)
+        return _header(data, at) or _labelled(data, at)
     if head.startswith((b"sshpass", b"mysql")):
         return _short(data, at)
     if head.startswith(b"-----begin"):
         return _key_block(data, at)
     if head[:1] in (b" ", b"\t", b"\n", b"\r", b"'", b'"', b"[", b",", b"-"):
         return _user(data, at) or _mark(data, at)
+    if hit := _labelled(data, at):
+        return hit
+    if not _rules().shapes.begins(data, at):
+        return None
     return _shape(data, at) or _mark(data, at)
 
 
@@ -263,20 +335,16 @@ def _shape(data: bytes, at: int) -> Hit | None:
 
 
 def _labelled(data: bytes, at: int) -> Hit | None:
-    found = _compiled(rf"(?i)((?:{STRONG})|{MEDIUM}){_BETWEEN}({_SIGN})({_GAP})").match(
-        data, at, at + 200
-    )
+    found = _close().label.match(data, at, at + 200)
     if not found:
         return None
-    strength = 3 if _compiled(f"(?i){STRONG}").match(data, at) else 2
-    start = max(0, at - 40)
-    before = _compiled(r"[\w.-]*\Z").search(data, start, at)
-    name_at = before.start() if before else at
+    strength = 3 if found[1] is not None else 2
+    name_at = max(0, at - 40) + len(data[max(0, at - 40) : at].rstrip(_NAME_BYTES))
     return _valued(data, name_at, found.span(2), found.end(3), strength)
 
 
 def _weak(data: bytes, at: int) -> Hit | None:
-    found = _compiled(f"({_SIGN})({_GAP})").match(data, at, at + 40)
+    found = _close().sign.match(data, at, at + 40)
     if not found:
         return None
     name = data[max(0, at - 110) : at]
@@ -320,13 +388,13 @@ def _value(data: bytes, at: int) -> tuple[bytes, bool]:
 
 
 def _kind_of(name: bytes) -> str:
-    found = _compiled(f"(?i){_SURE}").search(name)
+    found = _close().sure.search(name)
     word = found[0].decode("latin-1").lower() if found else "key"
     return "-".join(re.findall("[a-z]+", word))
 
 
 def _login(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_LOGIN).match(data, at, at + _WINDOW)
+    found = _close().login.match(data, at, at + _WINDOW)
     if not found:
         return None
     if found[2] is None:
@@ -338,8 +406,9 @@ def _login(data: bytes, at: int) -> Hit | None:
 
 
 def _user(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_USER).match(data, at, at + _WINDOW) or (
-        _compiled(_USER[11:]).match(data, at, at + _WINDOW) if at == 0 else None
+    close = _close()
+    found = close.user.match(data, at, at + _WINDOW) or (
+        close.user_at_once.match(data, at, at + _WINDOW) if at == 0 else None
     )
     if not found or found[2].isdigit() or found[2] == found[1] or found[2][:1] in b"$<{":
         return None
@@ -347,16 +416,16 @@ def _user(data: bytes, at: int) -> Hit | None:
 
 
 def _option(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_OPTION).match(data, at, at + _WINDOW)
+    found = _close().option.match(data, at, at + _WINDOW)
     if not found:
         return None
-    strength = 3 if _compiled(f"(?i){STRONG}").search(found[0][: found.start(1) - at]) else 2
+    strength = 3 if _close().strong.search(found[0][: found.start(1) - at]) else 2
     one = Named(b"", b" ", False, found[1], False, b"", strength)
     return Hit(*found.span(1), "option", found[1]) if is_secret(one) else None
 
 
 def _header(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_HEADER).match(data, at, at + _LONGEST)
+    found = _close().header.match(data, at, at + _LONGEST)
     if not found or found.lastindex is None:
         return None
     kind = "cookie" if found.lastindex == 3 else "authorization"
@@ -364,12 +433,12 @@ def _header(data: bytes, at: int) -> Hit | None:
 
 
 def _short(data: bytes, at: int) -> Hit | None:
-    found = _compiled(_SHORT).match(data, at, at + _WINDOW)
+    found = _close().short.match(data, at, at + _WINDOW)
     return Hit(*found.span(1), "option", found[1]) if found else None
 
 
 def _key_block(data: bytes, at: int) -> Hit | None:
-    begun = _compiled(_BEGIN).match(data, at, at + 200)
+    begun = _close().begin.match(data, at, at + 200)
     if not begun:
         return None
     if end := _END.search(data, begun.end(), begun.end() + _LONGEST):
@@ -380,9 +449,9 @@ def _key_block(data: bytes, at: int) -> Hit | None:
 
 
 def _mark(data: bytes, at: int) -> Hit | None:
-    for mark, (kind, shape) in MARKED.items():
-        if _compiled(mark).match(data, at):
-            for found in _compiled(shape).finditer(data, max(0, at - 120), at + 300):
+    for mark, kind, shape in _close().marks:
+        if mark.match(data, at):
+            for found in shape.finditer(data, max(0, at - 120), at + 300):
                 if found.start() <= at < found.end():
                     return Hit(*found.span(), kind, found[0])
     return None
@@ -401,6 +470,9 @@ def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
 def _runs(data: bytes, depth: int) -> Iterator[Hit]:
     for start, end in _rules().forms.runs(data):
         run = data[start:end]
+        worded = len(run.translate(None, _DIGITS)) == len(run)
+        if worded and (run.islower() or run.isupper()):
+            continue  # a word of a program, a path
         if (
             depth < _DEEPEST
             and (text := said(run)) is not None
@@ -408,8 +480,8 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
         ):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
-        elif len(run.translate(None, _DIGITS)) == len(run):
-            continue  # a word of a program
+        elif worded:
+            continue
         elif prefixed(run):
             yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
@@ -427,11 +499,11 @@ def named_near(before: bytes) -> bool:
 def _beside(data: bytes, start: int, end: int) -> Hit | None:
     """A token of which the run is a part."""
     if data[end : end + 1] == b".":
-        for kind, shape in AFTER_RUN.items():
-            if found := _compiled(shape).match(data, start, end + 200):
+        for kind, shape in _close().after_run.items():
+            if found := shape.match(data, start, end + 200):
                 return Hit(*found.span(), kind, found[0])
     if start and data[start - 1] in b":|%!":
-        for kind, shape in BEFORE_RUN.items():
-            if found := _compiled(shape).search(data, max(0, start - 40), end + 100):
+        for kind, shape in _close().before_run.items():
+            if found := shape.search(data, max(0, start - 40), end + 100):
                 return Hit(*found.span(), kind, found[0])
     return None
