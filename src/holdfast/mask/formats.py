@@ -208,7 +208,8 @@ FORMATS: dict[str, str] = {
     """,
     "jwt": r"""
         ey[A-Za-z0-9][A-Za-z0-9_=-]{12,}\.[A-Za-z0-9_/+=-]{12,}(?:\.[A-Za-z0-9_/+=-]*){0,3}
-        ZXlK[A-Za-z0-9_/+-]{16,}={0,2}
+        eyJ[A-Za-z0-9_=-]{2,}\.[A-Za-z0-9_/+=-]{4,}\.[A-Za-z0-9_/+=-]*
+        ZXlK[A-Za-z0-9_/+-]{8,}={0,2}
     """,
     # Short beginnings: only where the rest was drawn by chance.
     "loose": r"""
@@ -217,6 +218,7 @@ FORMATS: dict[str, str] = {
         AKC[A-Za-z0-9]{10,}
         AP[0-9A-F][A-Za-z0-9]{8,}
         PMAT-[A-Za-z0-9]{20,}
+        CAIS[A-Za-z0-9+/_=-]{30,}
         ey[A-Za-z0-9_=-]{6,}\.[A-Za-z0-9_=-]{4,}
     """,
 }
@@ -229,6 +231,10 @@ MARKED: dict[str, tuple[str, str]] = {
     r"\.webhook\.office\.com/": (
         "chat",
         r"[a-z0-9.-]{1,100}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,}",
+    ),
+    r"\b00[A-Za-z0-9]{13}(?:[A-Za-z0-9]{3})?!": (
+        "crm",
+        r"\b00[A-Za-z0-9]{13,16}![A-Za-z0-9_.-]{60,}",
     ),
     r"_mmk": ("work", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     r"JQQJ99": ("cloud", r"[A-Za-z0-9+/]{40,}JQQJ99[A-Za-z0-9+/]{5,}={0,2}"),
@@ -248,7 +254,6 @@ BEFORE_RUN: dict[str, str] = {
     "chat": r"[0-9]{7,13}:[A-Za-z0-9_-]{32,}",
     "work": r"[12]/[0-9]{10,16}(?:/[0-9]{10,16})?:[a-f0-9]{32}",
     "report": r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}",
-    "crm": r"00[A-Za-z0-9]{13,16}![A-Za-z0-9_.-]{60,}",
     "shop": r"[0-9]{15,16}(?:\||%)[A-Za-z0-9_-]{27,40}",
 }
 """And those where the run comes last."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from holdfast.mask.chance import chancy, count_digits, drawn, random
+
 STRONG = (
-    r"pass(?:word|wd|phrase|code)|(?:db|key|user|auth)_?pass|pass\b|pwd|\bpw\b|_pw\b|secret"
+    r"pass(?:word|wd|phrase|code)|(?:db|key|user|auth)_?pass|pass\b|pwd|pw\b|secret"
     r"|contrase(?:n|\xc3\xb1)a|passwort|mot_de_passe"
 )
 MEDIUM = (
@@ -20,11 +22,11 @@ MEDIUM = (
     r"|app|sdk|user|server|root|live|test|prod|production|secure)[_. -]?key|credential|bearer"
     r"|cookie|_auth|jwt"
 )
-PROVIDERS = """
+PROVIDERS = r"""
     ably abuseipdb adafruit adobe aikido airtable aiven algolia alibaba aliyun amplitude
     anthropic anyscale apify apollo appcenter artifactory asana assemblyai atlassian auth0 aws
     axiom azure bamboo baseten beamer bitbucket bitly bitrise bittrex blackfire bluemix bluesky
-    box braintree brave brevo browserstack buildkite bundle_ bunny bxp canva capella cartesia
+    box braintree brave brevo browserstack buildkite bundle_ bunny \bbx canva capella cartesia
     cerebras chargebee checkout circleci civo clearbit clerk clickhouse clickup cloudant
     cloudflare cloudinary cloudsmith cockroach codacy codecov cohere coinbase configcat
     confluent consul contentful contribsys convex couchbase coveralls cursor customer.io
@@ -69,16 +71,9 @@ _NOTHING = re.compile(
     rb"|for|in|on|with|if|from|that|has|must|can|cannot|will|may|are|this|it|as|by|be|option|flag"
     rb"|args?|kwargs|env|input|prompt|file|stdin|stdout|key)\W*"
 )
-_TURNS = re.compile(rb"[0-9][A-Za-z]|[A-Za-z][0-9]|[a-z][A-Z]|[A-Z][a-z]")
 _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_][A-Za-z0-9_]*)*")
 _HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
-_CAMEL = re.compile(
-    # Each word is taken once and for all: nothing here may go back over a long value.
-    rb"[_a-z.:]*+[0-9]{0,3}+[_.:]?+(?>[A-Z]{1,6}[0-9]{0,3}[a-z]*[aeiouy][a-z]+[0-9]{0,3}[_.:-]?)++"
-    rb"[A-Z]{0,4}[0-9]{0,2}[a-z]?"
-    rb"|[a-z]{2,}+[0-9]{0,4}+(?>[._:-][a-z]++[0-9]{0,4}[a-z]?|[._:-][0-9]{1,4})++"
-)
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
 _WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[.:!?]*")
 
@@ -101,7 +96,9 @@ class Named(NamedTuple):
 
 def is_secret(one: Named) -> bool:
     value = one.value
-    if not value or _NOTHING.fullmatch(value) or _PLACE.match(value):
+    if not value or _NOTHING.fullmatch(value):
+        return False
+    if _PLACE.match(value) and not (one.strength >= 2 and _base64(value)):
         return False
     if random(value):
         return _fits(one)
@@ -118,6 +115,11 @@ def is_secret(one: Named) -> bool:
     if chancy(value):
         return True
     return one.strength == 3 and _typed(one)
+
+
+def _base64(value: bytes) -> bool:
+    """Whether it looks like a path and is none, as one key in sixty-four does."""
+    return value[:1] == b"/" and value.count(b"/") <= 4 and count_digits(value) > 1 and drawn(value)
 
 
 def is_benign(name: bytes) -> bool:
@@ -149,35 +151,8 @@ def _typed(one: Named) -> bool:
             one.tight and not one.quoted and one.after[:1] in (b"", b" ", b"&", b"\n", b"'", b'"')
         )
     if _IDENTIFIER.fullmatch(value):
-        return _digits(value) > 0 and not _call(one)
+        return count_digits(value) > 0 and not _call(one)
     return True
-
-
-def random(value: bytes) -> bool:
-    """Whether it was drawn by chance, as keys are: long, and letters and digits change often."""
-    size = len(value) - value.count(b"-") - value.count(b".") - value.count(b"_")
-    digits = _digits(value)
-    if size < 14 or b" " in value or (not digits and value.islower()):
-        return False
-    if _CAMEL.fullmatch(value):
-        return False
-    turns = len(_TURNS.findall(value))
-    if digits >= 2:
-        return turns * 11 >= size or digits == size >= 15
-    return turns * 4 >= size
-
-
-def _digits(value: bytes) -> int:
-    return len(value) - len(value.translate(None, b"0123456789"))
-
-
-def chancy(value: bytes) -> bool:
-    """The same of something shorter; sure enough where a name tells."""
-    if len(value) < 8 or b" " in value or (value.islower() and not _digits(value)):
-        return False
-    if _CAMEL.fullmatch(value):
-        return False
-    return len(_TURNS.findall(value)) * 5 >= len(value)
 
 
 _IDS = frozenset(
@@ -199,7 +174,7 @@ _PUBLIC_ID = re.compile(rb"01[A-Za-z0-9]{20,26}|[0-9A-HJKMNP-TV-Z]{26}")
 _UUID = re.compile(rb"(?:^|[/_-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 """At the end of the name of a thing, such as `claude-code/8c35adc1-…`."""
 _PREFIXED = re.compile(
-    rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-][a-z0-9]{1,12}){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}"
+    rb"([A-Za-z][A-Za-z0-9]{0,15})((?:[_-](?:[a-z0-9]{1,12}|[A-Z]{1,4})){0,3})[_-]([A-Za-z0-9_+/-]{16,})={0,2}"
 )
 
 
@@ -209,17 +184,9 @@ def prefixed(run: bytes) -> bool:
     if not found or found[1].lower() in _IDS:
         return False
     rest = found[3]
-    if _PUBLIC_ID.fullmatch(rest) or _CAMEL.fullmatch(rest):
-        return False
-    turns = len(_TURNS.findall(rest))
-    digits = _digits(rest)
     telling = found[1].lower() in _TELLING
-    if _UUID.search(rest) and not telling:
+    if _PUBLIC_ID.fullmatch(rest) or (_UUID.search(rest) and not telling):
         return False
     if _HEX.fullmatch(rest):
-        return telling and len(rest) >= 24 and digits >= 4 and b"-" not in rest
-    if not digits:
-        return turns * 3 >= len(rest) >= 20
-    if rest.lower() != rest and rest.upper() != rest:
-        return turns * 9 >= len(rest) * 2
-    return turns * 8 >= len(rest) and digits >= 3 and len(rest) >= 20
+        return telling and len(rest) >= 24 and count_digits(rest) >= 4 and b"-" not in rest
+    return drawn(rest)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+from holdfast.mask.chance import chancy, random
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
 from holdfast.mask.labels import (
@@ -19,11 +20,9 @@ from holdfast.mask.labels import (
     PROVIDERS,
     STRONG,
     Named,
-    chancy,
     is_benign,
     is_secret,
     prefixed,
-    random,
 )
 from holdfast.mask.linear import Pattern
 
@@ -50,11 +49,21 @@ _WITH_A_DIGIT = "|".join(
     f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
     for before in range(_LEAST_RANDOM)
 )
-_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},26}}[0-9])"
+_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9])"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
+_STORED = (
+    r":(?:\\{0,2}/){2}([^\s\"'\\\x00]{1,128}?):"
+    r"(?![0-9]{1,5}[/,?])([^\s\"'\\\x00]{1,256}?)@"
+)
+"""The address of a database, in which people write a password as it is."""
+_STORES = (
+    b"mongodb", b"srv", b"postgres", b"postgresql", b"mysql", b"mariadb", b"redis", b"rediss",
+    b"amqp", b"amqps", b"mssql", b"sqlserver", b"clickhouse", b"cassandra", b"couchdb", b"neo4j",
+    b"kafka", b"mqtt", b"ldap", b"ldaps", b"ftp", b"sftp", b"smtp", b"psycopg2", b"pymysql",
+)  # fmt: skip
 _USER = (
     r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
-    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64}):[\"']?([^\s'\"\\\x00]{1,256})"
+    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64})[\"']?:[\"']?([^\s'\"\\\x00]{1,256})"
 )
 _OPTION = (
     rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
@@ -73,7 +82,7 @@ _USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'
 _HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
 _SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
 _OPTION_BEGINS = rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
-_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s/\"'<>\\\x00]{0,300}@"
+_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s\"'\\\x00]{0,300}@"
 _SIGNS = (b"=", b":", b">", b",", b"|")
 _BEGIN = r"-----BEGIN[A-Z0-9 _-]{0,100}PRIVATE KEY[A-Z ]{0,20}-----"
 
@@ -82,6 +91,7 @@ _ENOUGH = 8
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 _END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----|KEY(?: BLOCK)?-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
+_ARMOURED = re.compile(rb"(?:\\+[nr]|[\r\n])*+[A-Za-z0-9+/=]{6}")
 _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
 _MOST_UNQUOTED = 512
 _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
@@ -232,8 +242,8 @@ def _hint() -> Pattern:
 def _near() -> Pattern:
     names = "|".join(PROVIDERS.split())
     return Pattern(
-        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth)"
-        r"[^\x00]{0,60}\z"
+        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
+        rf"[^\x00]{{0,60}}\z|(?i:{_SURE})[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
 
 
@@ -269,6 +279,7 @@ class _Close:
         self.strong = close(f"(?i){STRONG}")
         self.sure = close(f"(?i){_SURE}")
         self.login = close(_LOGIN)
+        self.stored = close(_STORED)
         self.user = close(_USER)
         self.user_at_once = close(_USER[11:])
         self.option = close(_OPTION)
@@ -348,8 +359,6 @@ def _weak(data: bytes, at: int) -> Hit | None:
     if not found:
         return None
     name = data[max(0, at - 110) : at]
-    if not random(_value(data, found.end())[0][:_JUDGED]):
-        return None
     hint = _hint().find(name)
     if not hint:
         return None
@@ -396,7 +405,11 @@ def _kind_of(name: bytes) -> str:
 def _login(data: bytes, at: int) -> Hit | None:
     found = _close().login.match(data, at, at + _WINDOW)
     if not found:
-        return None
+        if data[max(0, at - 12) : at].lower().endswith(_STORES):
+            found = _close().stored.match(data, at, at + _WINDOW)
+        if not found:
+            return None
+        return Hit(*found.span(2), "login", found[2])
     if found[2] is None:
         token = found[1]
         return Hit(*found.span(1), "login", token) if random(token) else None
@@ -445,7 +458,9 @@ def _key_block(data: bytes, at: int) -> Hit | None:
         return Hit(at, end.end(), "private-key", data[at : end.end()])
     body = _ARMOUR.match(data, begun.end())
     end_at = body.end() if body else begun.end()
-    return Hit(at, end_at, "private-key", data[at:end_at]) if end_at > begun.end() + 8 else None
+    if end_at <= begun.end() + 8 and not _ARMOURED.match(data, begun.end()):
+        return None
+    return Hit(at, end_at, "private-key", data[at:end_at])
 
 
 def _mark(data: bytes, at: int) -> Hit | None:
@@ -486,7 +501,7 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
             yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
             yield hit
-        elif random(run[:_JUDGED]) and named_near(data[max(0, start - 130) : start]):
+        elif named_near(data[max(0, start - 130) : start]) and random(run[:_JUDGED]):
             yield Hit(start, end, "key", run)
 
 
