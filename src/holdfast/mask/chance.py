@@ -32,6 +32,7 @@ _JOINTS = b"_-./:+=~$!%,"
 _LEAST, _LEAST_CHANCY, _LEAST_DRAWN = 14, 8, 20
 _SURELY = 0.36
 """Of a hundred names that programs give, less than one is as odd; of a hundred keys, nearly all."""
+_SURELY_WORDS = 0.42
 _HARDLY = 0.12
 
 
@@ -88,7 +89,7 @@ def chancy(value: bytes) -> bool:
 def drawn(rest: bytes) -> bool:
     """The same of what comes after the name of an issuer, where names of programs come too."""
     digits = count_digits(rest)
-    if digits and oddness(rest) >= _SURELY:
+    if oddness(rest) >= (_SURELY if digits else _SURELY_WORDS):
         return True
     if _CAMEL.fullmatch(rest):
         return False

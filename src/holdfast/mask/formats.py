@@ -8,6 +8,8 @@ their tokens; the whole run is taken.
 
 from __future__ import annotations
 
+import re
+
 FORMATS: dict[str, str] = {
     "aws": r"""
         (?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}
@@ -107,6 +109,15 @@ FORMATS: dict[str, str] = {
         EAA[A-Z][A-Za-z0-9]{80,}
         AAAAAAAAAAAAAAAAAAAAA[A-Za-z0-9%]{60,}
     """,
+    "address": r"""
+        infura\.io/(?:ws/)?v3/[0-9a-f]{32}
+        alchemy(?:api)?\.(?:com|io)/v2/[A-Za-z0-9_-]{28,}
+        quiknode\.pro/[0-9a-f]{32,}
+        hooks\.zapier\.com/hooks/catch/[0-9]+/[0-9a-z]{5,}
+        hook\.[a-z0-9.]{2,12}\.make\.com/[a-z0-9]{24,}
+        maker\.ifttt\.com/use/[A-Za-z0-9_-]{16,}
+        outlook\.office(?:365)?\.com/webhook/[A-Za-z0-9@/-]{60,}
+    """,
     "cloud": r"""
         4b1d[A-Za-z0-9]{38}
         AstraCS:[A-Za-z0-9:]{20,}
@@ -187,6 +198,7 @@ FORMATS: dict[str, str] = {
         ops_eyJ[A-Za-z0-9+/_-]{100,}={0,3}
         A3-[A-Z0-9]{6}-[A-Z0-9]{6,11}-(?:[A-Z0-9]{5}-?){3,4}
         AGE-SECRET-KEY-1[A-Z0-9]{50,}
+        xprv[A-Za-z0-9]{90,}
         endr\+[A-Za-z0-9-]{16}
         \$aact_[a-z]{4}_[A-Za-z0-9_:=-]{20,}
         (?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][A-Za-z0-9._/=+-]{30,}
@@ -194,7 +206,7 @@ FORMATS: dict[str, str] = {
         cnvca[A-Za-z0-9_-]{40,}
         sk_car_[A-Za-z0-9_]{16,}
         configcat-sdk-[0-9]/[A-Za-z0-9_/-]{40,}
-        incoming\+[A-Za-z0-9_+-]{4,}-(?:issue|merge-request)[A-Za-z0-9-]{0,40}@
+        incoming\+[A-Za-z0-9._+-]{4,}-(?:issue|merge-request)[A-Za-z0-9-]{0,40}@
         (?:sat|pat)\.[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}
         s-s4t2(?:ud|af)-[a-f0-9]{64}
         Mid-(?:client|server)-[A-Za-z0-9_-]{8,}
@@ -209,6 +221,7 @@ FORMATS: dict[str, str] = {
     "jwt": r"""
         ey[A-Za-z0-9][A-Za-z0-9_=-]{12,}\.[A-Za-z0-9_/+=-]{12,}(?:\.[A-Za-z0-9_/+=-]*){0,3}
         eyJ[A-Za-z0-9_=-]{2,}\.[A-Za-z0-9_/+=-]{4,}\.[A-Za-z0-9_/+=-]*
+        eyJ[A-Za-z0-9_=-]{2,}\.[A-Za-z0-9_/+=-]{16,}
         ZXlK[A-Za-z0-9_/+-]{8,}={0,2}
     """,
     # Short beginnings: only where the rest was drawn by chance.
@@ -250,8 +263,10 @@ AFTER_RUN: dict[str, str] = {
     "model": r"[0-9a-fA-F]{32}\.[A-Za-z0-9]{16,}",
 }
 """Those with no mark but how long their parts are: the run, and what follows it."""
+SHAPED_RUN = re.compile(rb"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}")
+"""Those that are a run by themselves."""
 BEFORE_RUN: dict[str, str] = {
-    "chat": r"[0-9]{7,13}:[A-Za-z0-9_-]{32,}",
+    "chat": r"[0-9]{7,13}:[A-Za-z0-9_-]{32,}|[0-9]{5,16}:A[A-Za-z0-9_-]{32,}",
     "work": r"[12]/[0-9]{10,16}(?:/[0-9]{10,16})?:[a-f0-9]{32}",
     "report": r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}",
     "shop": r"[0-9]{15,16}(?:\||%)[A-Za-z0-9_-]{27,40}",

@@ -20,7 +20,7 @@ MEDIUM = (
     r"token|api[_. -]?key|(?:access|private|account|signing|encryption|master|service|shared"
     r"|storage|session|license|auth|client|admin|deploy|webhook|database|db|priv|ssh|consumer|application"
     r"|app|sdk|user|server|root|live|test|prod|production|secure)[_. -]?key|credential|bearer"
-    r"|cookie|_auth|jwt"
+    r"|cookie|_auth|jwt|[?&;]sig|x-amz-(?:signature|credential)"
 )
 PROVIDERS = r"""
     ably abuseipdb adafruit adobe aikido airtable aiven algolia alibaba aliyun amplitude
@@ -74,6 +74,7 @@ _NOTHING = re.compile(
 _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_][A-Za-z0-9_]*)*")
 _HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
+_FILLED = re.compile(rb"\$\W?[A-Za-z_{(]|\$$|[<{]|%[(sdr{]|\[|\.\.|~/|\\")
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
 _WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[.:!?]*")
 
@@ -98,7 +99,7 @@ def is_secret(one: Named) -> bool:
     value = one.value
     if not value or _NOTHING.fullmatch(value):
         return False
-    if _PLACE.match(value) and not (one.strength >= 2 and _base64(value)):
+    if _PLACE.match(value) and not _only_begins_so(one):
         return False
     if random(value):
         return _fits(one)
@@ -117,9 +118,13 @@ def is_secret(one: Named) -> bool:
     return one.strength == 3 and _typed(one)
 
 
-def _base64(value: bytes) -> bool:
-    """Whether it looks like a path and is none, as one key in sixty-four does."""
-    return value[:1] == b"/" and value.count(b"/") <= 4 and count_digits(value) > 1 and drawn(value)
+def _only_begins_so(one: Named) -> bool:
+    """Whether it looks like a path or a place for a value and is none, as some keys do."""
+    value = one.value
+    if value[:1] == b"/":
+        few = one.strength >= 2 and value.count(b"/") <= 4
+        return few and count_digits(value) > 1 and drawn(value)
+    return one.strength == 3 and one.quoted and not _FILLED.match(value) and chancy(value)
 
 
 def is_benign(name: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.mask.chance import chancy, random
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
-from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED
+from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
     MEDIUM,
     PROVIDERS,
@@ -31,7 +31,7 @@ _DEEPEST = 3
 """How often a text may be inside another one."""
 _WINDOW = 2048
 """How far is looked from where something may begin, before it is known to be a secret."""
-_LONGEST = 16_384
+_LONGEST, _SEALED_BEFORE = 16_384, 8192
 _NEAR = 512
 """How far from a secret something may be one only once that is gone."""
 _ROUNDS = 4
@@ -52,8 +52,8 @@ _WITH_A_DIGIT = "|".join(
 _WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9])"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _STORED = (
-    r":(?:\\{0,2}/){2}([^\s\"'\\\x00]{1,128}?):"
-    r"(?![0-9]{1,5}[/,?])([^\s\"'\\\x00]{1,256}?)@"
+    r":(?:\\{0,2}/){2}([^\s\x00]{1,128}?):(?![0-9]{2,5}[/,\"'])([^\s\x00]{1,256}?)"
+    r"@(?=[A-Za-z0-9[])"
 )
 """The address of a database, in which people write a password as it is."""
 _STORES = (
@@ -62,8 +62,8 @@ _STORES = (
     b"kafka", b"mqtt", b"ldap", b"ldaps", b"ftp", b"sftp", b"smtp", b"psycopg2", b"pymysql",
 )  # fmt: skip
 _USER = (
-    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"'])"
-    r"\\{0,4}[\"']?([^\s:'\"\x00]{1,64})[\"']?:[\"']?([^\s'\"\\\x00]{1,256})"
+    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"']|(?=[\"']))"
+    r"\\{0,4}[\"']?([^\s:'\"\x00]{0,64})[\"']?:[\"']?([^\s'\"\\\x00]{0,256})"
 )
 _OPTION = (
     rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
@@ -72,17 +72,29 @@ _OPTION = (
 _HEADER = (
     r"(?i:authorization[\\\"']{0,4}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,4}"
     r"(?:(?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8}([^\s\\\"'\x60\x00]+)"
-    r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+))"
-    r"|cookie:[ \t]{0,8}([^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
+    r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+)"
+    r"|(?P<bare>[^\s\\\"'\x60\x00]{8,512}))"
+    r"|cookie:[ \t]{0,8}(?P<cookie>[^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
 )
 _SHORT = (
     r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
 )
 _USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
 _HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
+_SENT = (
+    r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)[A-Za-z-]{0,20}:"
+    r"[ \t]{0,8}([^\s\\\"'\x60\x00]{6,512})"
+)
+_SEALED_BEGINS = r"kind[\"']?:\s{0,8}[\"']?Secret\b"
+_SEALED = (
+    r"\b(?:d|stringD)ata[\"']?:[ \t]{0,8}"
+    r"(?:((?:\r?\n[ \t]{1,16}[\"']?[\w.-]{1,200}[\"']?:[ \t]{1,8}\S[^\n\x00]*)+)"
+    r"|\s{0,8}\{([^{}\x00]{1,8192})\})"
+)
+_SENT_BEGINS = r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)"
 _SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
 _OPTION_BEGINS = rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
-_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s\"'\\\x00]{0,300}@"
+_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s\x00]{0,300}@"
 _SIGNS = (b"=", b":", b">", b",", b"|")
 _BEGIN = r"-----BEGIN[A-Z0-9 _-]{0,100}PRIVATE KEY[A-Z ]{0,20}-----"
 
@@ -91,7 +103,8 @@ _ENOUGH = 8
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 _END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----|KEY(?: BLOCK)?-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
-_ARMOURED = re.compile(rb"(?:\\+[nr]|[\r\n])*+[A-Za-z0-9+/=]{6}")
+_ARMOURED = re.compile(rb"(?:\\+[nr]|[\r\n])*+[A-Za-z0-9+/=]{3}")
+_LEFT_OUT = re.compile(rb"\$\{?\w*\}?|\$?[{<(].*[}>)]|%[(sdr{].*|\*+|\.\.+|x{3,}")
 _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
 _MOST_UNQUOTED = 512
 _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
@@ -218,7 +231,8 @@ class _Rules:
         formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
         marks = "|".join(MARKED)
         first = rf"(?:\b|\\[nrtbf])(?:{formats})"
-        others = f"{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}|-----BEGIN|{marks}|{_LABEL}"
+        others = f"{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}|-----BEGIN"
+        others += f"|{_SENT_BEGINS}|{_SEALED_BEGINS}|{marks}|{_LABEL}"
         self.shapes = Pattern(f"{first}|{marks}")
         # One pattern of all would need too many states to be fast.
         self.scans = (
@@ -243,7 +257,7 @@ def _near() -> Pattern:
     names = "|".join(PROVIDERS.split())
     return Pattern(
         rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
-        rf"[^\x00]{{0,60}}\z|(?i:{_SURE})[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
+        rf"[^\x00]{{0,60}}\z|(?i:{_SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
 
 
@@ -285,6 +299,8 @@ class _Close:
         self.option = close(_OPTION)
         self.header = close(_HEADER)
         self.short = close(_SHORT)
+        self.sent = close(_SENT)
+        self.sealed = close(_SEALED)
         self.begin = close(_BEGIN)
         self.marks = tuple(
             (close(mark), kind, close(shape)) for mark, (kind, shape) in MARKED.items()
@@ -322,7 +338,9 @@ def _by_its_look(data: bytes, at: int) -> Hit | None:
     if head.startswith(b"-----begin"):
         return _key_block(data, at)
     if head[:1] in (b" ", b"\t", b"\n", b"\r", b"'", b'"', b"[", b",", b"-"):
-        return _user(data, at) or _mark(data, at)
+        return _user(data, at) or _sent(data, at) or _mark(data, at)
+    if head.startswith(b"kind"):
+        return _sealed(data, at)
     if hit := _labelled(data, at):
         return hit
     if not _rules().shapes.begins(data, at):
@@ -403,17 +421,16 @@ def _kind_of(name: bytes) -> str:
 
 
 def _login(data: bytes, at: int) -> Hit | None:
-    found = _close().login.match(data, at, at + _WINDOW)
+    close, found = _close(), None
+    if data[max(0, at - 12) : at].lower().endswith(_STORES):
+        found = close.stored.match(data, at, at + _WINDOW)
+    found = found or close.login.match(data, at, at + _WINDOW)
     if not found:
-        if data[max(0, at - 12) : at].lower().endswith(_STORES):
-            found = _close().stored.match(data, at, at + _WINDOW)
-        if not found:
-            return None
-        return Hit(*found.span(2), "login", found[2])
+        return None
     if found[2] is None:
         token = found[1]
         return Hit(*found.span(1), "login", token) if random(token) else None
-    if re.match(rb"[${<%*]|\.\.", found[2]):
+    if _LEFT_OUT.fullmatch(found[2]):
         return None
     return Hit(*found.span(2), "login", found[2])
 
@@ -423,9 +440,17 @@ def _user(data: bytes, at: int) -> Hit | None:
     found = close.user.match(data, at, at + _WINDOW) or (
         close.user_at_once.match(data, at, at + _WINDOW) if at == 0 else None
     )
-    if not found or found[2].isdigit() or found[2] == found[1] or found[2][:1] in b"$<{":
+    if (
+        not found
+        or found[2].isdigit()
+        or found[2] == found[1]
+        or found[2][:1] in (b"$", b"<", b"{")
+    ):
         return None
-    return Hit(*found.span(2), "login", found[2])
+    if found[2]:
+        return Hit(*found.span(2), "login", found[2])
+    # Where a service wants a key and nothing else.
+    return Hit(*found.span(1), "login", found[1]) if chancy(found[1]) else None
 
 
 def _option(data: bytes, at: int) -> Hit | None:
@@ -441,8 +466,27 @@ def _header(data: bytes, at: int) -> Hit | None:
     found = _close().header.match(data, at, at + _LONGEST)
     if not found or found.lastindex is None:
         return None
-    kind = "cookie" if found.lastindex == 3 else "authorization"
+    if found["bare"] and not chancy(found["bare"][:_JUDGED]):
+        return None
+    kind = "cookie" if found["cookie"] else "authorization"
     return Hit(*found.span(found.lastindex), kind, found[found.lastindex])
+
+
+def _sent(data: bytes, at: int) -> Hit | None:
+    """A header that a command is told to send."""
+    found = _close().sent.match(data, at, at + _WINDOW)
+    if not found or found[1][:1] in b"$<{[":
+        return None
+    return Hit(*found.span(1), "header", found[1])
+
+
+def _sealed(data: bytes, at: int) -> Hit | None:
+    """What a Secret of Kubernetes holds; its parts are sorted by name, so `data` may come first."""
+    for found in _close().sealed.finditer(data, max(0, at - _SEALED_BEFORE), at + _LONGEST):
+        if b"---" not in data[min(at, found.end()) : max(at, found.start())]:
+            part = 1 if found[1] else 2
+            return Hit(*found.span(part), "kubernetes", found[part])
+    return None
 
 
 def _short(data: bytes, at: int) -> Hit | None:
@@ -495,10 +539,10 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
         ):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
+        elif prefixed(run) or SHAPED_RUN.fullmatch(run):
+            yield Hit(start, end, "token", run)
         elif worded:
             continue
-        elif prefixed(run):
-            yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
             yield hit
         elif named_near(data[max(0, start - 130) : start]) and random(run[:_JUDGED]):
