@@ -44,7 +44,7 @@ _OPTION = re.compile(
 )
 _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
-_SHORT, _REMEMBERED, _AT_ONCE = 16, 200, 4096
+_SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
 _SHAPE = bytes(
     ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)

@@ -72,7 +72,7 @@ _NOTHING = re.compile(
     rb"|args?|kwargs|env|input|prompt|file|stdin|stdout|key)\W*"
 )
 _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_][A-Za-z0-9_]*)*")
-_HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
+HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
 _FILLED = re.compile(rb"\$\W?[A-Za-z_{(]|\$$|[<{]|%[(sdr{]|\[|\.\.|~/|\\")
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
@@ -192,6 +192,6 @@ def prefixed(run: bytes) -> bool:
     telling = found[1].lower() in _TELLING
     if _PUBLIC_ID.fullmatch(rest) or (_UUID.search(rest) and not telling):
         return False
-    if _HEX.fullmatch(rest):
+    if HEX.fullmatch(rest):
         return telling and len(rest) >= 24 and count_digits(rest) >= 4 and b"-" not in rest
     return drawn(rest)

@@ -16,6 +16,7 @@ from holdfast.mask.chance import chancy, random
 from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
+    HEX,
     MEDIUM,
     PROVIDERS,
     STRONG,
@@ -49,7 +50,7 @@ _WITH_A_DIGIT = "|".join(
     f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
     for before in range(_LEAST_RANDOM)
 )
-_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9])"
+_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9]|[A-Za-z]{{20}})"
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _STORED = (
     r":(?:\\{0,2}/){2}([^\s\x00]{1,128}?):(?![0-9]{2,5}[/,\"'])([^\s\x00]{1,256}?)"
@@ -83,13 +84,14 @@ _USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'
 _HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
 _SENT = (
     r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)[A-Za-z-]{0,20}:"
-    r"[ \t]{0,8}([^\s\\\"'\x60\x00]{6,512})"
+    r"[ \t]{0,8}([^\s\\\"'\x60\x00]{6,512}+)(?![ \t])"
 )
-_SEALED_BEGINS = r"kind[\"']?:\s{0,8}[\"']?Secret\b"
+_SEALED_BEGINS = r"kind[\"']?:\s{0,8}[\"']?(?i:secret)\b"
 _SEALED = (
     r"\b(?:d|stringD)ata[\"']?:[ \t]{0,8}"
     r"(?:((?:\r?\n[ \t]{1,16}[\"']?[\w.-]{1,200}[\"']?:[ \t]{1,8}\S[^\n\x00]*)+)"
-    r"|\s{0,8}\{([^{}\x00]{1,8192})\})"
+    r"|\s{0,8}\{([^{}\x00]{1,8192})\}"
+    r"|[^\n{}]{0,200}?\s[\"']?[\w.-]{1,200}[\"']?:\s{0,8}(?:\|\s{0,8})?[\"']?([\w+/=-]{8,8192}))"
 )
 _SENT_BEGINS = r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)"
 _SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
@@ -109,6 +111,8 @@ _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]{1,512}")
 _MOST_UNQUOTED = 512
 _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
+_GLUED = re.compile(rb"(?i)[a-z_-]{0,12}?(?:secret|token|key|password)[_-]?(?=[^_-]{32})")
+_LONG_KEY = 40
 _DIGITS = b"0123456789"
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
@@ -187,12 +191,15 @@ def _replaced(
 def _around(data: bytes, tags: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The lines near the tags."""
     spans: list[tuple[int, int]] = []
+    last = 0
     for start, end in tags:
-        first = data.rfind(b"\n", 0, max(0, start - _NEAR)) + 1
-        last = data.find(b"\n", end + _NEAR)
-        last = last if last >= 0 else len(data)
+        # Nothing is passed over twice, however many tags there are in a line.
+        first = data.rfind(b"\n", last, max(last, start - _NEAR)) + 1 or last
+        if end + _NEAR > last:
+            last = data.find(b"\n", max(last, end + _NEAR))
+            last = last if last >= 0 else len(data)
         if spans and first <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+            spans[-1] = (spans[-1][0], last)
         else:
             spans.append((first, last))
     return spans
@@ -259,6 +266,12 @@ def _near() -> Pattern:
         rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
         rf"[^\x00]{{0,60}}\z|(?i:{_SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
+
+
+@cache
+def _issuer() -> Pattern:
+    names = "|".join(name for name in PROVIDERS.split() if len(name) > 3 or name == "aws")
+    return Pattern(rf"\b(?i:{names})[^\n\x00]{{0,40}}\z")
 
 
 def _begun(shape: str) -> str:
@@ -484,7 +497,7 @@ def _sealed(data: bytes, at: int) -> Hit | None:
     """What a Secret of Kubernetes holds; its parts are sorted by name, so `data` may come first."""
     for found in _close().sealed.finditer(data, max(0, at - _SEALED_BEFORE), at + _LONGEST):
         if b"---" not in data[min(at, found.end()) : max(at, found.start())]:
-            part = 1 if found[1] else 2
+            part = found.lastindex or 0
             return Hit(*found.span(part), "kubernetes", found[part])
     return None
 
@@ -545,14 +558,25 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
             continue
         elif hit := _beside(data, start, end):
             yield hit
-        elif named_near(data[max(0, start - 130) : start]) and random(run[:_JUDGED]):
-            yield Hit(start, end, "key", run)
+        elif (at := _after_names(data, start, run)) >= 0:
+            yield Hit(at, end, "key", data[at:end])
 
 
-def named_near(before: bytes) -> bool:
-    """Whether an issuer and what it issues are named shortly before."""
-    found = _near().find(before)
-    return found is not None and not is_benign(before[found[0] :])
+def _after_names(data: bytes, start: int, run: bytes) -> int:
+    """Where a key begins that is told by an issuer and a word for it shortly before."""
+    before = data[max(0, start - 130) : start]
+    if _told(_near(), before):
+        return start if random(run[:_JUDGED]) else -1
+    if (glued := _GLUED.match(run)) and _told(_near(), before + glued[0]):
+        return start + glued.end() if random(run[glued.end() :][:_JUDGED]) else -1
+    if len(run) < _LONG_KEY or HEX.fullmatch(run) or not _told(_issuer(), before, run[:8]):
+        return -1
+    return start if random(run[:_JUDGED]) else -1
+
+
+def _told(names: Pattern, before: bytes, begun: bytes = b"") -> bool:
+    found = names.find(before)
+    return found is not None and not is_benign(before[found[0] :] + begun)
 
 
 def _beside(data: bytes, start: int, end: int) -> Hit | None:
