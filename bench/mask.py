@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -40,6 +41,11 @@ class Sample(NamedTuple):
     rule: str
     text: str
     secret: str
+
+
+def aside(rule: str) -> bool:
+    """Whether the samples of a rule were not looked at when ours were improved: half of them."""
+    return sha256(f"seen {rule}".encode()).digest()[0] >= 128
 
 
 class Unavailable(Exception):
@@ -302,11 +308,16 @@ def run(setup: Setup) -> Outcome:
     except Unavailable as reason:
         outcome.absent.append(Absent("recall", str(reason)))
         return outcome
+    halves: dict[bool, list[bool]] = {False: [], True: []}
+    for sample in drawn:
+        halves[aside(sample.rule)].append(not leaks(mask, sample))
     for encoding, least in ((None, 99.0), *((name, 95.0) for name in ENCODINGS)):
         found = sum(not leaks(mask, sample, encoding) for sample in drawn)
         bar = Bar(f"recall, {encoding or 'plain'}", found / len(drawn) * 100, ">=", least, "%")
         outcome.bars.append(bar)
     outcome.numbers = {
+        "recall of rules looked at first": statistics.mean(halves[False]) * 100,
+        "recall of rules held aside": statistics.mean(halves[True]) * 100,
         "samples": len(drawn),
         "rules": len({sample.rule for sample in drawn}),
         "lines": lines,

@@ -24,8 +24,12 @@ _SAMPLE = 64
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _RUN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_RUN_SHAPE = bytes(ord("x") if byte in _RUN_BYTES else ord(" ") for byte in range(256))
-_SHORTEST_RUN = b"x" * LEAST_RUN
+_DENSE = "|".join(
+    f"[A-Za-z+/_-]{{{before}}}[0-9][A-Za-z0-9+/_-]{{{LEAST_RUN - 1 - before},}}"
+    for before in range(LEAST_RUN)
+)
+"""A run with a digit; or, without one, capitals as no name has them."""
+_DENSE_WORD = r"(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
 _RUN = re.compile(
     rb"[A-Za-z0-9+/_-]++(?:(?:\\{1,4}[nr]|\r?\n)++[A-Za-z0-9+/_-]{16,}+)*+"
     rb"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]++)?={0,2}"
@@ -71,6 +75,7 @@ class Forms:
             Pattern(r"&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"),
             Pattern(r"\\(?:u00[2-7][0-9A-Fa-f]|x[2-7][0-9A-Fa-f]|/)"),
         )
+        self._dense = Pattern(f"{_DENSE}|{_DENSE_WORD}")
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
         """The parts of `data` that hold escapes, without them."""
@@ -87,11 +92,23 @@ class Forms:
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Where something stands that may be a text in base64 or hex."""
-        # What they are made of is mapped to one byte, so that so many of it can be looked for.
-        shape, at = data.translate(_RUN_SHAPE), 0
-        while (start := shape.find(_SHORTEST_RUN, at)) >= 0:
-            at = _RUN.match(data, start).end()  # pyright: ignore[reportOptionalMemberAccess]
-            yield start, at
+        at = 0
+        while found := self._dense.find(data, at):
+            start = _run_start(data, at, found[0])
+            run = _RUN.match(data, start)
+            at = max(found[1], run.end()) if run else found[1]
+            if at - start >= LEAST_RUN:
+                yield start, at
+
+
+def _run_start(data: bytes, least: int, at: int) -> int:
+    while at > least:
+        piece = data[max(least, at - _BACK) : at]
+        others = len(piece.rstrip(_RUN_BYTES))
+        at -= len(piece) - others
+        if others:
+            break
+    return at
 
 
 def _line_end(data: bytes, found: int) -> int:

@@ -185,6 +185,8 @@ _PREFIXED = re.compile(
 
 def prefixed(run: bytes) -> bool:
     """Whether a run is the token of an issuer we do not know: a short name, then chance."""
+    if b"_" not in run[:17] and b"-" not in run[:17]:
+        return False
     found = _PREFIXED.fullmatch(run)
     if not found or found[1].lower() in _IDS:
         return False

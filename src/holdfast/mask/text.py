@@ -50,7 +50,11 @@ _WITH_A_DIGIT = "|".join(
     f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
     for before in range(_LEAST_RANDOM)
 )
-_WEAK = rf"{_SIGN}{_GAP}(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9]|[A-Za-z]{{20}})"
+_LETTERS_ONLY = r"[A-Za-z]{20,64}[\s'\"\x60\\]"
+_WEAK = (
+    rf"{_SIGN}{_GAP}"
+    rf"(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9]|{_LETTERS_ONLY})"
+)
 _LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
 _STORED = (
     r":(?:\\{0,2}/){2}([^\s\x00]{1,128}?):(?![0-9]{2,5}[/,\"'])([^\s\x00]{1,256}?)"
@@ -386,12 +390,10 @@ def _labelled(data: bytes, at: int) -> Hit | None:
 
 
 def _weak(data: bytes, at: int) -> Hit | None:
-    found = _close().sign.match(data, at, at + 40)
-    if not found:
-        return None
     name = data[max(0, at - 110) : at]
     hint = _hint().find(name)
-    if not hint:
+    found = _close().sign.match(data, at, at + 40) if hint else None
+    if not hint or not found:
         return None
     return _valued(data, at - len(name) + hint[0], found.span(1), found.end(2), 1)
 
@@ -552,10 +554,12 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
         ):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
-        elif prefixed(run) or SHAPED_RUN.fullmatch(run):
+        elif prefixed(run[:_JUDGED]):
             yield Hit(start, end, "token", run)
         elif worded:
             continue
+        elif SHAPED_RUN.fullmatch(run):
+            yield Hit(start, end, "token", run)
         elif hit := _beside(data, start, end):
             yield hit
         elif (at := _after_names(data, start, run)) >= 0:
