@@ -17,15 +17,22 @@ from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
     HEX,
-    MEDIUM,
     PROVIDERS,
-    STRONG,
     Named,
     is_benign,
     is_secret,
     prefixed,
 )
 from holdfast.mask.linear import Pattern
+from holdfast.mask.places import (
+    FIRST,
+    LOGIN_BEGINS,
+    OPTION_BEGINS,
+    STORES,
+    SURE,
+    WEAK,
+    close,
+)
 
 TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
 _DEEPEST = 3
@@ -38,71 +45,6 @@ _NEAR = 512
 _ROUNDS = 4
 _JUDGED = 64
 """How much of a value tells whether it is a secret."""
-
-_SURE = f"{STRONG}|{MEDIUM}"
-_SIGN = r"(?:=>|->|:{1,3}=|\?=|={1,3}|:{1,2}|>|\|\||,)"
-_GAP = r"(?:\\{1,4}[nrt]|[\x60'\"\s=\\]){0,8}"
-_BETWEEN = r"(?:\\{1,4}t|[ \t\w.-]){0,24}(?:\\{1,4}[nrt]|[\s'\"\\\]]){0,8}(?:value)?"
-_LABEL = rf"(?i:{_SURE}){_BETWEEN}{_SIGN}{_GAP}[^\s'\"\x60=\\(){{}}\[\]<>,;\x00]"
-_NO_DIGIT, _ANY = r"[A-Za-z_+/=.~:$!-]", r"[A-Za-z0-9_+/=.~:$!-]"
-_LEAST_RANDOM = 14
-_WITH_A_DIGIT = "|".join(
-    f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
-    for before in range(_LEAST_RANDOM)
-)
-_LETTERS_ONLY = r"[A-Za-z]{20,64}[\s'\"\x60\\]"
-_WEAK = (
-    rf"{_SIGN}{_GAP}"
-    rf"(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9]|{_LETTERS_ONLY})"
-)
-_LOGIN = r":(?:\\{0,2}/){2}([^\s/@:\"'<>\\\x00]{0,256})(?::([^\s/\"'<>\\\x00]{1,256}))?@"
-_STORED = (
-    r":(?:\\{0,2}/){2}([^\s\x00]{1,128}?):(?![0-9]{2,5}[/,\"'])([^\s\x00]{1,256}?)"
-    r"@(?=[A-Za-z0-9[])"
-)
-"""The address of a database, in which people write a password as it is."""
-_STORES = (
-    b"mongodb", b"srv", b"postgres", b"postgresql", b"mysql", b"mariadb", b"redis", b"rediss",
-    b"amqp", b"amqps", b"mssql", b"sqlserver", b"clickhouse", b"cassandra", b"couchdb", b"neo4j",
-    b"kafka", b"mqtt", b"ldap", b"ldaps", b"ftp", b"sftp", b"smtp", b"psycopg2", b"pymysql",
-)  # fmt: skip
-_USER = (
-    r"[\s'\"\[,]--?(?:[uU]|user|proxy-user)(?:\s{1,4}|=|\\{0,4}[\"'],? ?\\{0,4}[\"']|(?=[\"']))"
-    r"\\{0,4}[\"']?([^\s:'\"\x00]{0,64})[\"']?:[\"']?([^\s'\"\\\x00]{0,256})"
-)
-_OPTION = (
-    rf"--?[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}"
-    r"(?:\s{1,8}|\\{0,4}[\"']\s{0,4},\s{0,4})\\{0,4}[\"']?([^\s\"'\\\x00-][^\s\"'\\\x00]{0,255})"
-)
-_HEADER = (
-    r"(?i:authorization[\\\"']{0,4}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,4}"
-    r"(?:(?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8}([^\s\\\"'\x60\x00]+)"
-    r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+)"
-    r"|(?P<bare>[^\s\\\"'\x60\x00]{8,512}))"
-    r"|cookie:[ \t]{0,8}(?P<cookie>[^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
-)
-_SHORT = (
-    r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
-)
-_USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
-_HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
-_SENT = (
-    r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)[A-Za-z-]{0,20}:"
-    r"[ \t]{0,8}([^\s\\\"'\x60\x00]{6,512}+)(?![ \t])"
-)
-_SEALED_BEGINS = r"kind[\"']?:\s{0,8}[\"']?(?i:secret)\b"
-_SEALED = (
-    r"\b(?:d|stringD)ata[\"']?:[ \t]{0,8}"
-    r"(?:((?:\r?\n[ \t]{1,16}[\"']?[\w.-]{1,200}[\"']?:[ \t]{1,8}\S[^\n\x00]*)+)"
-    r"|\s{0,8}\{([^{}\x00]{1,8192})\}"
-    r"|[^\n{}]{0,200}?\s[\"']?[\w.-]{1,200}[\"']?:\s{0,8}(?:\|\s{0,8})?[\"']?([\w+/=-]{8,8192}))"
-)
-_SENT_BEGINS = r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)"
-_SHORT_BEGINS = r"(?i:sshpass\s|mysql[a-z]{0,8}\s)"
-_OPTION_BEGINS = rf"-[A-Za-z0-9_-]{{0,40}}(?i:{_SURE})[A-Za-z0-9_-]{{0,20}}(?:\s|\\{{0,4}}[\"'])"
-_LOGIN_BEGINS = r":(?:\\{0,2}/){2}[^\s\x00]{0,300}@"
-_SIGNS = (b"=", b":", b">", b",", b"|")
-_BEGIN = r"-----BEGIN[A-Z0-9 _-]{0,100}PRIVATE KEY[A-Z ]{0,20}-----"
 
 _COUNTED = re.compile(r"\{([0-9]+)[0-9,]*\}")
 _ENOUGH = 8
@@ -117,6 +59,7 @@ _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
 _GLUED = re.compile(rb"(?i)[a-z_-]{0,12}?(?:secret|token|key|password)[_-]?(?=[^_-]{32})")
 _LONG_KEY = 40
+_SIGNS = (b"=", b":", b">", b",", b"|")
 _DIGITS = b"0123456789"
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
@@ -239,25 +182,33 @@ class _Scan(NamedTuple):
 
 class _Rules:
     def __init__(self) -> None:
-        formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
-        marks = "|".join(MARKED)
-        first = rf"(?:\b|\\[nrtbf])(?:{formats})"
-        others = f"{_USER_BEGINS}|{_HEADER_BEGINS}|{_SHORT_BEGINS}|-----BEGIN"
-        others += f"|{_SENT_BEGINS}|{_SEALED_BEGINS}|{marks}|{_LABEL}"
-        self.shapes = Pattern(f"{first}|{marks}")
         # One pattern of all would need too many states to be fast.
         self.scans = (
-            _Scan(Pattern(f"{first}|{others}"), (b"",), _by_its_look),
-            _Scan(Pattern(_WEAK), _SIGNS, _weak),
-            _Scan(Pattern(_OPTION_BEGINS), (b"-",), _option),
-            _Scan(Pattern(_LOGIN_BEGINS), (b"@",), _login),
+            _Scan(Pattern(f"{_shapes_begin()}|{FIRST}"), (b"",), _by_its_look),
+            _Scan(Pattern(WEAK), _SIGNS, _weak),
+            _Scan(Pattern(OPTION_BEGINS), (b"-",), _option),
+            _Scan(Pattern(LOGIN_BEGINS), (b"@",), _login),
         )
-        self.forms = Forms()
+
+
+def _shapes_begin() -> str:
+    formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
+    return rf"(?:\b|\\[nrtbf])(?:{formats})|{'|'.join(MARKED)}"
+
+
+@cache
+def _shapes_at() -> Pattern:
+    return Pattern(_shapes_begin())
+
+
+@cache
+def _forms() -> Forms:
+    return Forms()
 
 
 @cache
 def _hint() -> Pattern:
-    names = "|".join((_SURE, "key|auth|api|access", *PROVIDERS.split()))
+    names = "|".join((SURE, "key|auth|api|access", *PROVIDERS.split()))
     return Pattern(
         rf"(?i:{names})(?:\\{{1,4}}t|[ \t\w.-]){{0,60}}(?:\\{{1,4}}[nrt]|[\s'\"\\\]]){{0,12}}\z"
     )
@@ -268,7 +219,7 @@ def _near() -> Pattern:
     names = "|".join(PROVIDERS.split())
     return Pattern(
         rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
-        rf"[^\x00]{{0,60}}\z|(?i:{_SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
+        rf"[^\x00]{{0,60}}\z|(?i:{SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
 
 
@@ -298,37 +249,20 @@ def _shapes() -> dict[str, re.Pattern[bytes]]:
     }
 
 
-class _Close:
-    """What is matched where a scan found something: compiled when the first is found."""
-
-    def __init__(self) -> None:
-        def close(pattern: str) -> re.Pattern[bytes]:
-            return re.compile(pattern.encode())
-
-        self.label = close(rf"(?i)(?:({STRONG})|{MEDIUM}){_BETWEEN}({_SIGN})({_GAP})")
-        self.sign = close(f"({_SIGN})({_GAP})")
-        self.strong = close(f"(?i){STRONG}")
-        self.sure = close(f"(?i){_SURE}")
-        self.login = close(_LOGIN)
-        self.stored = close(_STORED)
-        self.user = close(_USER)
-        self.user_at_once = close(_USER[11:])
-        self.option = close(_OPTION)
-        self.header = close(_HEADER)
-        self.short = close(_SHORT)
-        self.sent = close(_SENT)
-        self.sealed = close(_SEALED)
-        self.begin = close(_BEGIN)
-        self.marks = tuple(
-            (close(mark), kind, close(shape)) for mark, (kind, shape) in MARKED.items()
-        )
-        self.after_run = {kind: close(shape) for kind, shape in AFTER_RUN.items()}
-        self.before_run = {kind: close(shape) for kind, shape in BEFORE_RUN.items()}
+@cache
+def _marks() -> list[tuple[re.Pattern[bytes], str, re.Pattern[bytes]]]:
+    return [
+        (re.compile(mark.encode()), kind, re.compile(shape.encode()))
+        for mark, (kind, shape) in MARKED.items()
+    ]
 
 
 @cache
-def _close() -> _Close:
-    return _Close()
+def _beside_runs() -> tuple[list[tuple[str, re.Pattern[bytes]]], ...]:
+    return tuple(
+        [(kind, re.compile(shape.encode())) for kind, shape in shapes.items()]
+        for shapes in (AFTER_RUN, BEFORE_RUN)
+    )
 
 
 def _plain(data: bytes) -> Iterator[Hit]:
@@ -360,7 +294,7 @@ def _by_its_look(data: bytes, at: int) -> Hit | None:
         return _sealed(data, at)
     if hit := _labelled(data, at):
         return hit
-    if not _rules().shapes.begins(data, at):
+    if not _shapes_at().begins(data, at):
         return None
     return _shape(data, at) or _mark(data, at)
 
@@ -381,7 +315,7 @@ def _shape(data: bytes, at: int) -> Hit | None:
 
 
 def _labelled(data: bytes, at: int) -> Hit | None:
-    found = _close().label.match(data, at, at + 200)
+    found = close("label").match(data, at, at + 200)
     if not found:
         return None
     strength = 3 if found[1] is not None else 2
@@ -392,7 +326,7 @@ def _labelled(data: bytes, at: int) -> Hit | None:
 def _weak(data: bytes, at: int) -> Hit | None:
     name = data[max(0, at - 110) : at]
     hint = _hint().find(name)
-    found = _close().sign.match(data, at, at + 40) if hint else None
+    found = close("sign").match(data, at, at + 40) if hint else None
     if not hint or not found:
         return None
     return _valued(data, at - len(name) + hint[0], found.span(1), found.end(2), 1)
@@ -430,16 +364,16 @@ def _value(data: bytes, at: int) -> tuple[bytes, bool]:
 
 
 def _kind_of(name: bytes) -> str:
-    found = _close().sure.search(name)
+    found = close("sure").search(name)
     word = found[0].decode("latin-1").lower() if found else "key"
     return "-".join(re.findall("[a-z]+", word))
 
 
 def _login(data: bytes, at: int) -> Hit | None:
-    close, found = _close(), None
-    if data[max(0, at - 12) : at].lower().endswith(_STORES):
-        found = close.stored.match(data, at, at + _WINDOW)
-    found = found or close.login.match(data, at, at + _WINDOW)
+    found = None
+    if data[max(0, at - 12) : at].lower().endswith(STORES):
+        found = close("stored").match(data, at, at + _WINDOW)
+    found = found or close("login").match(data, at, at + _WINDOW)
     if not found:
         return None
     if found[2] is None:
@@ -451,9 +385,8 @@ def _login(data: bytes, at: int) -> Hit | None:
 
 
 def _user(data: bytes, at: int) -> Hit | None:
-    close = _close()
-    found = close.user.match(data, at, at + _WINDOW) or (
-        close.user_at_once.match(data, at, at + _WINDOW) if at == 0 else None
+    found = close("user").match(data, at, at + _WINDOW) or (
+        close("user at once").match(data, at, at + _WINDOW) if at == 0 else None
     )
     if (
         not found
@@ -469,16 +402,16 @@ def _user(data: bytes, at: int) -> Hit | None:
 
 
 def _option(data: bytes, at: int) -> Hit | None:
-    found = _close().option.match(data, at, at + _WINDOW)
+    found = close("option").match(data, at, at + _WINDOW)
     if not found:
         return None
-    strength = 3 if _close().strong.search(found[0][: found.start(1) - at]) else 2
+    strength = 3 if close("strong").search(found[0][: found.start(1) - at]) else 2
     one = Named(b"", b" ", False, found[1], False, b"", strength)
     return Hit(*found.span(1), "option", found[1]) if is_secret(one) else None
 
 
 def _header(data: bytes, at: int) -> Hit | None:
-    found = _close().header.match(data, at, at + _LONGEST)
+    found = close("header").match(data, at, at + _LONGEST)
     if not found or found.lastindex is None:
         return None
     if found["bare"] and not chancy(found["bare"][:_JUDGED]):
@@ -489,7 +422,7 @@ def _header(data: bytes, at: int) -> Hit | None:
 
 def _sent(data: bytes, at: int) -> Hit | None:
     """A header that a command is told to send."""
-    found = _close().sent.match(data, at, at + _WINDOW)
+    found = close("sent").match(data, at, at + _WINDOW)
     if not found or found[1][:1] in b"$<{[":
         return None
     return Hit(*found.span(1), "header", found[1])
@@ -497,7 +430,7 @@ def _sent(data: bytes, at: int) -> Hit | None:
 
 def _sealed(data: bytes, at: int) -> Hit | None:
     """What a Secret of Kubernetes holds; its parts are sorted by name, so `data` may come first."""
-    for found in _close().sealed.finditer(data, max(0, at - _SEALED_BEFORE), at + _LONGEST):
+    for found in close("sealed").finditer(data, max(0, at - _SEALED_BEFORE), at + _LONGEST):
         if b"---" not in data[min(at, found.end()) : max(at, found.start())]:
             part = found.lastindex or 0
             return Hit(*found.span(part), "kubernetes", found[part])
@@ -505,12 +438,12 @@ def _sealed(data: bytes, at: int) -> Hit | None:
 
 
 def _short(data: bytes, at: int) -> Hit | None:
-    found = _close().short.match(data, at, at + _WINDOW)
+    found = close("short").match(data, at, at + _WINDOW)
     return Hit(*found.span(1), "option", found[1]) if found else None
 
 
 def _key_block(data: bytes, at: int) -> Hit | None:
-    begun = _close().begin.match(data, at, at + 200)
+    begun = close("begin").match(data, at, at + 200)
     if not begun:
         return None
     if end := _END.search(data, begun.end(), begun.end() + _LONGEST):
@@ -523,7 +456,7 @@ def _key_block(data: bytes, at: int) -> Hit | None:
 
 
 def _mark(data: bytes, at: int) -> Hit | None:
-    for mark, kind, shape in _close().marks:
+    for mark, kind, shape in _marks():
         if mark.match(data, at):
             for found in shape.finditer(data, max(0, at - 120), at + 300):
                 if found.start() <= at < found.end():
@@ -535,14 +468,14 @@ def _mark(data: bytes, at: int) -> Hit | None:
 
 
 def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
-    for part in _rules().forms.unescaped(data):
+    for part in _forms().unescaped(data):
         for hit in hits(part.data, depth + 1):
             start, end = part.origin(hit.start), part.origin(hit.end, end=True)
             yield Hit(start, end, hit.kind, hit.says)
 
 
 def _runs(data: bytes, depth: int) -> Iterator[Hit]:
-    for start, end in _rules().forms.runs(data):
+    for start, end in _forms().runs(data):
         run = data[start:end]
         worded = len(run.translate(None, _DIGITS)) == len(run)
         if worded and (run.islower() or run.isupper()):
@@ -586,11 +519,11 @@ def _told(names: Pattern, before: bytes, begun: bytes = b"") -> bool:
 def _beside(data: bytes, start: int, end: int) -> Hit | None:
     """A token of which the run is a part."""
     if data[end : end + 1] == b".":
-        for kind, shape in _close().after_run.items():
+        for kind, shape in _beside_runs()[0]:
             if found := shape.match(data, start, end + 200):
                 return Hit(*found.span(), kind, found[0])
     if start and data[start - 1] in b":|%!":
-        for kind, shape in _close().before_run.items():
+        for kind, shape in _beside_runs()[1]:
             if found := shape.search(data, max(0, start - 40), end + 100):
                 return Hit(*found.span(), kind, found[0])
     return None
