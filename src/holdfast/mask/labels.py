@@ -192,6 +192,8 @@ def prefixed(run: bytes) -> bool:
         return False
     rest = found[3]
     telling = found[1].lower() in _TELLING
+    if b"/" in run and run.islower():
+        return False  # a path
     if _PUBLIC_ID.fullmatch(rest) or (_UUID.search(rest) and not telling):
         return False
     if HEX.fullmatch(rest):
