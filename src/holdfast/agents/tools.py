@@ -6,11 +6,11 @@ holds what was written or what came back.  Pure.
 
 from __future__ import annotations
 
-import re
-from functools import cache
+from itertools import islice
 from typing import cast
 
 from holdfast.codec import Record
+from holdfast.mask import hiding
 
 MOST_DIGEST = 300
 """Characters of what is told of the input, or of an error."""
@@ -18,7 +18,7 @@ MOST_FILES = 100
 _MOST_NAMES, _MOST_NAME, _MOST_PATH = 50, 80, 500
 _IDS_KEPT = 64
 """Calls that are told twice come close together."""
-_LOOKED_AT = 4_000
+_LOOKED_AT, _MOST_SCALARS = 4_000, 6
 
 _TELLING: dict[str, tuple[str, ...]] = {
     "Bash": ("command",),
@@ -46,53 +46,13 @@ _SILENT = frozenset(
 )
 """Texts that an agent writes: what they are about is told by their file."""
 
-_SECRETS = (
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}",
-    r"\b(?:gh[opsur]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[\w-]{16,})",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
-)
-"""What is a secret wherever it stands; the store masks what stands under a telling key."""
-_NAMES = (
-    r"(?i:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|authorization)"
-)
-_VALUE = r"\"[^\"]*\"?|'[^']*'?|[^\s\"'&;|]+"
-_SECRETS_AFTER = (
-    r"(?i:bearer|basic)\s+(?P<a>[A-Za-z0-9._~+/=-]{8,})",
-    r"://[^/\s:@]{0,64}:(?P<b>[^@\s/]+)(?=@)",
-    rf"{_NAMES}[A-Za-z0-9_]{{0,20}}[\"']?\s*[=:]\s*(?:(?i:bearer|basic)\s+)?(?P<c>{_VALUE})",
-    rf"--?[A-Za-z0-9_-]{{0,40}}{_NAMES}\s+(?P<d>{_VALUE})",
-)
-"""What is one because of what stands before it."""
-_TAG = "[SECRET]"
-
-
-@cache
-def _secret() -> re.Pattern[str]:
-    return re.compile("|".join((*_SECRETS, *_SECRETS_AFTER)))
-
-
-def without_secrets(text: str) -> str:
-    """`text` with what looks like a key, a token or a password taken out."""
-    return _secret().sub(_tagged, text)
-
-
-def _tagged(found: re.Match[str]) -> str:
-    for name in "abcd":
-        if found[name] is not None:
-            at = found.start(name) - found.start()
-            return found[0][:at] + _TAG + found[0][at + len(found[name]) :]
-    return _TAG
+_hide = hiding()
 
 
 def told(text: str, most: int = MOST_DIGEST) -> str:
     """A text in a line, without secrets and not too long."""
     # Masked before it is cut: half a key is one that no pattern finds.
-    line = " ".join(without_secrets(text[:_LOOKED_AT]).split())
+    line = " ".join(str(_hide({"text": text[:_LOOKED_AT]})["text"]).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
@@ -102,12 +62,14 @@ def digest(tool: str, given: Record) -> str:
     if names is not None:
         found = [given[name] for name in names if isinstance(given.get(name), str)]
         return told(" ".join(found))
-    scalars = [
-        f"{str(name)[:40]}={value[:200] if isinstance(value, str) else value}"
+    scalars = {
+        str(name): value[:_LOOKED_AT] if isinstance(value, str) else value
         for name, value in given.items()
         if name not in _SILENT and isinstance(value, str | int | float | bool)
-    ]
-    return told(" ".join(scalars[:6]))
+    }
+    # By their names first, which are no names any more in a line.
+    some = _hide(dict(islice(scalars.items(), _MOST_SCALARS)))
+    return told(" ".join(f"{name[:40]}={str(value)[:200]}" for name, value in some.items()))
 
 
 def line(tool: str, given: Record, call: str | None, error: str | None) -> Record:

@@ -55,7 +55,7 @@ _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
 _harmless: set[str] = set()
 """Texts that were looked at and hold none."""
-_TAG = re.compile(r"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+_TAG = re.compile(r"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 
 
 def nothing(record: Record) -> Record:
@@ -68,8 +68,15 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 
     `key` is asked for when the first secret is met.
     """
-    masking = _Masking(key)
+    return _masker(_Masking(key))
 
+
+def hiding() -> Masker:
+    """The same without a key: its tags say only that a secret stood there."""
+    return _masker(_Masking(None))
+
+
+def _masker(masking: _Masking) -> Masker:
     def whole(record: Record) -> Record:
         unseen: list[str] = []
         try:
@@ -87,7 +94,7 @@ def by_key_name(key: Callable[[], bytes]) -> Masker:
 class _Masking:
     """What is done with a record that is worth it."""
 
-    def __init__(self, key: Callable[[], bytes]) -> None:
+    def __init__(self, key: Callable[[], bytes] | None) -> None:
         self._key = key
 
     def mask(self, value: Any, kind: str | None) -> Any:
@@ -122,6 +129,8 @@ class _Masking:
         return self._tag(kind, value.encode("utf-8", "surrogatepass"))
 
     def _tag(self, kind: str, secret: bytes) -> str:
+        if self._key is None:
+            return "[SECRET]"
         digest = blake2b(secret, digest_size=4, key=self._key()[:64]).hexdigest()
         return f"[SECRET:{kind}:{digest}]"
 

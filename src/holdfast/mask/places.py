@@ -51,13 +51,16 @@ _HEADER = (
     r"(?:(?:bearer|basic|token|negotiate|ntlm|api-?key)[ \t]{1,8}([^\s\\\"'\x60\x00]+)"
     r"|(?:digest|hawk|aws4-hmac-sha256)[ \t]{1,8}([^\r\n'\x60\x00]+)"
     r"|(?P<bare>[^\s\\\"'\x60\x00]{8,512}))"
+    r"|\bbearer[ \t]{1,8}(?P<bearer>[A-Za-z0-9._~+/=-]{8,4096})"
     r"|cookie:[ \t]{0,8}(?P<cookie>[^\s'\"\x60=\x00]{1,64}=[^\r\n'\"\x60\x00]+))"
 )
 _SHORT = (
     r"(?i:sshpass\s{1,4}-p|mysql[a-z]{0,8}\s[^\n|;\x00]{0,100}\s-p)\s?([^\s\x00-][^\s\x00]{0,255})"
 )
 _USER_BEGINS = r"(?:^|[\s'\"\[,])--?(?:[uU]|user|proxy-user)(?:[\s=]|\\{0,4}[\"'])"
-_HEADER_BEGINS = r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]"
+_HEADER_BEGINS = (
+    r"(?i:authorization|cookie)[\\\"']{0,4}[ \t]{0,8}[:=]|(?i:\bbearer)[ \t]{1,8}[A-Za-z0-9]{4}"
+)
 _SENT = (
     r"(?:-H|--header)[=\s'\"\\,]{1,8}[A-Za-z-]{0,40}(?i:key|token|auth|secret)[A-Za-z-]{0,20}:"
     r"[ \t]{0,8}([^\s\\\"'\x60\x00]{6,512}+)(?![ \t])"

@@ -34,7 +34,7 @@ from holdfast.mask.places import (
     close,
 )
 
-TAG = re.compile(rb"\[SECRET:[a-z-]+:[0-9a-f]{8}\]")
+TAG = re.compile(rb"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 _DEEPEST = 3
 """How often a text may be inside another one."""
 _WINDOW = 2048
@@ -75,7 +75,7 @@ class Hit(NamedTuple):
 
 def hits(data: bytes, depth: int = 0) -> list[Hit]:
     """The secrets in a text, from left to right, none over another."""
-    if b"[SECRET:" in data:
+    if b"[SECRET" in data:
         data = TAG.sub(lambda tag: b"\0" * len(tag[0]), data)
     found = [*_plain(data), *_runs(data, depth)]
     if depth < _DEEPEST:
@@ -282,7 +282,7 @@ def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
 
 def _by_its_look(data: bytes, at: int) -> Hit | None:
     head = data[at : at + 13].lower()
-    if head.startswith((b"authorization", b"cookie")):
+    if head.startswith((b"authorization", b"bearer", b"cookie")):
         return _header(data, at) or _labelled(data, at)
     if head.startswith((b"sshpass", b"mysql")):
         return _short(data, at)
@@ -414,7 +414,8 @@ def _header(data: bytes, at: int) -> Hit | None:
     found = close("header").match(data, at, at + _LONGEST)
     if not found or found.lastindex is None:
         return None
-    if found["bare"] and not chancy(found["bare"][:_JUDGED]):
+    unsure = found["bare"] or found["bearer"]
+    if unsure and not chancy(unsure[:_JUDGED]):
         return None
     kind = "cookie" if found["cookie"] else "authorization"
     return Hit(*found.span(found.lastindex), kind, found[found.lastindex])
