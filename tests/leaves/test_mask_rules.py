@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import mask as measured
-from holdfast.mask import by_key_name
+from holdfast.mask import by_key_name, hiding
 
 MASK = by_key_name(lambda: b"k" * 32)
 
@@ -38,6 +38,13 @@ COMMANDS = [
     ('config: {{"client_secret": "{}"}}', "hunter2"),
     ("connect failed: password={} rejected", "hunter2"),
     ("<password>{}</password>", "hunter2-hunter2"),
+    ("curl -u :{} https://example.org", "hunter2"),
+    ("curl -u {}: https://example.org", "q7Zr2pX9vK"),
+    ("curl --user='bob':'{}' https://example.org", "hunter2"),
+    ("curl -H 'X-Auth-Key: {}' https://example.org", "hunter2"),
+    ("mongodb+srv://bob:{}@db.example.org/x", "p/w?x"),
+    ("the answer was for Bearer {} only", "q7Zr2pX9vKw1"),
+    ("softlayer key: {}", "zqkvxjwphbtfgdmrcylsn"),
 ]
 
 
@@ -75,7 +82,30 @@ def test_a_variable_that_is_told_by_name_and_value_is_masked() -> None:
     assert [one["value"][:8] for one in MASK(record)["env"]] == ["[SECRET:", "x"]
 
 
+def test_what_a_secret_of_kubernetes_holds_is_masked() -> None:
+    text = "apiVersion: v1\ndata:\n  user: Ym9i\n  word: aHVudGVyMg==\nkind: Secret\n"
+    found = masked(text)
+    assert "Ym9i" not in found
+    assert "aHVudGVyMg" not in found
+    assert found.endswith("\nkind: Secret\n")
+    assert masked(text.replace("Secret", "ConfigMap")) == text.replace("Secret", "ConfigMap")
+
+
+def test_tags_without_a_key_say_nothing_and_are_left_alone() -> None:
+    hide = hiding()
+    found = hide({"text": f"curl -u bob:hunter2 -H 'X-Api-Key: {TOKEN}'", "api_key": "word"})
+    assert found == {"text": "curl -u bob:[SECRET] -H 'X-Api-Key: [SECRET]'", "api_key": "[SECRET]"}
+    assert hide(found) == found
+    assert MASK(found) == found
+
+
 HARMLESS = [
+    "mongodb://localhost:27017/test",
+    "kind: Secret of a good night",
+    "the bearer announced it",
+    "key = abcdefghijklmnopqrstuvwxyz",
+    "key = SomeQuiteLongNameOfAClassHere",
+    "/srv/data/2026-11-15/worker-7/9f86d081/part-00001-of-00007",
     "commit 3f2a8b7c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6",
     "HEAD is now at 3f2a8b7c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6 mask: fewer words",
     "GITHUB_SHA=3f2a8b7c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6",
@@ -168,7 +198,7 @@ def test_most_samples_of_other_scanners_are_found(samples: list[measured.Sample]
     share = 1 - len(missed) / len(samples)
     print(f"recall {share:.2%} of {len(samples)} samples; missed {sorted(missed)}")
     assert len(samples) > 450
-    assert share >= 0.97
+    assert share >= 0.985
 
 
 def test_most_encoded_samples_are_found(samples: list[measured.Sample]) -> None:
@@ -176,7 +206,7 @@ def test_most_encoded_samples_are_found(samples: list[measured.Sample]) -> None:
         missed = sum(measured.leaks(masked, sample, encoding) for sample in samples)
         share = 1 - missed / len(samples)
         print(f"recall {share:.2%} in {encoding}")
-        assert share >= 0.94, encoding
+        assert share >= 0.96, encoding
 
 
 def test_hardly_any_line_of_real_sources_is_changed() -> None:

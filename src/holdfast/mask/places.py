@@ -27,7 +27,7 @@ _WITH_A_DIGIT = "|".join(
     f"{_NO_DIGIT}{{{before}}}[0-9]{_ANY}{{{_LEAST_RANDOM - 1 - before}}}"
     for before in range(_LEAST_RANDOM)
 )
-_LETTERS_ONLY = r"[A-Za-z]{20,64}[\s'\"\x60\\]"
+_LETTERS_ONLY = r"[A-Za-z]{20,64}(?:[\s'\"\x60\\]|\z)"
 WEAK = (
     rf"{_SIGN}{_GAP}"
     rf"(?:{_WITH_A_DIGIT}|{_NO_DIGIT}{{{_LEAST_RANDOM},48}}[0-9]|{_LETTERS_ONLY})"
