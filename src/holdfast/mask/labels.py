@@ -57,6 +57,11 @@ PROVIDERS = r"""
     wandb weatherstack weaviate webex webflow weights weights(?:and|_and_)?biases wistia wiz woo
     wordpress workato workos xendit yandex yelp youtube zapier zendesk zeplin zoho zoom zuplo
 """
+ISSUERS = "|".join(
+    # Short ones are in many words.
+    rf"(?:\b|_){name}" if name.isalpha() and len(name) <= 5 else name
+    for name in PROVIDERS.split()
+)
 _BENIGN = re.compile(
     rb"(?:^|[^a-z])(?:sha[0-9]*|commit|hash|digest|md5|etag|checksum|rev|revision|version|uuid|guid"
     rb"|tag|ref|branch|fingerprint|path|file|url|uri|name|public|schema|sort|primary|foreign|index"
@@ -75,6 +80,7 @@ _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_]
 HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
 _FILLED = re.compile(rb"\$\W?[A-Za-z_{(]|\$$|[<{]|%[(sdr{]|\[|\.\.|~/|\\")
+_SAID = re.compile(rb"[ \t](?!key|token|secret|auth|api|pass|access)[a-z]{2,}$")
 _ENV = re.compile(rb"[A-Z0-9_]*[A-Z][A-Z0-9_]*")
 _WORDS = re.compile(rb"[A-Za-z]+(?:[-_./ ][A-Za-z]+)*[.:!?]*")
 
@@ -135,6 +141,9 @@ def is_benign(name: bytes) -> bool:
 def _fits(one: Named) -> bool:
     if one.strength >= 2:
         return not (one.strength == 2 and _BENIGN_END.search(one.name))
+    # An id, at the end of what is said about something that is called like an issuer.
+    if HEX.fullmatch(one.value) and _SAID.search(one.name):
+        return False
     return not is_benign(one.name)
 
 

@@ -17,6 +17,7 @@ from holdfast.mask.encoded import LEAST_RUN, Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
     HEX,
+    ISSUERS,
     PROVIDERS,
     Named,
     is_benign,
@@ -208,7 +209,7 @@ def _forms() -> Forms:
 
 @cache
 def _hint() -> Pattern:
-    names = "|".join((SURE, "key|auth|api|access", *PROVIDERS.split()))
+    names = f"{SURE}|key|auth|api|access|{ISSUERS}"
     return Pattern(
         rf"(?i:{names})(?:\\{{1,4}}t|[ \t\w.-]){{0,60}}(?:\\{{1,4}}[nrt]|[\s'\"\\\]]){{0,12}}\z"
     )
@@ -216,9 +217,8 @@ def _hint() -> Pattern:
 
 @cache
 def _near() -> Pattern:
-    names = "|".join(PROVIDERS.split())
     return Pattern(
-        rf"(?i:{names})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
+        rf"(?i:{ISSUERS})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
         rf"[^\x00]{{0,60}}\z|(?i:{SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
     )
 
