@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from holdfast.agents.agent import Agent, Start
 from holdfast.agents.context import gather
 from holdfast.agents.inbox import Inbox, New
+from holdfast.errors import NotFound
 from holdfast.store.home import Home
 from holdfast.testing import Turner
 from tests.ledger.shell import Shell
@@ -94,6 +96,10 @@ def test_a_dead_message_that_got_another_chance_is_not_dead(rio: Agent, home: Ho
         assert inbox.dead() == []
     inbox.ack(inbox.take("rio", seconds=60, limit=1)[0])
     assert inbox.dead() == []
+    assert inbox.purge(time.time() + 60, "state/rio/purged").messages == 1
+    assert (inbox.dead(), inbox.done()) == ([], [])
+    with pytest.raises(NotFound):
+        inbox.find(id)
 
 
 def test_status_counts_what_would_be_handed_out(shell: Shell) -> None:

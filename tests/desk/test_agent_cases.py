@@ -249,11 +249,11 @@ def test_a_message_under_a_name_that_is_taken_replaces_nothing(shell: Shell) -> 
     send = ("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "s", "--id", "abc")
     assert shell(*send, "first").code == 0
     before = (shell.home / "state/rio/inbox/abc.json").read_bytes()
-    shell(*send, "second")
+    assert shell(*send, "second").code == 1
     assert (shell.home / "state/rio/inbox/abc.json").read_bytes() == before
     shell("inbox", "take", "--agent", "rio")
     shell("inbox", "ack", "abc", "--agent", "rio")
-    shell(*send, "third")
+    assert shell(*send, "third").code == 1
     assert shell("inbox", "list", "--agent", "rio", "--json").rows() == []
     (done,) = shell("inbox", "list", "--agent", "rio", "--done", "--json").rows()
     show = shell("inbox", "show", done["id"], "--agent", "rio", "--json").json()["data"]

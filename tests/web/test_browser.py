@@ -44,6 +44,17 @@ def test_every_page_is_whole_in_both_themes_and_on_a_phone(
         assert (papers == {"rgb(18, 24, 27)"}) == (theme == "dark")
 
 
+def test_on_a_phone_the_journal_of_a_session_has_the_width_of_the_page(
+    browser: Any, board: Board
+) -> None:
+    with visiting(browser, board, size="phone") as visit:
+        visit.go(pages(board)["session"])
+        box = visit.page.locator(".journal li:last-child .said").bounding_box()
+        assert box is not None
+        assert box["width"] > SIZES["phone"][0] * 0.8
+        assert " MB" in visit.page.inner_text("#measured")
+
+
 def test_what_the_terminal_changes_is_on_the_page_within_a_second(
     browser: Any, board: Board
 ) -> None:

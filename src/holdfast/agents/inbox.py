@@ -391,19 +391,27 @@ class Inbox:
 
     def purge(self, before: float, folder: str, *, dry_run: bool = False) -> Purged:
         """Pack what is done and was delivered before that; nothing is removed unpacked."""
-        old = [
-            (name, entry, record)
+        done = [
+            _Old(DONE, name, entry, record)
             for name, entry, record in self._on(DONE)
             if entry.mtime < before and not isinstance(record, str)
         ]
+        ids = {each.id for each in done}
+        # One that died and got another chance is not dead again when it is gone from the done.
+        died = [
+            _Old(DEAD, name, entry, record)
+            for name, entry, record in (self._on(DEAD) if ids else ())
+            if not isinstance(record, str)
+        ]
         files: list[str] = []
+        old = [*(each for each in died if each.id in ids), *done]
         for batch in () if dry_run else _batches(old):
             files.append(self._pack(folder, [line for _, line in batch]))
             with self._opened() as box:
                 assert box is not None, "there was something in it"
-                for name, _ in batch:
-                    box.done.unlink(name)
-        return Purged(len(old), files)
+                for each, _ in batch:
+                    box.shelf(each.shelf).unlink(each.name)
+        return Purged(len(done), files)
 
     def _pack(self, folder: str, lines: Sequence[bytes]) -> str:
         from holdfast.store.packed import pack  # noqa: PLC0415 - only once in a while
@@ -427,18 +435,33 @@ class Purged(NamedTuple):
 _BATCH = 16 << 20
 
 
-def _batches(
-    found: Sequence[tuple[str, Stat, Record | str]],
-) -> Iterator[list[tuple[str, bytes]]]:
-    batch: list[tuple[str, bytes]] = []
+class _Old(NamedTuple):
+    """A file that is to be purged."""
+
+    shelf: str
+    name: str
+    entry: Stat
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.name.partition("~")[0].removesuffix(SUFFIX)
+
+    def line(self) -> bytes:
+        file = self.name if self.shelf == DONE else f"{self.shelf}/{self.name}"
+        delivered = utc_stamp(self.entry.mtime)
+        return encode({"file": file, "delivered_at": delivered, "message": self.record}) + b"\n"
+
+
+def _batches(found: Sequence[_Old]) -> Iterator[list[tuple[_Old, bytes]]]:
+    batch: list[tuple[_Old, bytes]] = []
     size = 0
-    for name, entry, record in found:
-        kept = {"file": name, "delivered_at": utc_stamp(entry.mtime), "message": record}
-        line = encode(kept) + b"\n"
+    for each in found:
+        line = each.line()
         if batch and size + len(line) > _BATCH:
             yield batch
             batch, size = [], 0
-        batch.append((name, line))
+        batch.append((each, line))
         size += len(line)
     if batch:
         yield batch

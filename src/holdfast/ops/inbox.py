@@ -284,7 +284,9 @@ def return_(
     id: Id,
     *,
     agent: Whose,
-    reason: Annotated[str, Arg("Why nothing came of it")] = "returned",
+    reason: Annotated[
+        str, Arg("Why nothing came of it; on record if that was the last try")
+    ] = "returned",
 ) -> Change:
     with _agent(call, agent, change=True) as one:
         inbox = one.desk.inbox
