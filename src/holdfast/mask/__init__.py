@@ -193,8 +193,9 @@ def _may_hold(unseen: list[str]) -> bool:
     for one in worth:
         if one[:1] == "-":
             return True  # a command in pieces
+    # Looked at again without the ids beside them: they are long words, but too short for a secret.
     joined = "\n".join(worth)
-    if _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
+    if not _is_prose(joined) and _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)
