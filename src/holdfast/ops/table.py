@@ -427,7 +427,7 @@ OPERATIONS = (
     ),
     Operation(
         name="alerts check",
-        summary="Tell what is wrong with agents now and was not told in the last half hour",
+        summary="Tell what is wrong with agents and was not told in half an hour",
         function="holdfast.ops.alerts:check",
         effect="change",
         faces=CLI_ONLY,
