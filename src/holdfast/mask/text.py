@@ -60,6 +60,7 @@ _RUN_ON = re.compile(rb"[^\s\"'`<>(){}\[\],;&|\x00\\]*")
 _TAIL = re.compile(rb"[A-Za-z0-9_+/=-]*")
 _GLUED = re.compile(rb"(?i)[a-z_-]{0,12}?(?:secret|token|key|password)[_-]?(?=[^_-]{32})")
 _LONG_KEY = 40
+_HASH = re.compile(rb"[0-9a-f]+")
 _SIGNS = (b"=", b":", b">", b",", b"|")
 _DIGITS = b"0123456789"
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
@@ -307,6 +308,8 @@ def _shape(data: bytes, at: int) -> Hit | None:
             end = found.end()
             if kind == "loose" and not chancy(found[0][:_JUDGED]):
                 continue
+            if _HASH.fullmatch(found[0]):
+                continue  # one hash in so many begins like it
             if end == at + _WINDOW or kind == "jwt":
                 tail = _TAIL.match(data, end)
                 end = tail.end() if tail else end
