@@ -45,6 +45,8 @@ _OPTION = re.compile(
 _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
+_LONGEST_ID, _PIECE = 24, "(?:[a-z]{1,11}|[0-9]{1,8}|[a-z0-9]{1,7})"
+_ID = re.compile(rf"{_PIECE}(?:[-_.]{_PIECE})+")
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
 _SHAPE = bytes(
     ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)
@@ -183,19 +185,23 @@ def _looks_odd(short: str) -> bool:
     return "=" in short or ":" in short or short[:1] == "-"
 
 
+def _is_id(text: str) -> bool:
+    """Whether it is a short one such as a session has: nearly every record holds some."""
+    return len(text) <= _LONGEST_ID and _ID.fullmatch(text) is not None
+
+
 def _may_hold(unseen: list[str]) -> bool:
     together = " ".join(unseen)
     if len(together) > _AT_ONCE:
         return True
     if _is_prose(together):
         return False
-    worth = [one for one in unseen if len(one) >= _SHORT or _looks_odd(one)]
+    worth = [one for one in unseen if (len(one) >= _SHORT or _looks_odd(one)) and not _is_id(one)]
     for one in worth:
         if one[:1] == "-":
             return True  # a command in pieces
-    # Looked at again without the ids beside them: they are long words, but too short for a secret.
     joined = "\n".join(worth)
-    if not _is_prose(joined) and _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
+    if worth and _finder().may_hold(joined.encode("utf-8", "surrogatepass")):
         return True
     for one in unseen:
         _remember(one)
