@@ -75,6 +75,9 @@ def prepare(shell: Shell, verb: str) -> None:
     verbs = Verbs(str(shell.home), SystemClock())
     if verb == "task import":
         (shell.cwd / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
+    if verb == "alerts ack":
+        (shell.home / "state/leo/report.json").write_text("", encoding="utf-8")
+        assert shell("alerts", "check").code == 1
     if verb == "key rotate":
         assert shell("key", "new").code == 0
     if verb in IN_A_SESSION:

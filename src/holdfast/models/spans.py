@@ -153,9 +153,11 @@ def _tracer() -> Tracer | None:
         _set_up(os.environ[EXPORTER])
     if _API not in sys.modules:
         return None
-    from opentelemetry.trace import get_tracer  # noqa: PLC0415
+    from opentelemetry import trace  # noqa: PLC0415
 
-    return get_tracer("holdfast")
+    # Libraries load it as well; only who collects spans puts a provider of his own there.
+    collected = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return trace.get_tracer("holdfast") if collected else None
 
 
 def _set_up(names: str) -> None:
