@@ -29,7 +29,7 @@ from prove.victims import Nursery, Victim
 HARNESS = Harness(
     name="kill9",
     proves="No acknowledged write is lost, doubled or reordered when writers are killed.",
-    targets={"quick": 250, "ci": 2_000, "full": 10_000},
+    targets={"quick": 150, "ci": 2_000, "full": 10_000},
     unit="kills",
 )
 

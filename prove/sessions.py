@@ -41,7 +41,7 @@ from prove.session_scene import (
 HARNESS = Harness(
     name="sessions",
     proves="A session whose wrapper or keeper is killed has one end, and no process survives.",
-    targets={"quick": 12, "ci": 60, "full": 240},
+    targets={"quick": 8, "ci": 60, "full": 240},
     unit="kills",
 )
 PER_HOME = 20

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -43,6 +44,8 @@ class Place:
             "HOLDFAST_HOME": str(self.home),
             "XDG_CONFIG_HOME": str(path / "settings"),
         }
+
+    def settle(self) -> None:
         self.run("init", "rio", "--timezone", "UTC")
         self.run("ledger", "write", "--agent", "rio", "--event", "info", "Hello")
 
@@ -423,9 +426,18 @@ def archive(place: Place) -> None:
     assert list((place.home / "ledger/rio").glob("*.zst"))
 
 
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: every verb begins with a copy."""
+    place = Place(tmp_path_factory.mktemp("settled"))
+    place.settle()
+    return place.path
+
+
 @pytest.mark.parametrize("verb", TABLE.names())
-def test_every_verb_does_something(verb: str, tmp_path: Path) -> None:
+def test_every_verb_does_something(verb: str, tmp_path: Path, settled: Path) -> None:
     assert verb in DEEDS, f"write a deed for `holdfast {verb}`"
+    copytree(settled, tmp_path, symlinks=True, dirs_exist_ok=True)
     DEEDS[verb](Place(tmp_path))
 
 
