@@ -422,12 +422,21 @@ def test_after_such_a_segment_no_caller_begins_the_log_anew(
     log.close()
 
 
-def test_settling_a_failing_disk_is_indeterminate(log: FileLog, vfs: FaultyVfs) -> None:
-    vfs.fault("dir.open", EIO, "a.jsonl", after=1)
+def test_settling_a_failing_disk_is_indeterminate(log: FileLog, vfs: FaultyVfs, path: str) -> None:
+    Path(path, "state/.a.jsonl.lock").unlink()  # so nobody knows whether the entry is durable
+    vfs.fault("dir.sync", EIO)
     with refused(Indeterminate, "the disk failed"):
         log.settle()
     vfs.heal()
     assert log.settle().seq == 1
+
+
+def test_what_is_settled_is_opened_before_it_is_read(log: FileLog, vfs: FaultyVfs) -> None:
+    """The kernel tells of a failed sync whoever had the file open then, and nobody later."""
+    log.settle()
+    deeds = [call.op for call in vfs.calls if call.name == "a.jsonl"]
+    assert deeds[: deeds.index("pread")].count("dir.open") == 2
+    assert deeds.index("sync") > deeds.index("pread")
 
 
 def test_a_segment_that_could_not_be_settled_is_left_and_not_tried_again(

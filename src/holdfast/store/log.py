@@ -161,20 +161,23 @@ class FileLog:
                 # Synced again it would say yes, whatever is on the disk.
                 self._go_on()
                 segments = self._series.segments(directory)
-            tail = find_tail(self._vfs, directory, segments)
-            if durable and segments and directory.stat(segments[-1].filename):
-                self._make_durable(directory, segments[-1].filename)
+            if not (durable and segments and directory.stat(segments[-1].filename)):
+                return cursor_of(find_tail(self._vfs, directory, segments))
+            newest = segments[-1].filename
+            # Opened before the tail is looked at: if its sync fails from then on, we are told too.
+            with files.reading(self._vfs, directory, newest) as fd:
+                tail = find_tail(self._vfs, directory, segments)
+                self._make_durable(directory, newest, fd)
             return cursor_of(tail)
 
     def _go_on(self) -> None:
         """Leave a segment under which the disk failed."""
         self._submit(Ticket([]))
 
-    def _make_durable(self, directory: Dir, filename: str) -> None:
+    def _make_durable(self, directory: Dir, filename: str, fd: int) -> None:
         """Only the newest segment can be behind; its maker may have died before the sync."""
         try:
-            with files.reading(self._vfs, directory, filename) as fd:
-                self._sync(fd, filename)
+            self._sync(fd, filename)
             if self._marker(directory) != marker(filename):
                 directory.sync(up=len(self._place.parts))
         except OSError as error:
