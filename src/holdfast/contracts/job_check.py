@@ -165,6 +165,8 @@ def _as_it_was_said(call: Call) -> Iterator[Finding]:
     said = _parsed(raw)
     if response.get("action") == "STUCK" and (said is None or said.get("action") != "STUCK"):
         return  # what breaks the rules is recorded as STUCK
+    if response.get("overruled") is not None:
+        return  # somebody looked, and what was said did not hold
     if said is None:
         reason = "no JSON object, so that nothing can be compared with it"
         yield Finding("warning", "raw_response", f"{call.where}.response.raw_response", reason)

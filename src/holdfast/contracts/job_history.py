@@ -14,7 +14,8 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from holdfast.contracts.job_check import check_history
-from holdfast.contracts.job_exchange import JobId
+from holdfast.contracts.job_events import Changes, Complaint, GateResult
+from holdfast.contracts.job_exchange import Cents, JobId, Minutes
 from holdfast.contracts.job_states import ACTIONS, Action, Cause, Outcome, State
 from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.record import (
@@ -39,6 +40,9 @@ class CallSettings(Record):
     model: str | None
     temperature: Number | None
     max_tokens: Count | None
+    cost_threshold: Cents | None = None
+    time_threshold_minutes: Minutes | None = None
+    accepted_formats: list[Action] | None = None
 
 
 class Sent(Record):
@@ -86,6 +90,14 @@ class Reply(_Answered):
 
     new_status: State | None
     """The state of the job afterwards."""
+    overruled: str | None = None
+    """Additive: why what was said is not what is done about it, such as a gate that failed."""
+    error: str | None = None
+    violations: list[Complaint] | None = None
+    warnings: list[Complaint] | None = None
+    measured_files: Changes | None = None
+    """Additive: what the call changed, as it was measured."""
+    gate: GateResult | None = None
 
 
 _Reply = TypeVar("_Reply", bound=_Answered)

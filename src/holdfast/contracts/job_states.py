@@ -35,6 +35,8 @@ Cause = Literal[
     "over_time",
     "continue",
     "halt",
+    "approve",
+    "reject",
     "resume",
     "rewind",
     "cancel",
@@ -67,6 +69,9 @@ TRANSITIONS: dict[Cause, tuple[tuple[State, ...], tuple[State, ...]]] = {
     "over_time": ((*_READY, "RUNNING"), ("HALTED_TIME",)),
     "continue": (("INTERVENTION_REQUIRED",), ("PENDING",)),
     "halt": (("INTERVENTION_REQUIRED",), ("CANCELED",)),
+    # What a phase did is held until a person agrees; else it is done again.
+    "approve": (("REVIEWING",), ("PENDING", "REVIEWING", "SUCCESS")),
+    "reject": (("REVIEWING",), ("PENDING",)),
     # With a higher limit.
     "resume": (("HALTED_COST", "HALTED_TIME"), _READY),
     "rewind": (_STOPPED, _READY),

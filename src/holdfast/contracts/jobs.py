@@ -7,8 +7,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import Field, model_validator
 
+from holdfast.contracts.job_events import INDEX, LOG, QUEUE
 from holdfast.contracts.job_exchange import REQUEST, RESPONSE, Cents, JobId, Minutes
 from holdfast.contracts.job_history import HISTORY
+from holdfast.contracts.job_spec import SPEC
 from holdfast.contracts.job_states import Hold, State
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
 from holdfast.contracts.record import (
@@ -172,4 +174,4 @@ MANIFEST = Kind(
     cross_check=_check_manifest,
 )
 
-KINDS: tuple[Kind, ...] = (REQUEST, RESPONSE, MANIFEST, HISTORY)
+KINDS: tuple[Kind, ...] = (REQUEST, RESPONSE, MANIFEST, HISTORY, SPEC, LOG, QUEUE, INDEX)

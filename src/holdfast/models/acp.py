@@ -371,11 +371,11 @@ async def _asked(wire: _Wire, heard: _Heard, prompt: str, cwd: str) -> PromptRes
         await connection.close()
 
 
-def open_acp(name: str) -> Acp:
+def open_acp(name: str, *, cwd: str | None = None) -> Acp:
     try:
         words = shlex.split(name)
     except ValueError as error:
         raise UsageError(
             f"no command line: {name[:200]!r}: {error}", hint="close the quote"
         ) from None
-    return Acp(words, ref=f"acp:{name}")
+    return Acp(words, cwd=cwd, ref=f"acp:{name}")

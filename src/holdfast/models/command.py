@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 from codecs import getincrementaldecoder
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 
@@ -42,6 +42,9 @@ _RM = shutil.which("rm")
 _PREFIX = "holdfast-prompt-"
 
 
+Within = Callable[[Sequence[str]], Sequence[str]]
+
+
 class Command:
     """A program that is run once for each question; used by one thread at a time."""
 
@@ -56,11 +59,13 @@ class Command:
         output: int = MOST_OUTPUT,
         ref: str | None = None,
         clock: Clock | None = None,
+        within: Within | None = None,
     ) -> None:
         """Of a program and its arguments; NotFound if it is not there.
 
         The recipe is that of the program's name unless one is given.  `env` replaces our own
-        environment.  `memory` and `output` are limits in bytes.
+        environment.  `memory` and `output` are limits in bytes.  `within` puts the words of the
+        program into those of another one, such as a sandbox.
         """
         if not words:
             raise UsageError("no command to ask", hint="command:PROGRAM ARGUMENTS…")
@@ -73,7 +78,10 @@ class Command:
         self._env, self._cwd = our_environment() if env is None else dict(env), cwd
         self._memory, self._most_output = memory, output
         self._failing = Failing(name, recipe.exits)
-        self._clock = clock or SystemClock()
+        self._clock, self._within = clock or SystemClock(), within
+        form = self._form
+        self.tells_cost = bool(form and form.cost) or recipe.cost_line is not None
+        """Whether the program says what its answers cost."""
         self.session: str | None = None
         """What the program calls the conversation that it had last, if it tells."""
         program_of(self._words, self._env, cwd)
@@ -138,8 +146,9 @@ class Command:
             folder = _folder_for(prompt, stack)
             words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
         by_argument = any(PROMPT in word for word in self._words)
+        words = [_filled(word, prompt) for word in words] if by_argument else words
         tree = Tree(
-            [_filled(word, prompt) for word in words] if by_argument else words,
+            words if self._within is None else self._within(words),
             limits=limits_for(request, memory=self._memory, output=self._most_output),
             env=self._env,
             cwd=self._cwd,
@@ -238,7 +247,14 @@ def _filled(word: str, prompt: str) -> str:
 # --- by name --------------------------------------------------------------------------------
 
 
-def open_command(name: str) -> Command:
+def open_command(
+    name: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    clock: Clock | None = None,
+    within: Within | None = None,
+) -> Command:
     """A command line, after `field=PATH` and `event=TYPE` if need be."""
     try:
         words = shlex.split(name)
@@ -254,7 +270,8 @@ def open_command(name: str) -> Command:
     if field is not None or event is not None:
         path = "" if field in (None, ".") else field
         recipe = PLAIN._replace(form=Form(text=At(path, event)))
-    return Command(words, recipe=recipe, ref=f"command:{name}")
+    ref = f"command:{name}"
+    return Command(words, recipe=recipe, env=env, cwd=cwd, ref=ref, clock=clock, within=within)
 
 
 _SETTING = re.compile(r"(field|event)=(.+)")

@@ -1,0 +1,209 @@
+"""The lines of a job's history, from which its manifest and all else is made; and of the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from holdfast.contracts.job_exchange import JobId
+from holdfast.contracts.job_states import Action, Cause, Hold, Outcome, State
+from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
+from holdfast.contracts.record import (
+    Count,
+    Document,
+    Free,
+    NonEmpty,
+    Number,
+    OffsetTime,
+    Record,
+    Seconds,
+    UtcTime,
+    broken_rule,
+)
+
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Tree = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
+_Open = Annotated[dict[str, Any], Free("what another format describes")]
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "new": ("job_id", "spec", "created_at"),
+    "set": ("spec",),
+    "move": ("cause", "status"),
+    "hold": ("hold",),
+    "part": ("part", "text"),
+    "call": ("sequence", "phase", "model", "state_before", "parts", "request", "sent"),
+    "reply": ("sequence", "outcome", "raw_response", "execution_time_seconds", "cost_usd"),
+    "judged": ("sequence", "outcome", "action", "status", "next_phase"),
+    "point": ("point",),
+    "attach": ("path",),
+    "note": (),
+}
+"""For each event what its line has to say."""
+
+
+class Complaint(Record):
+    kind: NonEmpty
+    reason: str
+
+
+class GateRun(Record):
+    name: str
+    run: str
+    exit_code: int
+    seconds: Seconds
+    output: str
+
+
+class GateResult(Record):
+    ok: bool
+    seconds: Seconds
+    runs: list[GateRun]
+
+
+class Changes(Record):
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+
+
+class JobLine(Record):
+    """One thing that happened to a job."""
+
+    ts: OffsetTime
+    event: Literal[
+        "new",
+        "set",
+        "move",
+        "hold",
+        "part",
+        "call",
+        "reply",
+        "judged",
+        "point",
+        "attach",
+        "note",
+    ]
+    job_id: JobId | None = None
+    created_at: UtcTime | None = None
+    spec: _Open | None = None
+    origin: _Open | None = None
+    cause: Cause | None = None
+    status: State | None = None
+    hold: Hold | None = None
+    reason: str | None = None
+    guidance: str | None = None
+    by: str | None = None
+    approved: Digest | None = None
+    """The hash of what somebody agreed with."""
+    phase: str | int | None = None
+    previous_phase: str | None = None
+    limits: _Open | None = None
+    former: _Open | None = None
+    start: bool | None = None
+    part: NonEmpty | None = None
+    text: str | None = None
+    sequence: Count | None = None
+    role: str | None = None
+    model: NonEmpty | None = None
+    state_before: State | None = None
+    preceded_by: list[Cause] | None = None
+    sent: Literal["json", "chat"] | None = None
+    parts: list[NonEmpty] | None = None
+    request: _Open | None = None
+    reserved_usd: Usd | None = None
+    temperature: Number | None = None
+    max_tokens: Count | None = None
+    tree: Tree | None = None
+    by_budget: bool | None = None
+    outcome: Outcome | None = None
+    raw_response: str | None = None
+    execution_time_seconds: Seconds | None = None
+    cost_usd: Usd | None = None
+    error: str | None = None
+    retryable: bool | None = None
+    is_simulated: bool | None = None
+    answered_by: str | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_tokens: Count | None = None
+    first_text_seconds: Seconds | None = None
+    action: Action | None = None
+    evidence_files: list[str] | None = None
+    summary_for_supervisor: str | None = None
+    complaint: str | None = None
+    violations: list[Complaint] | None = None
+    warnings: list[Complaint] | None = None
+    measured_files: Changes | None = None
+    gate: GateResult | None = None
+    next_phase: Count | None = None
+    restore: Tree | None = None
+    not_before: UtcTime | None = None
+    point: _Open | None = None
+    place: Count | None = None
+    path: NonEmpty | None = None
+    fence: Fence | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+    @model_validator(mode="after")
+    def _says_what_its_event_needs(self) -> Self:
+        missing = [name for name in NEEDS[self.event] if name not in self.model_fields_set]
+        if missing:
+            raise broken_rule(f"a line of {self.event} says {', '.join(missing)}")
+        return self
+
+
+LOG = Kind(
+    "job-log",
+    "What happened to a job, line by line",
+    "lines",
+    (LOG_FORM, Form("1.0", JobLine)),
+    paths=(r"(?:^|/)jobs/[^/]+/history(?:\.[^/]+)?\.jsonl$",),
+    looks=lambda value: (
+        has_fields(value, "event", "sequence", "outcome") or has_fields(value, "event", "spec")
+    ),
+)
+
+
+class QueueLine(Record):
+    """A job that was made, chosen or put in its place."""
+
+    ts: OffsetTime
+    event: Literal["new", "use", "enqueue", "rank", "dequeue"]
+    job_id: JobId | None
+    created_at: UtcTime | None = None
+    rank: Annotated[int, Field(ge=-1)] | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
+class Listed(Record):
+    created_at: UtcTime | None = None
+
+
+class JobIndex(Document):
+    """Which jobs there are, in which order they wait, and which is meant when none is named."""
+
+    current_job_id: JobId | None
+    jobs: dict[JobId, Listed]
+    queue: list[JobId]
+
+
+QUEUE = Kind(
+    "job-queue",
+    "Jobs that were made, chosen and put in their places",
+    "lines",
+    (LOG_FORM, Form("1.0", QueueLine)),
+    paths=(r"(?:^|/)jobs/queue(?:\.[^/]+)?\.jsonl$",),
+    looks=lambda value: has_fields(value, "event", "job_id", "rank"),
+)
+INDEX = Kind(
+    "job-index",
+    "Which jobs there are, and the queue",
+    "document",
+    (Form("1.0", JobIndex),),
+    paths=(r"(?:^|/)jobs/index\.json$",),
+    looks=lambda value: has_fields(value, "current_job_id", "jobs", "queue"),
+)

@@ -1,0 +1,103 @@
+"""Who works on a job: models by name, each in the job's workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.contracts.job_spec import JobSpec
+from holdfast.errors import ConfigError
+from holdfast.models.registry import open_model
+from holdfast.models.running import our_environment
+
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+    from holdfast.models.protocol import Model
+
+_ONLY_ANSWER = frozenset(
+    [
+        "scripted",
+        "embedded",
+        "replay",
+        "openai",
+        "anthropic",
+        "google",
+        "ollama",
+        "vllm",
+        "llamacpp",
+        "openai-compatible",
+    ]
+)
+
+
+def acts(ref: str) -> bool:
+    """Whether asking a model can have an effect beside its answer; of a stranger, yes."""
+    return ref.partition(":")[0] not in _ONLY_ANSWER
+
+
+class Crew:
+    """Models are opened when they are first asked, and closed with the crew."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        clock: Clock,
+        within: Callable[[Sequence[str]], Sequence[str]] | None = None,
+        given: Mapping[str, Model] | None = None,
+        told: Mapping[str, str] | None = None,
+    ) -> None:
+        """`folder` is where programs work, `given` are models that are open already, `told` is what
+        programs find in their environment."""
+        self._folder, self._clock, self._within = folder, clock, within
+        self._open: dict[str, Model] = dict(given or {})
+        self._told = dict(told or {})
+
+    def model(self, ref: str) -> Model:
+        found = self._open.get(ref)
+        if found is None:
+            found = self._open[ref] = self._opened(ref)
+        return found
+
+    def tells_cost(self, ref: str) -> bool:
+        """Whether the cost of a model can be known: many programs have none that they tell."""
+        return bool(getattr(self.model(ref), "tells_cost", True))
+
+    def _opened(self, ref: str) -> Model:
+        provider, _, name = ref.partition(":")
+        if provider == "command":
+            from holdfast.models.command import open_command  # noqa: PLC0415 - most jobs need one kind
+
+            return open_command(
+                name,
+                env={**our_environment(), **self._told},
+                cwd=self._folder,
+                clock=self._clock,
+                within=self._within,
+            )
+        if provider == "acp":
+            from holdfast.models.acp import open_acp  # noqa: PLC0415 - an extra
+
+            if self._within is not None:
+                raise ConfigError(
+                    f"{ref} cannot be asked in a sandbox",
+                    hint="use a command, or isolation worktree",
+                )
+            return open_acp(name, cwd=self._folder)
+        return open_model(ref)
+
+    def check(self, spec: JobSpec) -> None:
+        """See that everybody who will be asked is there."""
+        for phase in spec.phases:
+            ref = spec.model_of(phase)
+            if ref is None:
+                raise ConfigError(
+                    f"nobody is named for phase {phase.name} ({phase.role})",
+                    hint=f"--{phase.role.lower()} MODEL, or `model:` in the spec",
+                )
+            self.model(ref)
+
+    def close(self) -> None:
+        for model in self._open.values():
+            model.close()
+        self._open.clear()

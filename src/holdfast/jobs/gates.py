@@ -1,0 +1,99 @@
+"""Commands that have to succeed before a phase counts as done."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from holdfast.clock import Clock
+from holdfast.codec import Record
+from holdfast.contracts.job_spec import Gate
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.models.running import our_environment
+from holdfast.proc.limits import Limits
+from holdfast.proc.output import Keep
+from holdfast.proc.tree import Tree
+
+_SHOWN = 2_000
+_COUNTS = re.compile(r"(\d{1,9}) (passed|failed|errors?)\b")
+
+
+class Passed(NamedTuple):
+    """How the gates of a phase went; those behind the first that failed were not tried."""
+
+    ok: bool
+    seconds: float = 0.0
+    runs: tuple[Record, ...] = ()
+    test_pass_rate: str | None = None
+
+    def record(self) -> Record:
+        return {"ok": self.ok, "seconds": round(self.seconds, 3), "runs": list(self.runs)}
+
+    @property
+    def complaint(self) -> str:
+        last = self.runs[-1]
+        return f"gate {last['name']} ended with {last['exit_code']}: {last['output']}"
+
+
+def pass_gates(
+    gates: Sequence[Gate],
+    folder: str,
+    clock: Clock,
+    within: Callable[[Sequence[str]], Sequence[str]] | None = None,
+) -> Passed:
+    runs: list[Record] = []
+    seconds, rate = 0.0, None
+    for gate in gates:
+        run = _run(gate, folder, clock, within)
+        runs.append(run)
+        seconds += run["seconds"]
+        rate = _rate(run["output"]) or rate
+        if run["exit_code"] != 0:
+            return Passed(False, seconds, tuple(runs), rate)
+    return Passed(True, seconds, tuple(runs), rate)
+
+
+def _run(
+    gate: Gate,
+    folder: str,
+    clock: Clock,
+    within: Callable[[Sequence[str]], Sequence[str]] | None,
+) -> Record:
+    words = words_of(gate)
+    told: Record = {"name": gate.name or gate.run, "run": gate.run}
+    try:
+        ended = Tree(
+            words if within is None else list(within(words)),
+            limits=Limits(time=gate.timeout_seconds, grace=1.0),
+            env=our_environment(),
+            cwd=folder,
+            keep=Keep(_SHOWN, _SHOWN),
+            clock=clock,
+        ).run()
+    except HoldfastError as error:
+        return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}
+    output = ended.tail[-_SHOWN:].strip()
+    return {
+        **told,
+        "exit_code": ended.exit_code,
+        "seconds": round(ended.duration, 3),
+        "output": output,
+    }
+
+
+def words_of(gate: Gate) -> list[str]:
+    try:
+        return shlex.split(gate.run)
+    except ValueError as error:
+        raise UsageError(f"gate {gate.run[:80]!r}: {error}", hint="close the quote") from None
+
+
+def _rate(output: str) -> str | None:
+    """The share of tests that passed, as most runners tell it in their last lines."""
+    found = {word.removesuffix("s"): int(count) for count, word in _COUNTS.findall(output)}
+    total = sum(found.values())
+    if not total or ("passed" not in found and "failed" not in found and "error" not in found):
+        return None
+    return f"{100 * found.get('passed', 0) / total:g}%"

@@ -1,0 +1,226 @@
+"""`jobHistory.json`: every call of a job with its full prompt, read off the history.
+
+It is made when a run pauses or ends, and when somebody asks for it; while a job runs, history.jsonl
+is ahead of it.  What grows beyond 32 MiB goes to packed files of the same form beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from holdfast.codec import Record, encode, pretty
+from holdfast.errors import NotFound
+from holdfast.jobs.request import told_again
+from holdfast.jobs.state import Job as JobState
+from holdfast.jobs.state import fold, initial, utc_of
+from holdfast.store.primitives import START, Cursor, Line, Stamp
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+
+LARGEST = 32 << 20
+_VERSION = 1
+_GONE = "[this part is not in the history]"
+
+
+class Calls:
+    """Takes the lines of a history one by one, and gives the calls that have ended."""
+
+    def __init__(self, workspace: str | None) -> None:
+        self._workspace = workspace
+        self._parts: dict[str, str] = {}
+        self._call: Record | None = None
+        self._reply: Record | None = None
+        self.state: JobState = initial()
+
+    def take(self, line: Line) -> Record | None:
+        """The call that ended with this line, if one did."""
+        record = line.record
+        before = self.state["call"]
+        self.state = fold(self.state, line)
+        match record.get("event"):
+            case "part":
+                self._parts[str(record.get("part"))] = str(record.get("text"))
+            case "call" if self.state["call"] is not before:
+                self._call, self._reply = record, None
+            case "reply" if self._is_open(record):
+                self._reply = record
+            case "judged" if self._is_open(record) and self._reply is not None:
+                return self._ended(_answered(record, self._reply, self.state))
+            case "move" if record.get("cause") == "lost" and self._call is not None:
+                return self._ended(_lost(record, self.state))
+            case _:
+                pass
+        return None
+
+    def _is_open(self, record: Record) -> bool:
+        return self._call is not None and self._call["sequence"] == record.get("sequence")
+
+    def _ended(self, response: Record) -> Record:
+        call, self._call = self._call or {}, None
+        request = call.get("request", {})
+        told: Record = {
+            "sequence": call["sequence"],
+            "timestamp": utc_of(call.get("ts")),
+            "state_before": call.get("state_before"),
+            "workspace_path": self._workspace,
+            "request": {
+                "prompt": self.prompt(call),
+                "files_context": request.get("context_files", []),
+                "metadata": {
+                    "role": call.get("role"),
+                    "phase": call.get("phase"),
+                    "model": call.get("model"),
+                    "temperature": call.get("temperature"),
+                    "max_tokens": call.get("max_tokens"),
+                    **request.get("metadata", {}),
+                },
+            },
+            "response": response,
+            "preceded_by": [each for each in call.get("preceded_by", []) if each != "lost"],
+        }
+        if self._reply is not None and self._reply.get("is_simulated"):
+            told["is_simulated"] = True
+        return told
+
+    def prompt(self, call: Record) -> str:
+        return told_again(call, lambda name: self._parts.get(name, _GONE))
+
+
+def _answered(judged: Record, reply: Record, state: JobState) -> Record:
+    seconds = reply.get("execution_time_seconds") or 0.0
+    tokens = reply.get("output_tokens")
+    first = reply.get("first_text_seconds")
+    metrics: Record = {
+        "cost_usd": reply.get("cost_usd"),
+        "duration_seconds": seconds,
+        "token_input": reply.get("input_tokens"),
+        "token_output": tokens,
+        "token_cache_read": reply.get("cache_read_tokens"),
+        "total_tokens": _sum(reply.get("input_tokens"), tokens),
+        "cache_hit": bool(reply["cache_read_tokens"]) if "cache_read_tokens" in reply else None,
+        "ttft_seconds": first,
+        "throughput_tokens_per_second": tokens / seconds if tokens and seconds else None,
+    }
+    response: Record = {
+        "status": reply.get("outcome"),
+        "action": judged.get("action"),
+        "evidence_files": judged.get("evidence_files", []),
+        "summary_for_supervisor": judged.get("summary_for_supervisor") or "",
+        "raw_response": reply.get("raw_response"),
+        "execution_time_seconds": seconds,
+        "cost_usd": reply.get("cost_usd"),
+        "new_status": state["status"],
+        "metrics": {name: value for name, value in metrics.items() if value is not None},
+    }
+    for name in ("error", "complaint", "violations", "warnings", "measured_files", "gate"):
+        told = judged.get(name) or reply.get(name)
+        if told is not None:
+            response["overruled" if name == "complaint" else name] = told
+    return response
+
+
+def _lost(move: Record, state: JobState) -> Record:
+    asked = state["status"] == "INTERVENTION_REQUIRED"
+    return {
+        "status": "ERROR",
+        "action": "STUCK" if asked else "RETRY",
+        "evidence_files": [],
+        "summary_for_supervisor": move.get("reason") or "the runner died",
+        "raw_response": None,
+        "execution_time_seconds": 0.0,
+        "cost_usd": None,
+        "new_status": state["status"],
+    }
+
+
+def _sum(*counts: Any) -> int | None:
+    known = [each for each in counts if isinstance(each, int)]
+    return sum(known) if known else None
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def calls(job: Job) -> Iterator[Record]:
+    """Every call that has ended, in order."""
+    reading = Calls(job.workspace_shown())
+    for line in job.lines():
+        if (call := reading.take(line)) is not None:
+            yield call
+
+
+def prompt_of_call(job: Job, sequence: int) -> str:
+    """What was sent in a call, ended or not."""
+    reading = Calls(None)
+    for line in job.lines():
+        reading.take(line)
+        if line.record.get("event") == "call" and line.record.get("sequence") == sequence:
+            return reading.prompt(line.record)
+    raise NotFound(f"{job.name} has no call {sequence}", hint="`holdfast job history` lists them")
+
+
+def points(state: JobState) -> list[Record]:
+    """The recovery points as the format has them."""
+    ours = ("tree", "former", "place")
+    return [{k: v for k, v in each.items() if k not in ours} for each in state["points"]]
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def show(job: Job) -> None:
+    """Bring jobHistory.json up to date with what is durable."""
+    cell = job.home.cell(f"{job.key}/jobHistory.json")
+    try:
+        head = job.log.settle()
+        stamp = cell.load(_VERSION)
+        if stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
+            return
+        data = _rendered(job, head)
+        cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
+    finally:
+        cell.close()
+
+
+def _rendered(job: Job, head: Cursor) -> bytes:
+    reading = Calls(job.workspace_shown())
+    kept: list[Record] = []
+    archives: list[str] = []
+    size = 0
+    for line in job.lines(START):
+        if line.seq is not None and line.seq > head.seq:
+            break
+        call = reading.take(line)
+        if call is None:
+            continue
+        more = len(encode(call, limit=LARGEST * 2))
+        if kept and size + more > LARGEST:
+            archives.append(_archive(job, len(archives) + 1, reading.state, kept))
+            kept, size = [], 0
+        kept.append(call)
+        size += more
+    return pretty(_whole(reading.state, kept) | ({"archives": archives} if archives else {}))
+
+
+def _whole(state: JobState, kept: list[Record]) -> Record:
+    return {
+        "schema_version": "1.0",
+        "job_id": state["job_id"],
+        "created_at": state["created_at"],
+        "interactions": kept,
+        "recovery_points": points(state),
+    }
+
+
+def _archive(job: Job, number: int, state: JobState, kept: list[Record]) -> str:
+    """Pack calls that are too many for one file; made once, since what is behind them is fixed."""
+    name = f"jobHistory.{number:04}.json.zst"
+    document = job.home.document(f"{job.key}/{name}")
+    if document.read() is None:
+        whole = _whole(state, kept) | {"recovery_points": []}
+        document.replace(zstandard.compress(pretty(whole)))
+    return name

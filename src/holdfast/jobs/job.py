@@ -1,0 +1,225 @@
+"""One job as one handle: its history, the state that makes, and its files.
+
+Whatever happens to a job is decided under the lock of its history from the state before it, and is
+one write.  People decide without a lease; who asks agents has it, and every line of his carries its
+number, so that one who was replaced can no longer say anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record, pretty
+from holdfast.contracts.job_spec import JobSpec
+from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
+from holdfast.jobs import state as fold
+from holdfast.jobs.state import phase_of, spec_of
+from holdfast.layout import HOLDFAST, Layout
+from holdfast.store.failpoints import hit
+from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
+from holdfast.store.view import Shape
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+State = fold.Job
+Decide = Callable[[State], Sequence[Record]]
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+SCHEMA_VERSION = "1.0"
+_VERSION = 1
+_PAUSE, _SHARE = 0.05, 20
+"""Seconds between two writings of the manifest; and it may take one part in so many of the time."""
+
+
+def job_id(name: str) -> str:
+    """A name that a job can have."""
+    if not _ID.fullmatch(name):
+        raise BadName(
+            f"not a job: {name[:80]!r}",
+            hint="1 to 128 of A-Z a-z 0-9 _ -, starting with a letter or digit",
+        )
+    return name
+
+
+class Job:
+    def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
+        self.name, self.home = job_id(name), home
+        self.key = layout.path("job", self.name)
+        self.log = home.log(f"{self.key}/history.jsonl")
+        self._owed: Cursor | None = None
+        self._next_show = float("-inf")
+        self._manifest = home.view(
+            f"{self.key}/manifest.json",
+            self.log,
+            Shape(version=_VERSION, initial=fold.initial, fold=fold.fold, render=shown),
+        )
+        self._lease = home.lease(f"{self.key}/runner")
+        self.fence = 0
+        """Of the lease, as long as we have it."""
+
+    # -- beginning ---------------------------------------------------------------------
+
+    def create(self, spec: JobSpec, origin: Record | None = None) -> None:
+        """Write the first line; Conflict if there is one."""
+
+        def decide(state: State) -> Sequence[Record]:
+            if state["job_id"]:
+                raise Conflict(
+                    f"there is a job {self.name} already", hint="give the new one another --id"
+                )
+            line: Record = {"event": "new", "job_id": self.name, "created_at": self.now()}
+            line["spec"] = spec.value()
+            return [line | {"origin": origin} if origin else line]
+
+        self.decide(decide)
+
+    def exists(self) -> bool:
+        return bool(self.state()["job_id"])
+
+    def check_exists(self) -> None:
+        if not self.exists():
+            raise NotFound(f"there is no job {self.name}", hint="`holdfast job list` shows them")
+
+    def now(self) -> str:
+        return utc_stamp(self.home.clock.now())
+
+    # -- deciding ----------------------------------------------------------------------
+
+    def state(self) -> State:
+        """After every line; look at it, do not change it."""
+        return self._manifest.read()
+
+    @property
+    def spec(self) -> JobSpec:
+        return spec_of(self.state())
+
+    def decide(self, decide: Decide) -> list[Cursor]:
+        """Append what `decide` makes of the state, nobody writing in between."""
+
+        def lines(head: Cursor) -> Sequence[Record]:
+            state = self.state()
+            if 0 < self.fence < state["fence"]:
+                raise LeaseLost(
+                    f"another process runs {self.name} now",
+                    hint="this one was frozen for too long; what it did since is not on record",
+                )
+            made = decide(state)
+            return [{**each, "fence": self.fence} for each in made] if self.fence else made
+
+        written = self.log.transact(lines)
+        if written:
+            hit("job.written")
+            self._show(written[-1])
+        return written
+
+    # -- owning ------------------------------------------------------------------------
+
+    def own(self, purpose: str) -> None:
+        """Be the one who runs the job; Busy naming the other one."""
+        try:
+            self.fence = self._lease.acquire(purpose)
+        except Busy as error:
+            held = self.holder()
+            who = f"process {held.owner.pid} since {held.since}: {held.purpose}" if held else ""
+            raise Busy(
+                f"{self.name} is run by {who or 'another process'}",
+                hint=f"wait for it, or end it: `holdfast job cancel {self.name}`",
+                path=error.path,
+            ) from None
+
+    def holder(self) -> Held | None:
+        """Who runs the job, if somebody living does."""
+        held = self._lease.holder()
+        return held if held is not None and held.alive else None
+
+    def disown(self) -> None:
+        self._lease.release()
+        self.fence = 0
+
+    # -- reading -----------------------------------------------------------------------
+
+    def lines(self, after: Cursor = START) -> Iterator[Line]:
+        """What the history says, in order; bad lines are left to `check`."""
+        for line in self.log.read(after):
+            if isinstance(line, Line) and CONTROL not in line.record:
+                yield line
+
+    def workspace_shown(self) -> str | None:
+        """Where the job's files are, as the history tells it."""
+        spec = self.spec
+        return spec.source if spec.isolation == "none" else f"{self.home.path}/{self.key}/workspace"
+
+    # -- showing -----------------------------------------------------------------------
+
+    def _show(self, acked: Cursor) -> None:
+        """Bring manifest.json up to date, as often as costs little beside the work itself."""
+        now = self.home.clock.boottime()
+        self._owed = acked if now < self._next_show else None
+        if self._owed is None:
+            self._manifest.refresh(acked)
+            after = self.home.clock.boottime()
+            self._next_show = after + max(_PAUSE, _SHARE * (after - now))
+
+    def close(self) -> None:
+        if self._owed is not None:
+            self._manifest.refresh(self._owed)
+        self._manifest.close()
+        self._lease.close()
+        self.log.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def shown(state: State) -> bytes:
+    return pretty(manifest(state))
+
+
+def manifest(state: State) -> Record:
+    """The state of a job as other programs read it."""
+    if not state["job_id"]:
+        return {}
+    spec = spec_of(state)
+    shown: Record = {
+        "schema_version": SCHEMA_VERSION,
+        "job_id": state["job_id"],
+        "description": spec.description or _first_line(spec.task),
+        "status": state["status"],
+        "hold": state["hold"],
+        "current_phase": phase_of(state).name if spec.phases else None,
+        "metrics": {
+            "cumulative_cost": round((state["cost_usd"] + state["assumed_usd"]) * 100, 6),
+            "cumulative_time_seconds": round(state["seconds"], 3),
+            "current_action_count": state["steps"],
+        },
+        "history": state["trail"],
+        "phases": [
+            {
+                "name": phase.name,
+                "description": phase.description,
+                "role": phase.role,
+                "worker_instructions": phase.instructions,
+            }
+            for phase in spec.phases
+        ],
+        "prompt": spec.prompt,
+        "objective": spec.objective,
+        "details": spec.details,
+        "acceptance": spec.acceptance,
+        "files": spec.files,
+        "roles": dict(spec.models),
+        "cost_threshold": round(state["limits"].get("max_cost_usd", 0.0) * 100, 6),
+        "time_threshold_minutes": round(state["limits"].get("max_seconds", 0.0) / 60, 6),
+    }
+    foreign = (state["origin"] or {}).get("foreign_status")
+    return shown | ({"foreign_status": foreign} if foreign else {})
+
+
+def _first_line(text: str) -> str | None:
+    return text.strip().splitlines()[0][:200] if text.strip() else None

@@ -1,0 +1,147 @@
+"""Every state of a job, derived again from what was recorded.
+
+Each reply is judged again by the rules of its job, and each state follows from the one before by
+the table; where the history says something else, that is where it was changed, or where we have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.codec import Record
+from holdfast.contracts.job_states import TRANSITIONS
+from holdfast.errors import HoldfastError
+from holdfast.jobs.reply import Rules, judge
+from holdfast.jobs.state import fold, initial, spec_of
+from holdfast.jobs.verdict import Verdict
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+    from holdfast.jobs.state import Job as JobState
+    from holdfast.store.primitives import Line
+
+
+class Differs(HoldfastError):
+    """A history that does not follow from its replies."""
+
+    code = "replay_differs"
+
+    def __init__(self, job: str, sequence: int, what: str) -> None:
+        super().__init__(
+            f"{job}: call {sequence}: {what}",
+            hint="`holdfast check` tells whether a line was changed; "
+            "`holdfast job history` shows the call",
+        )
+        self.sequence = sequence
+
+
+class Replayed(NamedTuple):
+    calls: int
+    lines: int
+    status: str
+    cost_usd: float
+    trouble: tuple[str, ...] = ()
+
+
+def replay(job: Job, until: int | None = None) -> Replayed:
+    """Derive every state again, of the first `until` calls; Differs where one does not follow."""
+    state, ended, number = initial(), 0, 0
+    reply: Record = {}
+    for line in job.lines():
+        if until is not None and ended >= until:
+            break
+        number += 1
+        record, event = line.record, line.record.get("event")
+        sequence = record.get("sequence", state["sequence"])
+        if event == "call":
+            _check_call(job.name, state, record)
+        elif event == "reply":
+            reply = record
+        elif event == "judged":
+            _check_judged(job.name, state, reply, record)
+            ended += 1
+        elif event == "move":
+            _check_move(job.name, state, record, sequence)
+        state = _folded(state, line)
+    return Replayed(ended, number, state["status"], round(state["cost_usd"], 9))
+
+
+def _folded(state: JobState, line: Line) -> JobState:
+    return fold(state, line)
+
+
+def _check_call(job: str, state: JobState, record: Record) -> None:
+    sequence = int(record.get("sequence", -1))
+    if sequence != state["sequence"]:
+        raise Differs(job, sequence, f"{state['sequence']} is the next one")
+    if record.get("state_before") != state["status"]:
+        raise Differs(
+            job, sequence, f"{record.get('state_before')} recorded, {state['status']} derived"
+        )
+    if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
+        raise Differs(job, sequence, f"nobody may be asked while it is {state['status']}")
+
+
+def _check_move(job: str, state: JobState, record: Record, sequence: int) -> None:
+    cause, status = record.get("cause"), record.get("status")
+    before, then = TRANSITIONS.get(cause, ((), ()))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    if state["status"] not in before or status not in then:
+        raise Differs(job, sequence, f"{cause} leads from {state['status']} to {status}")
+
+
+def _check_judged(job: str, state: JobState, reply: Record, record: Record) -> None:
+    sequence = int(record.get("sequence", -1))
+    call = state["call"]
+    if call is None or call["sequence"] != sequence:
+        raise Differs(job, sequence, "what was answered had not been asked")
+    verdict = _derived(state, reply, record)
+    said, told = verdict.action, record.get("action")
+    if said != told:
+        raise Differs(job, sequence, f"action {told} recorded, {said} derived")
+    line = verdict.line(state, sequence, str(record.get("not_before")))
+    for name in ("status", "next_phase"):
+        if state["status"] == "RUNNING" and line[name] != record.get(name):
+            raise Differs(
+                job, sequence, f"{name} {record.get(name)} recorded, {line[name]} derived"
+            )
+
+
+def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
+    """What the recorded reply comes to; what was measured is taken as it was recorded."""
+    spec = spec_of(state)
+    call = state["call"]
+    at = next(n for n, each in enumerate(spec.phases) if each.name == call["phase"])
+    phase = spec.phases[at]
+    outcome, complaint = str(reply.get("outcome")), record.get("complaint")
+    action = "STUCK"
+    summary = str(record.get("summary_for_supervisor", ""))
+    if outcome == "SUCCESS":
+        rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(phase.accepts))
+        judged = judge(str(reply.get("raw_response", "")), rules)
+        # Links that lead out of the workspace and echoes were seen when they were there to be seen.
+        seen = any(
+            each.get("kind") in ("evidence_escape", "summary")
+            for each in record.get("violations", [])
+        )
+        action = "STUCK" if seen else judged.action
+        if action == "COMPLETED" and complaint is not None:
+            action = "RETRY"
+    elif outcome == "ERROR" and reply.get("retryable") and record.get("action") == "RETRY":
+        action = "RETRY"
+    return Verdict(
+        outcome,
+        action,  # pyright: ignore[reportArgumentType]
+        phase.role,
+        [],
+        summary,
+        [],
+        [],
+        None,
+        None,
+        phase,
+        at,
+        at + 1,
+        bool(call.get("by_budget")),
+        call.get("tree"),
+        complaint,
+    )

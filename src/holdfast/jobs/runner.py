@@ -1,0 +1,409 @@
+"""Asks agents for a job, one call after another.
+
+A call is an intent on record before anybody is asked, the reply on record before anything is made
+of it, and then what is made of it.  Whoever dies in between is followed by one who can tell from
+the history what was done and what may have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.agents.conversation import FREE
+from holdfast.clock import instant_of, utc_stamp
+from holdfast.codec import Record
+from holdfast.contracts.job_spec import PhaseSpec
+from holdfast.contracts.job_states import FINAL, Outcome, State
+from holdfast.errors import InvalidOutput, ModelError, TimedOut
+from holdfast.jobs.crew import Crew, acts
+from holdfast.jobs.job import Job
+from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
+from holdfast.jobs.state import check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.verdict import Verdict, verdict_on
+from holdfast.jobs.workspace import Workspace
+from holdfast.models.protocol import Model, Reply
+from holdfast.store.failpoints import hit
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import State as JobState
+
+API_TRIES = 3
+"""How often a call that failed for no fault of ours is made again."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_TINY = 1e-9
+
+Watch = Callable[[str, Record], None]
+"""Is told of each step as it happens: a word, and the state."""
+
+
+class Call(NamedTuple):
+    """A call in flight."""
+
+    sequence: int
+    phase: PhaseSpec
+    model: str
+    state_before: State
+    tree: str | None
+    """The files before it."""
+    prompt: str
+    by_budget: bool = False
+    """Whether its time is what is left of the job's."""
+
+
+class Answer(NamedTuple):
+    """How a call ended."""
+
+    outcome: Outcome
+    raw: str
+    seconds: float = 0.0
+    reply: Reply | None = None
+    error: str | None = None
+    retryable: bool = False
+    simulated: bool = False
+
+
+class Runner:
+    """Has the lease of a job; used by one thread."""
+
+    def __init__(
+        self,
+        job: Job,
+        workspace: Workspace,
+        *,
+        given: Mapping[str, Model] | None = None,
+        watch: Watch | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self.job, self.workspace = job, workspace
+        self._clock = job.home.clock
+        self.crew = Crew(
+            workspace.path,
+            clock=self._clock,
+            within=workspace.wrap if workspace.isolation == "sandbox" else None,
+            given=given,
+            told={"HOLDFAST_JOB_ID": job.name},
+        )
+        self._watch, self._rng = watch or _unwatched, rng or Random()
+
+    # -- the core ----------------------------------------------------------------------
+
+    def step(self) -> JobState:
+        """One call, from its claim to what follows from it; or the reason why there is none."""
+        self.recover()
+        call = self._claim()
+        if call is not None:
+            answer = self._ask(call)
+            self._finish(call, answer)
+        return self.job.state()
+
+    def run(self) -> JobState:
+        """Step until the job is over, or somebody has to decide."""
+        while is_ready(state := self.step()):
+            self._wait(state["not_before"])
+        return state
+
+    # -- before ------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Go on where whoever ran the job before was ended."""
+        state = self.job.state()
+        call = state["call"]
+        if state["status"] != "RUNNING" or call is None:
+            return
+        phase = next(each for each in spec_of(state).phases if each.name == call["phase"])
+        if call["outcome"] is not None:
+            told = self._prompt_of(call["sequence"])
+            left = Call(
+                call["sequence"],
+                phase,
+                call["model"],
+                call["state_before"],
+                call["tree"],
+                told,
+                bool(call.get("by_budget")),
+            )
+            answer = Answer(
+                call["outcome"],
+                call.get("raw_response", ""),
+                error=call.get("error"),
+                retryable=bool(call.get("retryable")),
+            )
+            self._conclude(left, answer, [])
+            return
+        again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
+        self.job.decide(lambda now: [self._lost(now, again=again)])
+        self._watch("lost", self.job.state())
+
+    def _lost(self, state: JobState, *, again: bool) -> Record:
+        check(state, "lost")
+        call = state["call"]
+        whom = f"{call['model']} was asked in phase {call['phase']}"
+        if again:
+            reason = f"the runner died while {whom}; it is asked again"
+            return _move("lost", call["state_before"], reason)
+        reason = f"the runner died while {whom}, which may have had an effect: look, then decide"
+        return _move("lost", "INTERVENTION_REQUIRED", reason)
+
+    def _claim(self) -> Call | None:
+        """Put the intent on record, and money aside; None if the job may not go on."""
+        state = self.job.state()
+        if state["hold"] is not None:
+            raise refusal(state, "run")
+        check(state, "claim")
+        phase = phase_of(state)
+        ref = spec_of(state).model_of(phase) or ""
+        model, acting = self.crew.model(ref), acts(ref)
+        if state["restore"] is not None:
+            self.workspace.restore(state["restore"])
+        tree = self.workspace.snapshot(f"before call {state['sequence']}") if acting else None
+        asked = asking(state, sent="json" if acting else "chat", contents=self.workspace.text_of)
+        left = state["limits"]["max_seconds"] - state["seconds"]
+        request = model_request(
+            asked,
+            phase,
+            timeout=max(min(phase.timeout_seconds, left), 0.0),
+            ordinal=state["asked"].get(ref, 0),
+        )
+        most = model.most_usd(request)
+        call = Call(
+            state["sequence"],
+            phase,
+            ref,
+            state["status"],
+            tree,
+            prompt_of(request),
+            left < phase.timeout_seconds,
+        )
+        claimed = False
+
+        def decide(now: JobState) -> Sequence[Record]:
+            nonlocal claimed
+            check(now, "claim")
+            if now["hold"] is not None:
+                raise refusal(now, "run")
+            if (bar := _over(now, most)) is not None:
+                return [bar]
+            claimed = True
+            rest = now["limits"]["max_cost_usd"] - committed_usd(now)
+            # Money cannot be set aside for who never tells what it costs.
+            aside = (rest if self.crew.tells_cost(ref) else None) if most is None else most
+            return _intent(now, call, asked, aside)
+
+        self.job.decide(decide)
+        self._watch("asked" if claimed else "halted", self.job.state())
+        if not claimed:
+            return None
+        self._request = request
+        hit("job.claimed")
+        return call
+
+    # -- the call ----------------------------------------------------------------------
+
+    def _ask(self, call: Call) -> Answer:
+        began = self._clock.boottime()
+        try:
+            reply = self.crew.model(call.model).ask(self._request)
+            answer = Answer("SUCCESS", reply.text, reply=reply)
+        except InvalidOutput as error:
+            # What came is judged by the rules of the job, which may be milder than the schema.
+            came = error.reply if isinstance(error.reply, Reply) else None
+            answer = Answer("SUCCESS", came.text if came else "", reply=came, error=error.message)
+        except ModelError as error:
+            came = error.reply if isinstance(error.reply, Reply) else None
+            kind: Outcome = "TIMEOUT" if isinstance(error, TimedOut) else "ERROR"
+            raw = came.text if came else ""
+            answer = Answer(
+                kind,
+                raw,
+                reply=came,
+                error=f"{error.code}: {error.message}",
+                retryable=error.retryable,
+            )
+        hit("job.answered")
+        return answer._replace(seconds=self._clock.boottime() - began)
+
+    # -- after -------------------------------------------------------------------------
+
+    def _finish(self, call: Call, answer: Answer) -> None:
+        replied = _replied(call, answer)
+        if acts(call.model) or call.phase.gates:
+            # What follows takes its time: what was said is safe before it begins.
+            self.job.decide(lambda state: [replied] if _is_open(state, call) else [])
+            self._conclude(call, answer, [])
+        else:
+            self._conclude(call, answer, [replied])
+
+    def _conclude(self, call: Call, answer: Answer, before: list[Record]) -> None:
+        """What is made of a reply, and where the job goes from there."""
+        verdict = verdict_on(call, answer, self.job.state(), self.workspace, self._clock)
+        tree = self.workspace.snapshot(f"after call {call.sequence}") if call.tree else None
+
+        def decide(state: JobState) -> Sequence[Record]:
+            if not _is_open(state, call):
+                return []
+            judged = verdict.line(state, call.sequence, self._not_before(state))
+            lines = [*before, judged]
+            if verdict.action == "COMPLETED":
+                lines.append(_point(state, call, verdict, tree))
+            return lines
+
+        written = self.job.decide(decide)
+        if written:
+            verdict.tell_audit(self.job.home, self.job.name, call.sequence, self.job.log.key)
+        self._watch("judged", self.job.state())
+
+    def respond(self, raw: str) -> JobState:
+        """Take an answer from a person or a script instead of asking."""
+        self.recover()
+        call = self._claim()
+        if call is not None:
+            self._finish(call, Answer("SUCCESS", raw, simulated=True))
+        return self.job.state()
+
+    def _not_before(self, state: JobState) -> str:
+        """Twice as long each time, less a part by chance."""
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** state["failures"])
+        return utc_stamp(self._clock.now() + pause * (0.5 + self._rng.random() / 2))
+
+    def _wait(self, until: str | None) -> None:
+        if until is not None:
+            self._watch("waiting", self.job.state())
+            self._clock.sleep(max(0.0, instant_of(until) - self._clock.now()))
+
+    def _prompt_of(self, sequence: int) -> str:
+        from holdfast.jobs.history import prompt_of_call  # noqa: PLC0415 - only after a crash
+
+        return prompt_of_call(self.job, sequence)
+
+    def close(self) -> None:
+        self.crew.close()
+
+
+def is_ready(state: JobState) -> bool:
+    """Whether the next call can be made."""
+    return state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None
+
+
+def is_over(state: JobState) -> bool:
+    return state["status"] in FINAL
+
+
+# --- lines ----------------------------------------------------------------------------------
+
+
+def _move(cause: str, status: str, reason: str | None = None, **more: object) -> Record:
+    told = {name: value for name, value in more.items() if value is not None}
+    line: Record = {"event": "move", "cause": cause, "status": status, **told}
+    return line | ({"reason": reason} if reason else {})
+
+
+def _over(state: JobState, most: float | None) -> Record | None:
+    """The line that ends a job's spending, if it may not ask."""
+    limits, spent = state["limits"], committed_usd(state)
+    if state["steps"] >= limits["max_iterations"]:
+        reason = f"{state['steps']} of {limits['max_iterations']} calls were made"
+        return {"event": "hold", "hold": "iterations", "reason": reason}
+    if state["seconds"] >= limits["max_seconds"]:
+        reason = f"{state['seconds']:.0f} of {limits['max_seconds']:.0f} seconds are used"
+        return _move("over_time", "HALTED_TIME", reason)
+    money = limits["max_cost_usd"]
+    if spent >= money or (most is not None and spent + most > money + _TINY):
+        next_one = "" if most is None else f", and the next call can cost {most:.4f}"
+        reason = f"{spent:.4f} of {money:.4f} USD are spent{next_one}"
+        return _move("over_cost", "HALTED_COST", reason)
+    return None
+
+
+def _intent(state: JobState, call: Call, asked: Asking, aside: float | None) -> list[Record]:
+    hashes = [hash_of(part) for part in asked.parts]
+    known = set(state["parts"])
+    parts: list[Record] = [
+        {"event": "part", "part": name, "text": part}
+        for name, part in dict(zip(hashes, asked.parts, strict=True)).items()
+        if name not in known
+    ]
+    request = asked.request
+    line: Record = {
+        "event": "call",
+        "sequence": call.sequence,
+        "phase": call.phase.name,
+        "role": call.phase.role,
+        "model": call.model,
+        "state_before": call.state_before,
+        "preceded_by": state["since"],
+        "sent": asked.sent,
+        "parts": hashes,
+        "request": {
+            "job_id": request.job_id,
+            "phase": request.phase,
+            "context_files": request.context_files,
+            "metadata": request.metadata.value(),
+        },
+        "reserved_usd": aside,
+        "tree": call.tree,
+    }
+    settings = {"temperature": call.phase.temperature, "max_tokens": call.phase.max_tokens}
+    line |= {name: value for name, value in settings.items() if value is not None}
+    return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
+
+
+def _is_open(state: JobState, call: Call) -> bool:
+    return state["call"] is not None and state["call"]["sequence"] == call.sequence
+
+
+def _replied(call: Call, answer: Answer) -> Record:
+    reply = answer.reply
+    line: Record = {
+        "event": "reply",
+        "sequence": call.sequence,
+        "outcome": answer.outcome,
+        "raw_response": answer.raw,
+        "execution_time_seconds": round(answer.seconds, 6),
+        "cost_usd": _cost(answer),
+    }
+    if answer.error is not None:
+        line |= {"error": answer.error, "retryable": answer.retryable}
+    if answer.simulated:
+        line["is_simulated"] = True
+    if reply is not None:
+        usage = {name: count for name, count in reply.usage._asdict().items() if count is not None}
+        line |= {"answered_by": reply.model, **usage}
+        if reply.first_text is not None:
+            line["first_text_seconds"] = round(reply.first_text, 6)
+    return line
+
+
+def _cost(answer: Answer) -> float | None:
+    if answer.reply is not None:
+        return answer.reply.cost_usd
+    free = answer.simulated or (answer.error or "").partition(":")[0] in FREE
+    return 0.0 if free else None
+
+
+def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> Record:
+    """A recovery point behind a phase that was completed."""
+    spec = spec_of(state)
+    place = min(verdict.next_phase, len(spec.phases) - 1)
+    sure = verdict.gate is not None and verdict.gate.ok and not verdict.evidence_doubts
+    name = f"{call.phase.name}-complete-{call.sequence}"
+    point: Record = {
+        "id": name,
+        "checkpoint_id": name,
+        "sequence": call.sequence,
+        "can_resume_from": verdict.next_phase < len(spec.phases),
+        "description": f"{call.phase.role} completed {call.phase.name}",
+        "resume_phase": spec.phases[place].name if verdict.next_phase < len(spec.phases) else None,
+        "rollback_files": verdict.touched,
+        "metadata": {
+            "confidence": "high" if sure else "medium",
+            "evidence_count": len(verdict.evidence_files),
+            "test_pass_rate": verdict.gate.test_pass_rate if verdict.gate else None,
+        },
+    }
+    return {"event": "point", "point": point, "place": verdict.next_phase, "tree": tree}
+
+
+def _unwatched(word: str, state: Record) -> None:
+    """Nobody looks."""

@@ -1,0 +1,288 @@
+"""A spec from what somebody wrote: a file, a folder with one in it, or one prompt."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from holdfast.byhand import parse
+from holdfast.contracts.job_spec import (
+    DEFAULT_PHASE,
+    ISOLATIONS,
+    SUPERVISOR,
+    WORKER,
+    JobSpec,
+    PhaseSpec,
+)
+from holdfast.errors import BadValue, NotFound, UsageError, typed
+
+NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
+"""The files that a folder with a job in it has one of."""
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)\s*")
+
+_OTHER_NAMES = {
+    "gitSourceRepo": "source",
+    "git_source_repo": "source",
+    "baseBranch": "base",
+    "base_branch": "base",
+    "roles": "models",
+}
+_PHASE_NAMES = {"worker_instructions": "instructions", "retries": "max_retries"}
+_DURATIONS = {"timeout": "timeout_seconds", "max_time": "max_seconds"}
+_BUDGET = {
+    "max_cost": "max_cost_usd",
+    "max_cost_usd": "max_cost_usd",
+    "max_time": "max_seconds",
+    "max_seconds": "max_seconds",
+    "max_iterations": "max_iterations",
+}
+_IGNORED = frozenset(
+    {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
+)
+"""What belongs to a manifest, which people take for a spec."""
+
+
+class Read(NamedTuple):
+    spec: JobSpec
+    notes: list[str]
+    """What was taken otherwise than it stands there."""
+
+
+def read_spec(path: str) -> Read:
+    """The spec in a file, or in a folder that has one."""
+    if os.path.isdir(path):
+        found = [name for name in NAMES if os.path.isfile(os.path.join(path, name))]
+        if not found:
+            raise NotFound(
+                f"no spec in {path}", hint=f"it has none of {', '.join(NAMES)}", path=path
+            )
+        path = os.path.join(path, found[0])
+    with typed("reading the spec", path), open(path, "rb") as file:
+        told = parse(file.read(), path)
+    if not isinstance(told, dict):
+        raise BadValue(f"{path}: a spec is an object", hint="see docs/jobs.md", path=path)
+    return spec_from(
+        cast("dict[str, Any]", told), path, folder=os.path.dirname(os.path.abspath(path))
+    )
+
+
+def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "") -> Read:
+    """A spec as somebody wrote it, with durations as text and older names."""
+    notes: list[str] = []
+    value: dict[str, Any] = {}
+    for name, each in told.items():
+        if name in _IGNORED:
+            notes.append(f"{where}: {name} is no part of a spec, and left out")
+        else:
+            value[_OTHER_NAMES.get(name, name)] = each
+    _limits(value, notes, where)
+    value["phases"] = [_phase(each, where) for each in value.get("phases") or []]
+    if folder and isinstance(value.get("source"), str):
+        value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
+    if folder and isinstance(value.get("attachments"), list):
+        value["attachments"] = [os.path.join(folder, str(each)) for each in value["attachments"]]
+    return Read(_checked(value, where), notes)
+
+
+def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
+    budget = dict(value.get("budget") or {})
+    for name in list(budget):
+        if name not in _BUDGET:
+            raise BadValue(f"{where}: budget has no {name}", hint=f"one of {', '.join(_BUDGET)}")
+        budget[_BUDGET[name]] = _amount(name, budget.pop(name), where)
+    if "cost_threshold" in value:
+        cents = value.pop("cost_threshold")
+        if isinstance(cents, int | float) and not isinstance(cents, bool):
+            budget.setdefault("max_cost_usd", cents / 100)
+            notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
+    if "time_threshold_minutes" in value:
+        minutes = value.pop("time_threshold_minutes")
+        if isinstance(minutes, int | float) and not isinstance(minutes, bool):
+            budget.setdefault("max_seconds", minutes * 60)
+    if budget:
+        value["budget"] = budget
+
+
+def _amount(name: str, value: Any, where: str) -> Any:
+    if name == "max_time":
+        return duration(value, f"{where}: {name}")
+    return value if name == "max_iterations" else _number(value)
+
+
+def _number(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+def _phase(told: Any, where: str) -> Any:
+    if isinstance(told, str):
+        return {"name": told}
+    if not isinstance(told, dict):
+        return told
+    phase: dict[str, Any] = {}
+    for name, each in cast("dict[str, Any]", told).items():
+        if name in _DURATIONS:
+            phase[_DURATIONS[name]] = duration(each, f"{where}: {name}")
+        elif name == "gate":
+            phase["gates"] = [_gate(each, where)]
+        elif name == "gates" and isinstance(each, list):
+            phase["gates"] = [_gate(one, where) for one in cast("list[Any]", each)]
+        elif name == "temperature":
+            phase[name] = _number(each)
+        else:
+            phase[_PHASE_NAMES.get(name, name)] = each
+    return phase
+
+
+def _gate(told: Any, where: str) -> Any:
+    if isinstance(told, str):
+        return {"run": told}
+    if not isinstance(told, dict):
+        return told
+    gate = dict(cast("dict[str, Any]", told))
+    if "timeout" in gate:
+        gate["timeout_seconds"] = duration(gate.pop("timeout"), f"{where}: gate")
+    return gate
+
+
+def duration(value: Any, where: str) -> float:
+    """Seconds: a number, or text such as 90s, 10m, 2h."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    found = _DURATION.fullmatch(str(value))
+    if found is None:
+        raise BadValue(f"{where}: {value!r} is no time", hint="such as 90s, 10m or 2h")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def _checked(value: dict[str, Any], where: str) -> JobSpec:
+    try:
+        spec = JobSpec.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(each) for each in first["loc"])
+        hint = (
+            f"isolation is one of {', '.join(ISOLATIONS)}"
+            if at == "isolation"
+            else "see docs/jobs.md"
+        )
+        raise BadValue(f"{where}: {at or 'spec'}: {first['msg']}", hint=hint) from None
+    unknown = sorted(spec.unknown_fields())
+    if unknown:
+        raise BadValue(
+            f"{where}: nothing is called {', '.join(unknown[:5])}",
+            hint="a misspelt field would be one that does nothing; see docs/jobs.md",
+        )
+    return spec
+
+
+# --- what options say -----------------------------------------------------------------------
+
+
+class Options(NamedTuple):
+    """What a command line says beside a spec, and instead of it."""
+
+    prompt: str | None = None
+    worker: str | None = None
+    supervisor: str | None = None
+    max_cost: float | None = None
+    max_seconds: float | None = None
+    max_iterations: int | None = None
+    timeout: float | None = None
+    isolation: str | None = None
+    source: str | None = None
+    base: str | None = None
+    gates: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
+    description: str | None = None
+    objective: str | None = None
+    details: str | None = None
+    acceptance: str | None = None
+    tolerant: bool = False
+    sensitive: bool = False
+
+
+def settled(spec: JobSpec, options: Options) -> JobSpec:
+    """The spec with what options say, and with every phase written out."""
+    value = spec.value()
+    for name in (
+        "prompt",
+        "description",
+        "objective",
+        "details",
+        "acceptance",
+        "isolation",
+        "base",
+    ):
+        if (said := getattr(options, name)) is not None:
+            value[name] = said
+    if options.source is not None:
+        value["source"] = os.path.abspath(options.source)
+        if options.isolation is None and "isolation" not in value:
+            value["isolation"] = "worktree" if _is_repository(value["source"]) else "directory"
+    models = dict(value.get("models") or {})
+    models |= {
+        role: ref
+        for role, ref in ((WORKER, options.worker), (SUPERVISOR, options.supervisor))
+        if ref is not None
+    }
+    if models:
+        value["models"] = {role.lower(): ref for role, ref in models.items()}
+    budget = {
+        name: said
+        for name, said in (
+            ("max_cost_usd", options.max_cost),
+            ("max_seconds", options.max_seconds),
+            ("max_iterations", options.max_iterations),
+        )
+        if said is not None
+    }
+    if budget:
+        value["budget"] = {**(value.get("budget") or {}), **budget}
+    value["phases"] = _phases(value, options)
+    for name in ("files", "attachments"):
+        if said := getattr(options, name):
+            value[name] = [*(value.get(name) or []), *said]
+    if options.tolerant:
+        value["reply"] = {**(value.get("reply") or {}), "tolerant": True}
+    if options.sensitive:
+        value["sensitive"] = True
+    whole = _checked(value, "the job")
+    # Written out, so that a later default changes no job that is under way.
+    return JobSpec.model_validate(whole.model_dump(mode="json", exclude_none=True))
+
+
+def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
+    phases: list[dict[str, Any]] = list(value.get("phases") or _default_phases(value))
+    if options.timeout is not None:
+        phases = [{**each, "timeout_seconds": options.timeout} for each in phases]
+    if options.gates:
+        first = next((n for n, each in enumerate(phases) if not _reviews(each)), 0)
+        gates = [*phases[first].get("gates", []), *({"run": run} for run in options.gates)]
+        phases[first] = {**phases[first], "gates": gates}
+    return phases
+
+
+def _default_phases(value: dict[str, Any]) -> list[dict[str, Any]]:
+    if SUPERVISOR in (value.get("models") or {}):
+        return [{"name": "work", "role": WORKER}, {"name": "review", "role": SUPERVISOR}]
+    return [{"name": DEFAULT_PHASE, "role": WORKER}]
+
+
+def _reviews(phase: dict[str, Any]) -> bool:
+    return PhaseSpec.model_validate(phase).reviews
+
+
+def _is_repository(path: str) -> bool:
+    return os.path.lexists(os.path.join(path, ".git"))
+
+
+def check_amount(what: str, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < 1e9:
+        raise UsageError(f"{what} is not an amount: {value:g}", hint="a number from 0 on")
+    return value

@@ -1,0 +1,422 @@
+"""What the lines of a job come to: the fold behind `manifest.json`.  Pure.
+
+The state holds what the next step needs, and the trail: a short entry for each thing that happened.
+A line
+that says what the state does not allow changes nothing: it was written by a runner that had been
+replaced, or by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from holdfast.clock import instant_of, utc_stamp
+from holdfast.codec import Record
+from holdfast.contracts.job_spec import JobSpec, PhaseSpec
+from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, Hold, State, allowed
+from holdfast.errors import HoldfastError
+from holdfast.store.primitives import Line
+
+Job = dict[str, Any]
+_PARTS_KEPT = 256
+_POINTS_KEPT = 200
+_GUIDANCE_KEPT = 50
+_CONTEXT_KEPT = 100
+
+
+class Refused(HoldfastError):
+    """What is asked for cannot be done to a job in its state."""
+
+    code = "refused"
+
+
+def initial() -> Job:
+    return {
+        "job_id": "",
+        "created_at": None,
+        "updated_at": None,
+        "spec": {},
+        "status": "DRAFT",
+        "hold": None,
+        "suspending": False,
+        "why": None,
+        "phase": 0,
+        "run": 0,
+        "sequence": 0,
+        "call": None,
+        "steps": 0,
+        "retries": {},
+        "failures": 0,
+        "not_before": None,
+        "cost_usd": 0.0,
+        "unknown": 0,
+        "assumed_usd": 0.0,
+        "seconds": 0.0,
+        "limits": {},
+        "former": None,
+        "guidance": [],
+        "attachments": [],
+        "context": [],
+        "points": [],
+        "parts": [],
+        "since": [],
+        "asked": {},
+        "tree": None,
+        "restore": None,
+        "base": None,
+        "result": None,
+        "fence": 0,
+        "origin": None,
+        "trail": [],
+    }
+
+
+def fold(state: Job, line: Line) -> Job:
+    record = line.record
+    act = _ACTS.get(str(record.get("event")))
+    fence = record.get("fence", 0)
+    if act is None or (isinstance(fence, int) and 0 < fence < state["fence"]):
+        return state
+    if isinstance(fence, int):
+        state["fence"] = max(fence, state["fence"])
+    if isinstance(record.get("ts"), str):
+        state["updated_at"] = record["ts"]
+    act(state, record)
+    return state
+
+
+def utc_of(stamp: object) -> str:
+    """A time of the history, as the format has it."""
+    try:
+        return utc_stamp(instant_of(str(stamp)))
+    except ValueError:
+        return utc_stamp(0.0)
+
+
+def _tell(state: Job, record: Record, **more: Any) -> None:
+    """One entry of the trail."""
+    told = {name: value for name, value in more.items() if value is not None}
+    state["trail"].append(
+        {"timestamp": utc_of(record.get("ts")), **told, "new_status": state["status"]}
+    )
+
+
+# --- reading a state ------------------------------------------------------------------------
+
+
+def spec_of(state: Job) -> JobSpec:
+    """The spec as it stands; checked when it was written, so it is not checked again."""
+    known = _SPECS.get(id(state["spec"]))
+    if known is None or known[0] is not state["spec"]:
+        _SPECS.clear()
+        known = _SPECS[id(state["spec"])] = (
+            state["spec"],
+            JobSpec.model_validate(state["spec"]),
+        )
+    return known[1]
+
+
+_SPECS: dict[int, tuple[Any, JobSpec]] = {}
+"""The last one, by the object that it was made of: a run asks thousands of times."""
+
+
+def phase_of(state: Job) -> PhaseSpec:
+    phases = spec_of(state).phases
+    return phases[min(state["phase"], len(phases) - 1)]
+
+
+def ready_state(phase: PhaseSpec) -> State:
+    """How a job waits for a phase."""
+    return "REVIEWING" if phase.reviews else "PENDING"
+
+
+def committed_usd(state: Job) -> float:
+    """What is spent or may be: calls of unknown cost count as what was set aside for them."""
+    call = state["call"]
+    waiting = (call or {}).get("reserved_usd") or 0.0
+    return state["cost_usd"] + state["assumed_usd"] + waiting
+
+
+def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
+    """What is wrong with doing `cause` now, and what could be done instead."""
+    name, status, hold = state["job_id"], state["status"], state["hold"]
+    held = f" (held: {hold})" if hold else ""
+    if status in FINAL:
+        hint = "it is over; `holdfast job new` begins another one"
+    else:
+        could = sorted(_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE)
+        if hold:
+            could = sorted({*could, *_WHEN_HELD[hold]})
+        hint = f"what can be done now: {', '.join(could) or 'wait for the call in flight'}"
+    return Refused(f"{name} is {status}{held}: {cause} is refused{why and f', {why}'}", hint=hint)
+
+
+_BY_PEOPLE: frozenset[Cause] = frozenset(
+    ("activate", "claim", "continue", "halt", "resume", "rewind", "cancel")
+)
+_SAID: dict[Cause, str] = {
+    "claim": "run",
+    "continue": "steward continue",
+    "halt": "steward halt",
+}
+_WHEN_HELD: dict[Hold, tuple[str, ...]] = {
+    "suspended": ("resume",),
+    "approval": ("steward approve", "steward reject"),
+    "iterations": ("resume --max-iterations",),
+}
+
+
+def check(state: Job, cause: Cause) -> None:
+    """Refuse what the table does not allow."""
+    if state["status"] not in TRANSITIONS[cause][0]:
+        raise refusal(state, cause)
+
+
+# --- one act for each event -----------------------------------------------------------------
+
+
+def _new(state: Job, record: Record) -> None:
+    if state["job_id"]:
+        return
+    state |= {
+        "job_id": str(record.get("job_id", "")),
+        "created_at": record.get("created_at"),
+        "spec": record.get("spec", {}),
+        "origin": record.get("origin"),
+    }
+    state["limits"] = dict(state["spec"].get("budget", {}))
+    state["context"] = list(state["spec"].get("files", []))
+
+
+def _set(state: Job, record: Record) -> None:
+    if state["status"] == "DRAFT" and isinstance(record.get("spec"), dict):
+        state["spec"] = record["spec"]
+        state["limits"] = dict(record["spec"].get("budget", {}))
+        state["context"] = list(record["spec"].get("files", []))
+
+
+def _move(state: Job, record: Record) -> None:
+    cause, status = record.get("cause"), record.get("status")
+    if cause not in TRANSITIONS or status not in STATES:
+        return
+    known = cast("Cause", cause)
+    before, then = TRANSITIONS[known]
+    if state["status"] not in before or status not in then:
+        return
+    state["since"] = [*state["since"], known][-20:]
+    state["status"], state["hold"] = status, record.get("hold")
+    state["why"] = record.get("reason")
+    if isinstance(record.get("phase"), int):
+        if record["phase"] != state["phase"]:
+            state["tree"] = None
+        state["phase"] = record["phase"]
+    if known in ("lost", "halt", "rewind"):
+        _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
+    if known in ("continue", "reject", "resume", "rewind"):
+        state["retries"], state["failures"], state["not_before"] = {}, 0, None
+    if known == "rewind":
+        state["former"] = record.get("former")
+        state["tree"] = state["restore"] = record.get("tree")
+        if record.get("start"):
+            zero = {"steps": 0, "cost_usd": 0.0, "unknown": 0, "assumed_usd": 0.0, "seconds": 0.0}
+            state |= {**zero, "run": state["run"] + 1, "former": None, "points": []}
+    if isinstance(record.get("limits"), dict):
+        state["limits"] = {**state["limits"], **record["limits"]}
+    _hear(state, record)
+    _suspend_if_asked(state)
+    event = _EVENTS.get(known, known.upper())
+    _tell(state, record, event=event, description=_described(record))
+
+
+_EVENTS: dict[Cause, str] = {"lost": "AUTOMATIC_RECOVERY", "rewind": "RESTEP"}
+
+
+def _described(record: Record) -> str | None:
+    parts = (record.get("reason"), record.get("guidance"), record.get("previous_phase"))
+    return "; ".join(str(each) for each in parts if each) or None
+
+
+def _hear(state: Job, record: Record) -> None:
+    if record.get("guidance"):
+        told = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
+        state["guidance"] = [*state["guidance"], told][-_GUIDANCE_KEPT:]
+
+
+def _drop_call(state: Job, *, again: bool) -> None:
+    """A call that nobody will answer for: what was set aside for it counts as spent."""
+    call = state["call"]
+    if call is None:
+        return
+    if again:
+        state["asked"][call["model"]] -= 1
+        state["restore"] = call["tree"]
+    if call.get("outcome") is None:
+        reserved = call.get("reserved_usd") or 0.0
+        state["unknown"] += 1
+        state["assumed_usd"] += reserved
+    state["call"] = None
+
+
+def _hold(state: Job, record: Record) -> None:
+    """Suspended or let go; a job whose call is in flight is suspended when that has ended."""
+    hold = record.get("hold")
+    if state["status"] == "RUNNING":
+        state["suspending"] = hold == "suspended"
+    elif state["status"] in ("PENDING", "REVIEWING", "INTERVENTION_REQUIRED"):
+        state["hold"], state["why"] = hold, record.get("reason", state["why"])
+        if isinstance(record.get("limits"), dict):
+            state["limits"] = {**state["limits"], **record["limits"]}
+    _tell(state, record, event=str(hold or "released").upper(), description=record.get("reason"))
+
+
+def _suspend_if_asked(state: Job) -> None:
+    if state["suspending"] and state["status"] != "RUNNING":
+        state["suspending"] = False
+        if state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None:
+            state["hold"] = "suspended"
+
+
+def _part(state: Job, record: Record) -> None:
+    """Nothing to remember: the call that names it does."""
+
+
+def _call(state: Job, record: Record) -> None:
+    if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
+        return
+    state["status"], state["since"], state["not_before"] = "RUNNING", [], None
+    state["call"] = {
+        name: record.get(name)
+        for name in (
+            "sequence",
+            "state_before",
+            "phase",
+            "model",
+            "reserved_usd",
+            "tree",
+            "by_budget",
+        )
+    } | {"at": record.get("ts"), "outcome": None}
+    state["sequence"] = int(record.get("sequence", state["sequence"])) + 1
+    state["steps"] += 1
+    state["restore"] = None
+    state["asked"][str(record.get("model"))] = state["asked"].get(str(record.get("model")), 0) + 1
+    if state["tree"] is None:
+        state["tree"] = record.get("tree")
+    if state["base"] is None:
+        state["base"] = record.get("tree")
+    used = [str(each) for each in record.get("parts", [])]
+    if used and state["parts"][-len(used) :] != used:
+        kept = dict.fromkeys([*state["parts"], *used])
+        for each in used:  # the latest last
+            kept[each] = kept.pop(each)
+        state["parts"] = list(kept)[-_PARTS_KEPT:]
+
+
+def _reply(state: Job, record: Record) -> None:
+    call = state["call"]
+    if call is None or call["sequence"] != record.get("sequence") or call["outcome"] is not None:
+        return
+    call["outcome"] = record.get("outcome")
+    for name in ("error", "retryable", "raw_response"):
+        if record.get(name) is not None:
+            call[name] = record[name]
+    cost, reserved = record.get("cost_usd"), call.get("reserved_usd") or 0.0
+    call["reserved_usd"] = 0.0
+    if isinstance(cost, int | float):
+        state["cost_usd"] += cost
+    else:
+        state["unknown"] += 1
+        state["assumed_usd"] += reserved
+    seconds = record.get("execution_time_seconds")
+    state["seconds"] += seconds if isinstance(seconds, int | float) else 0.0
+
+
+def _judged(state: Job, record: Record) -> None:
+    call = state["call"]
+    if call is None or call["sequence"] != record.get("sequence") or call["outcome"] is None:
+        return
+    status = record.get("status")
+    state["call"] = None
+    if status not in STATES:
+        return
+    role, name, action = record.get("role"), str(call.get("phase")), record.get("action")
+    if state["status"] in FINAL:
+        status = state["status"]  # it was cancelled while somebody was asked
+    state["status"], state["hold"] = status, record.get("hold")
+    state["why"] = record.get("reason")
+    state["restore"] = record.get("restore")
+    gate = record.get("gate")
+    if isinstance(gate, dict):
+        state["seconds"] += float(cast("Any", gate).get("seconds", 0.0))
+    _count(state, record, name)
+    if isinstance(record.get("next_phase"), int) and record["next_phase"] != state["phase"]:
+        state["phase"], state["tree"] = record["next_phase"], None
+    evidence = [str(each) for each in record.get("evidence_files", [])]
+    _suspend_if_asked(state)
+    summary = record.get("summary_for_supervisor")
+    _tell(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
+    if action == "RETRY" and record.get("outcome") == "ERROR":
+        return  # nobody said anything
+    state["former"] = {
+        "role": role,
+        "phase": name,
+        "action": action,
+        "summary": summary,
+        "complaint": record.get("complaint"),
+        "evidence_files": evidence,
+    }
+    safe = [str(each) for each in record.get("usable_evidence", evidence)]
+    state["context"] = list(dict.fromkeys([*state["context"], *safe]))[-_CONTEXT_KEPT:]
+    if status == "SUCCESS":
+        state["result"] = summary
+
+
+def _count(state: Job, record: Record, name: str) -> None:
+    action, failed = record.get("action"), record.get("outcome") == "ERROR"
+    retries = dict(state["retries"])
+    if failed and action == "RETRY":
+        state["failures"] += 1
+        state["not_before"] = record.get("not_before")
+        return
+    state["failures"] = 0
+    if action == "RETRY":
+        retries[name] = retries.get(name, 0) + 1
+    elif action == "COMPLETED":
+        retries.pop(name, None)
+    state["retries"] = retries
+
+
+def _point(state: Job, record: Record) -> None:
+    point = record.get("point")
+    if isinstance(point, dict):
+        told = {**cast("Record", point), "tree": record.get("tree")}
+        told |= {"former": state["former"], "place": record.get("place")}
+        others = [each for each in state["points"] if each["id"] != told.get("id")]
+        state["points"] = [*others, told][-_POINTS_KEPT:]
+
+
+def _attach(state: Job, record: Record) -> None:
+    path = record.get("path")
+    if isinstance(path, str):
+        state["attachments"] = list(dict.fromkeys([*state["attachments"], path]))
+        state["context"] = list(dict.fromkeys([*state["context"], path]))
+
+
+def _note(state: Job, record: Record) -> None:
+    _hear(state, record)
+
+
+_ACTS: dict[str, Callable[[Job, Record], None]] = {
+    "new": _new,
+    "set": _set,
+    "move": _move,
+    "hold": _hold,
+    "part": _part,
+    "call": _call,
+    "reply": _reply,
+    "judged": _judged,
+    "point": _point,
+    "attach": _attach,
+    "note": _note,
+}

@@ -1,0 +1,301 @@
+"""What people decide about a job.
+
+A decision is bound to what was decided on: its hash is shown with it, and a decision that names
+another hash was made about something that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from holdfast import audit
+from holdfast.codec import Record, encode
+from holdfast.contracts.job_states import FINAL
+from holdfast.errors import NotFound, UsageError
+from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+    from holdfast.jobs.job import State as JobState
+
+_SHORTEST = 8
+
+
+class Stale(Refused):
+    """A decision about something that has changed since it was shown."""
+
+    code = "stale_approval"
+
+
+# --- what waits for a decision --------------------------------------------------------------
+
+
+def waits_for(state: JobState) -> str | None:
+    """What a person has to decide, if anything."""
+    if state["hold"] == "approval":
+        return "approve or reject"
+    if state["status"] == "INTERVENTION_REQUIRED":
+        return "continue or halt"
+    if state["status"] in ("HALTED_COST", "HALTED_TIME") or state["hold"] == "iterations":
+        return "resume with a higher limit, or cancel"
+    return None
+
+
+def shown_hash(state: JobState) -> str:
+    """Names what a decision is about: the last call, what came of it, and the files."""
+    about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
+    return sha256(encode([*about, state["former"], state["points"][-1:]])).hexdigest()
+
+
+def _check_shown(job: Job, state: JobState, shown: str | None, verb: str) -> None:
+    if shown is None:
+        return
+    if len(shown) < _SHORTEST:
+        raise UsageError(f"--shown {shown!r} is too short", hint="as `holdfast job show` tells it")
+    now = shown_hash(state)
+    if not now.startswith(shown.lower()):
+        told = f"{verb} of {shown[:16]}, but what waits is {now[:16]}"
+        audit.tell(job.home, "stale_approval", told, job=job.name)
+        raise Stale(
+            f"{job.name} has changed since {shown[:16]} was shown",
+            hint=f"`holdfast job show {job.name}` shows what waits now ({now[:16]})",
+        )
+
+
+# --- decisions ------------------------------------------------------------------------------
+
+
+def move(cause: str, status: str, **more: object) -> Record:
+    told = {name: value for name, value in more.items() if value not in (None, "")}
+    return {"event": "move", "cause": cause, "status": status, **told}
+
+
+def go_on(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """Let a job go on that asked for a person."""
+
+    def decide(state: JobState) -> Sequence[Record]:
+        check(state, "continue")
+        _check_shown(job, state, shown, "continue")
+        return [move("continue", "PENDING", guidance=guidance, by=by)]
+
+    job.decide(decide)
+
+
+def halt(job: Job, guidance: str | None = None, by: str | None = None) -> None:
+    def decide(state: JobState) -> Sequence[Record]:
+        check(state, "halt")
+        return [move("halt", "CANCELED", reason=guidance or "halted by the steward", by=by)]
+
+    job.decide(decide)
+
+
+def approve(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """Agree with what a phase did: the job goes on behind it."""
+
+    def decide(state: JobState) -> Sequence[Record]:
+        if state["hold"] != "approval":
+            raise refusal(state, "approve")
+        _check_shown(job, state, shown, "approval")
+        phases, after = spec_of(state).phases, state["phase"] + 1
+        over = after >= len(phases)
+        status = "SUCCESS" if over else ready_state(phases[after])
+        place = state["phase"] if over else after
+        what = shown_hash(state)
+        return [move("approve", status, phase=place, guidance=guidance, by=by) | {"approved": what}]
+
+    job.decide(decide)
+
+
+def reject(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """Send a phase back, with what is wrong."""
+
+    def decide(state: JobState) -> Sequence[Record]:
+        if state["hold"] != "approval":
+            raise refusal(state, "reject")
+        _check_shown(job, state, shown, "rejection")
+        return [
+            move("reject", "PENDING", guidance=guidance, by=by, reason="rejected by the steward")
+        ]
+
+    job.decide(decide)
+
+
+def suspend(job: Job, reason: str | None = None) -> None:
+    """Let a job wait; one whose call is in flight waits when that has ended."""
+
+    def decide(state: JobState) -> Sequence[Record]:
+        if state["status"] not in ("PENDING", "REVIEWING", "RUNNING", "INTERVENTION_REQUIRED"):
+            raise refusal(state, "suspend")
+        if state["hold"] == "suspended" or state["suspending"]:
+            raise refusal(state, "suspend", why="it is suspended already")
+        if state["hold"] is not None:
+            raise refusal(state, "suspend", why="it waits already")
+        return [{"event": "hold", "hold": "suspended", "reason": reason or "suspended"}]
+
+    job.decide(decide)
+
+
+def resume(
+    job: Job,
+    *,
+    max_cost: float | None = None,
+    max_seconds: float | None = None,
+    max_iterations: int | None = None,
+) -> None:
+    """Let a job go on that was suspended, or that used up what it may, with a higher limit."""
+    limits: Record = {
+        name: value
+        for name, value in (
+            ("max_cost_usd", max_cost),
+            ("max_seconds", max_seconds),
+            ("max_iterations", max_iterations),
+        )
+        if value is not None
+    }
+
+    def decide(state: JobState) -> Sequence[Record]:
+        status, hold = state["status"], state["hold"]
+        if status in ("HALTED_COST", "HALTED_TIME"):
+            _check_raised(
+                state, limits, "max_cost_usd" if status == "HALTED_COST" else "max_seconds"
+            )
+            return [move("resume", ready_state(phase_of(state)), limits=limits)]
+        if hold == "iterations":
+            _check_raised(state, limits, "max_iterations")
+        elif hold != "suspended" and not state["suspending"]:
+            raise refusal(state, "resume", why="it is not suspended")
+        line: Record = {"event": "hold", "hold": None, "reason": "resumed"}
+        return [line | ({"limits": limits} if limits else {})]
+
+    job.decide(decide)
+
+
+_SPENT = {
+    "max_cost_usd": lambda state: state["cost_usd"] + state["assumed_usd"],
+    "max_seconds": lambda state: state["seconds"],
+    "max_iterations": lambda state: state["steps"],
+}
+_OPTION = {
+    "max_cost_usd": "--max-cost",
+    "max_seconds": "--max-time",
+    "max_iterations": "--max-iterations",
+}
+
+
+def _check_raised(state: JobState, limits: Record, name: str) -> None:
+    used = _SPENT[name](state)
+    if limits.get(name, 0) <= used:
+        raise refusal(
+            state, "resume", why=f"it needs {_OPTION[name]} above what is used ({used:g})"
+        )
+
+
+def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
+    def decide(state: JobState) -> Sequence[Record]:
+        check(state, "cancel")
+        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by)]
+
+    job.decide(decide)
+
+
+def activate(job: Job) -> None:
+    def decide(state: JobState) -> Sequence[Record]:
+        check(state, "activate")
+        spec = spec_of(state)
+        if not spec.task and not any(phase.instructions for phase in spec.phases):
+            raise refusal(state, "activate", why="nobody said what is to be done")
+        return [move("activate", "PENDING")]
+
+    job.decide(decide)
+
+
+# --- back to an earlier place ---------------------------------------------------------------
+
+
+def rewind(
+    job: Job,
+    *,
+    phase: int | None = None,
+    point: str | None = None,
+    start: bool = False,
+    dry_run: bool = False,
+) -> Record:
+    """Go back to a phase, a recovery point or the start; the line that says so."""
+    line: Record = {}
+
+    def decide(state: JobState) -> Sequence[Record]:
+        nonlocal line
+        check(state, "rewind")
+        if state["hold"] == "approval":
+            raise refusal(state, "rewind", why="what waits for approval is rejected instead")
+        line = _rewound(state, phase, point, start=start)
+        return [] if dry_run else [line]
+
+    job.decide(decide)
+    return line
+
+
+def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bool) -> Record:
+    phases, here = spec_of(state).phases, phase_of(state).name
+    tree, former, place = None, None, phase or 0
+    if point is not None:
+        found = next((each for each in state["points"] if each["id"] == point), None)
+        if found is None:
+            known = ", ".join(each["id"] for each in state["points"]) or "there is none"
+            raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
+        if not found["can_resume_from"]:
+            raise refusal(state, "rewind", why=f"{point} is the end of the job")
+        tree, former, place = found["tree"], found["former"], found["place"]
+    if not 0 <= place < len(phases):
+        raise UsageError(
+            f"there is no phase {place}",
+            hint=f"0 to {len(phases) - 1}: {', '.join(each.name for each in phases)}",
+        )
+    if start:
+        tree = state["base"]
+    told = f"back to {point or phases[place].name}"
+    line = move("rewind", ready_state(phases[place]), phase=place, reason=told, tree=tree)
+    return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
+
+
+def is_final(state: JobState) -> bool:
+    return state["status"] in FINAL
+
+
+def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -> None:
+    """A recovery point by hand."""
+
+    def decide(state: JobState) -> Sequence[Record]:
+        if state["status"] in ("DRAFT", "RUNNING", *FINAL):
+            raise refusal(state, "checkpoint")
+        if any(each["id"] == name for each in state["points"]):
+            raise UsageError(
+                f"there is a recovery point {name!r} already", hint="take another name"
+            )
+        phase = phase_of(state)
+        evidence = (state["former"] or {}).get("evidence_files", [])
+        point: Record = {
+            "id": name,
+            "checkpoint_id": name,
+            "sequence": max(state["sequence"] - 1, 0),
+            "can_resume_from": True,
+            "description": description or "made by hand",
+            "resume_phase": phase.name,
+            "rollback_files": list(state["context"]),
+            "metadata": {
+                "confidence": "medium",
+                "evidence_count": len(evidence),
+                "test_pass_rate": None,
+            },
+        }
+        return [{"event": "point", "point": point, "place": state["phase"], "tree": tree}]
+
+    job.decide(decide)

@@ -1,0 +1,242 @@
+"""What is made of a reply: whether it is one, whether the work behind it stands, and what follows.
+
+The reply's own words come first (`reply`), then what can be measured: the files that it changed,
+the evidence it names, the gates of its phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast import audit
+from holdfast.codec import Record
+from holdfast.contracts.job_spec import PhaseSpec
+from holdfast.contracts.job_states import Action, Hold, State
+from holdfast.jobs.gates import Passed, pass_gates
+from holdfast.jobs.reply import Rules, Violation, judge
+from holdfast.jobs.state import ready_state, spec_of
+
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+    from holdfast.jobs.job import State as JobState
+    from holdfast.jobs.runner import Answer, Call
+    from holdfast.jobs.workspace import Measured, Workspace
+    from holdfast.store.home import Home
+
+API_TRIES = 3
+"""How often a call that failed for no fault of ours is made again."""
+_MOST_TOLD = 50
+
+
+class Place(NamedTuple):
+    """Where a job goes."""
+
+    status: State
+    phase: int
+    hold: Hold | None = None
+    reason: str | None = None
+
+
+class Verdict(NamedTuple):
+    outcome: str
+    action: Action
+    role: str
+    evidence_files: list[str]
+    summary: str
+    violations: list[Violation]
+    warnings: list[Violation]
+    measured: Measured | None
+    gate: Passed | None
+    phase: PhaseSpec
+    at: int
+    """Which of the phases it is."""
+    next_phase: int
+    by_budget: bool
+    tree: str | None
+    complaint: str | None = None
+    """Why COMPLETED is not taken for an answer."""
+
+    @property
+    def evidence_doubts(self) -> bool:
+        return any(each.kind.startswith("evidence") for each in self.warnings)
+
+    @property
+    def touched(self) -> list[str]:
+        """The files that a call left, as they were measured; as it says where nobody measured."""
+        if self.measured is None:
+            return self.evidence_files
+        return sorted([*self.measured.added, *self.measured.changed, *self.measured.removed])
+
+    def line(self, state: JobState, sequence: int, not_before: str) -> Record:
+        """The line of the history, decided by the state as it is now."""
+        place = self._place(state)
+        line: Record = {
+            "event": "judged",
+            "sequence": sequence,
+            "outcome": self.outcome,
+            "role": self.role,
+            "action": self.action,
+            "evidence_files": self.evidence_files,
+            "summary_for_supervisor": self.summary,
+            "status": place.status,
+            "next_phase": place.phase,
+        }
+        told: Record = {
+            "hold": place.hold,
+            "reason": place.reason,
+            "complaint": self.complaint,
+            "violations": [each._asdict() for each in self.violations] or None,
+            "warnings": [each._asdict() for each in self.warnings] or None,
+            "measured_files": _measured(self.measured),
+            "gate": self.gate.record() if self.gate else None,
+            "restore": self._restored(state, place),
+            "not_before": not_before if self._tries_again(place) else None,
+        }
+        return line | {name: value for name, value in told.items() if value is not None}
+
+    def _tries_again(self, place: Place) -> bool:
+        return self.outcome == "ERROR" and place.status != "INTERVENTION_REQUIRED"
+
+    def _restored(self, state: JobState, place: Place) -> str | None:
+        """RETRY begins the phase anew; where a gate failed, what was done is to be mended."""
+        if self.action != "RETRY" or place.status == "INTERVENTION_REQUIRED":
+            return None
+        if self.outcome == "ERROR":
+            return self.tree
+        return None if self.complaint is not None else state["tree"]
+
+    def _place(self, state: JobState) -> Place:
+        here = Place(ready_state(self.phase), self.at)
+        stuck = Place("INTERVENTION_REQUIRED", self.at, reason=self.complaint or self.summary)
+        if self.outcome == "TIMEOUT" and self.by_budget:
+            return Place("HALTED_TIME", self.at, reason="the time of the job was used up by a call")
+        match self.action:
+            case "STUCK":
+                return stuck
+            case "RETRY" if self.outcome == "ERROR":
+                return here
+            case "RETRY":
+                tried = state["retries"].get(self.phase.name, 0) + 1
+                if tried > self.phase.max_retries:
+                    why = f"{self.phase.name} was tried again {self.phase.max_retries} times"
+                    return stuck._replace(reason=f"{why}: {stuck.reason}")
+                back = _worker_before(state, self.at) if self.phase.reviews else self.at
+                return Place("PENDING", back)
+            case _:
+                return self._after(state)
+
+    def _after(self, state: JobState) -> Place:
+        phases = spec_of(state).phases
+        if self.phase.approval:
+            return Place("REVIEWING", self.at, "approval", f"{self.phase.name} waits for approval")
+        if self.next_phase >= len(phases):
+            return Place("SUCCESS", self.at)
+        return Place(ready_state(phases[self.next_phase]), self.next_phase)
+
+    def tell_audit(self, home: Home, job: str, sequence: int, log: str) -> None:
+        """One entry for each violation and each piece of evidence that is not there."""
+        for number, each in enumerate([*self.violations, *self.warnings][:_MOST_TOLD]):
+            if each.kind in audit.KINDS:
+                ref = f"{log}#{sequence}/{number}"
+                audit.tell(home, each.kind, each.reason, job=job, sequence=sequence, ref=ref)
+
+
+def verdict_on(
+    call: Call, answer: Answer, state: JobState, workspace: Workspace, clock: Clock
+) -> Verdict:
+    spec = spec_of(state)
+    at = next(n for n, each in enumerate(spec.phases) if each.name == call.phase.name)
+    measured = workspace.changed_since(call.tree) if call.tree is not None else None
+    verdict = Verdict(
+        answer.outcome,
+        "STUCK",
+        call.phase.role,
+        [],
+        answer.error or "",
+        [],
+        [],
+        measured,
+        None,
+        call.phase,
+        at,
+        at + 1,
+        call.by_budget,
+        call.tree,
+    )
+    if answer.outcome == "TIMEOUT":
+        late = Violation("timeout", answer.error or "no answer in time")
+        return verdict._replace(violations=[late])
+    if answer.outcome == "ERROR":
+        again = answer.retryable and state["failures"] < API_TRIES
+        return verdict._replace(action="RETRY" if again else "STUCK")
+    rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(call.phase.accepts))
+    judged = judge(answer.raw, rules, workspace=workspace.path, prompt=call.prompt)
+    verdict = verdict._replace(
+        action=judged.action,
+        evidence_files=judged.evidence_files,
+        summary=judged.summary,
+        violations=judged.violations,
+        warnings=[*judged.warnings, *_against(judged.evidence_files, measured)],
+    )
+    if verdict.action != "COMPLETED":
+        return verdict
+    verdict = _by_evidence(verdict)
+    if verdict.action != "COMPLETED" or not call.phase.gates:
+        return verdict
+    within = workspace.wrap if workspace.isolation == "sandbox" else None
+    passed = pass_gates(call.phase.gates, workspace.path, clock, within)
+    verdict = verdict._replace(gate=passed)
+    if passed.ok:
+        return verdict
+    return verdict._replace(action="RETRY", complaint=passed.complaint)
+
+
+def _by_evidence(verdict: Verdict) -> Verdict:
+    """What the phase demands of the evidence."""
+    rules = verdict.phase.evidence
+    gone = {
+        each.reason.partition(":")[0]
+        for each in verdict.warnings
+        if each.kind == "evidence_missing"
+    }
+    there = [path for path in verdict.evidence_files if path not in gone]
+    missing = [path for path in rules.required if path not in there]
+    if not missing and len(there) >= rules.at_least:
+        return verdict
+    lacking = f"{', '.join(missing)} is missing" if missing else f"{len(there)} evidence files"
+    said = f"{lacking}, but phase {verdict.phase.name} needs it to be completed"
+    return verdict._replace(action="RETRY", complaint=said)
+
+
+def _against(listed: Sequence[str], measured: Measured | None) -> list[Violation]:
+    """What an agent says that it changed, against what it did."""
+    if measured is None:
+        return []
+    changed = {*measured.added, *measured.changed, *measured.removed}
+    unlisted, unchanged = sorted(changed - set(listed)), sorted(set(listed) - changed)
+    found: list[Violation] = []
+    if unlisted:
+        found.append(Violation("unlisted", f"changed but not listed: {_few(unlisted)}"))
+    if unchanged:
+        found.append(Violation("unchanged", f"listed but not changed: {_few(unchanged)}"))
+    return found
+
+
+def _few(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    return ", ".join(paths[:10]) + more
+
+
+def _measured(measured: Measured | None) -> Record | None:
+    return (
+        None
+        if measured is None
+        else {key: list(paths) for key, paths in measured._asdict().items()}
+    )
+
+
+def _worker_before(state: JobState, at: int) -> int:
+    """The phase that a supervisor sends back to."""
+    phases = spec_of(state).phases
+    return next((n for n in range(at - 1, -1, -1) if not phases[n].reviews), at)

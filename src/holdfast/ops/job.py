@@ -1,0 +1,350 @@
+"""The verbs that make jobs, list them and put them in their order."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from holdfast.codec import Record
+from holdfast.contracts.job_spec import JobSpec
+from holdfast.contracts.job_states import STATES
+from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.jobs.crew import Crew
+from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.spec import Options, check_amount, read_spec, settled
+from holdfast.jobs.state import refusal, spec_of
+from holdfast.jobs.steward import activate as activated
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.jobs import DryRun, Id, details, names, opened, queue_of, row, workspace_of
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+
+Isolation = Literal["none", "directory", "worktree", "sandbox"]
+Worker = Annotated[str | None, Arg("Who does the work: a model", metavar="MODEL")]
+Supervisor = Annotated[str | None, Arg("Who reviews it: a model", metavar="MODEL")]
+MaxCost = Annotated[float | None, Arg("What the job may spend, in USD", metavar="USD")]
+MaxTime = Annotated[str | None, Arg("What the job may take in all: 2h", metavar="D")]
+MaxIterations = Annotated[int | None, Arg("How many calls it may make")]
+Timeout = Annotated[str | None, Arg("What one call may take: 10m", metavar="D")]
+Text = Annotated[str | None, Arg("What is to be done", or_file=True)]
+Files = Annotated[str | None, Arg("Files to look at, with commas between", metavar="A,B")]
+
+
+def new(
+    call: Context,
+    spec: Annotated[
+        str | None,
+        Arg("A spec (YAML or JSON), or a folder with one", positional=True, is_path=True),
+    ] = None,
+    *,
+    prompt: Text = None,
+    id: Annotated[str | None, Arg("What to call it; else a name is made up")] = None,
+    worker: Worker = None,
+    supervisor: Supervisor = None,
+    max_cost: MaxCost = None,
+    max_time: MaxTime = None,
+    max_iterations: MaxIterations = None,
+    timeout: Timeout = None,
+    isolation: Annotated[Isolation | None, Arg("Where the work is done")] = None,
+    source: Annotated[
+        str | None, Arg("The folder or repository it is about", metavar="DIR", is_path=True)
+    ] = None,
+    base: Annotated[str | None, Arg("The branch or commit to begin with", metavar="REV")] = None,
+    gate: Annotated[Sequence[str], Arg("A command that has to succeed; repeatable")] = (),
+    attach: Annotated[
+        Sequence[str], Arg("A file to put into the workspace; repeatable", is_path=True)
+    ] = (),
+    files: Files = None,
+    description: Annotated[str | None, Arg("What it is for, in a line")] = None,
+    tolerant: Annotated[bool, Arg("Take answers with text or a fence around them")] = False,
+    sensitive: Annotated[bool, Arg("Put prompts and answers on record sealed")] = False,
+    activate: Annotated[bool, Arg("Put it into the queue at once")] = False,
+    dry_run: DryRun = False,
+) -> Change:
+    """Make a job
+
+    It is a draft until it is activated or run. Without a spec, --prompt and --worker make a job of
+    one phase; with --supervisor, of two.
+    """
+    if spec is not None and prompt is not None:
+        raise UsageError("a spec and a prompt", hint="leave one of them out")
+    if spec is None and prompt is None:
+        raise UsageError("nothing to do", hint='name a spec, or say --prompt "…"')
+    options = Options(
+        prompt=prompt,
+        worker=worker,
+        supervisor=supervisor,
+        max_cost=check_amount("--max-cost", max_cost),
+        max_seconds=None if max_time is None else duration(max_time),
+        max_iterations=max_iterations,
+        timeout=None if timeout is None else duration(timeout),
+        isolation=isolation,
+        source=source,
+        base=base,
+        gates=tuple(gate),
+        files=_split(files),
+        attachments=tuple(os.path.abspath(each) for each in attach),
+        description=description,
+        tolerant=tolerant,
+        sensitive=sensitive,
+    )
+    told = JobSpec()
+    if spec is not None:
+        told, notes = read_spec(spec)
+        for note in notes:
+            call.warn(note)
+    whole = settled(told, options)
+    name = _named(whole, id, spec)
+    if dry_run:
+        return Change(
+            name, applied=False, detail=f"would make {name}", data=whole.value(), dry_run=True
+        )
+    return _made(call, name, whole, queued=activate)
+
+
+def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
+    home = call.home(create=True)
+    with Job(home, name, call.layout) as job:
+        job.create(spec)
+        with queue_of(call, change=True) as queue:
+            queue.register(name, job.state()["created_at"], use=True)
+        _attach(job, spec.attachments)
+        if queued:
+            _activate(call, job, None)
+        status = job.state()["status"]
+        data = details(job)
+    return Change(name, applied=True, detail=f"{name} is {status}", data=data)
+
+
+def _attach(job: Job, paths: Sequence[str]) -> None:
+    if not paths:
+        return
+    workspace = workspace_of(job)
+    workspace.make()
+    for path in paths:
+        inside = workspace.attach(os.path.basename(path), path)
+        job.decide(lambda state, inside=inside: [{"event": "attach", "path": inside}])
+
+
+def _named(spec: JobSpec, id: str | None, path: str | None) -> str:
+    if spec.job_id is not None:
+        return job_id(spec.job_id)
+    if id is not None:
+        return job_id(id)
+    if path is not None and os.path.isdir(path) and os.path.abspath(path) != os.getcwd():
+        try:
+            return job_id(os.path.basename(os.path.abspath(path)))
+        except BadName:
+            pass
+    return f"job-{secrets.token_hex(4)}"
+
+
+def _split(files: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in (files or "").split(","))))
+
+
+def set_(
+    call: Context,
+    id: Id = None,
+    *,
+    prompt: Text = None,
+    objective: Annotated[str | None, Arg("What it is to achieve")] = None,
+    details: Annotated[str | None, Arg("What one has to know")] = None,
+    acceptance: Annotated[str | None, Arg("When it is accepted")] = None,
+    description: Annotated[str | None, Arg("What it is for, in a line")] = None,
+    files: Files = None,
+    worker: Worker = None,
+    supervisor: Supervisor = None,
+    max_cost: MaxCost = None,
+    max_time: MaxTime = None,
+    max_iterations: MaxIterations = None,
+    timeout: Timeout = None,
+    rank: Annotated[int | None, Arg("Its place in the queue; 0 is the front, -1 the end")] = None,
+) -> Change:
+    """Change a draft, or the place of a job in the queue"""
+    options = Options(
+        prompt=prompt,
+        objective=objective,
+        details=details,
+        acceptance=acceptance,
+        description=description,
+        files=_split(files),
+        worker=worker,
+        supervisor=supervisor,
+        max_cost=check_amount("--max-cost", max_cost),
+        max_seconds=None if max_time is None else duration(max_time),
+        max_iterations=max_iterations,
+        timeout=None if timeout is None else duration(timeout),
+    )
+    changes = options != Options()
+    if rank is not None and changes:
+        raise UsageError("--rank goes alone", hint="call it twice")
+    if rank is None and not changes:
+        raise UsageError("nothing to set", hint="see `holdfast job set --help`")
+    with opened(call, id, change=True) as job:
+        if rank is not None:
+            with queue_of(call, change=True) as queue:
+                applied = queue.move(job.name, rank)
+                place = queue.waiting().index(job.name)
+            return Change(job.name, applied, f"{job.name} has rank {place}", {"rank": place})
+
+        def decide(state: Record) -> Sequence[Record]:
+            if state["status"] != "DRAFT":
+                raise refusal(state, "set", why="only a draft can be changed")
+            spec = spec_of(state)
+            if options.files:
+                spec = spec.model_copy(update={"files": []})
+            return [{"event": "set", "spec": settled(spec, options).value()}]
+
+        job.decide(decide)
+        return Change(job.name, applied=True, detail=f"{job.name} is set", data=job.spec.value())
+
+
+def attach(
+    call: Context,
+    file: Annotated[str, Arg("A file", positional=True, is_path=True)],
+    *,
+    job: Annotated[str | None, Arg("Which job; else the one in use", metavar="ID")] = None,
+) -> Change:
+    """Put a file into a job's workspace, under attachments/"""
+    if not os.path.isfile(file):
+        raise NotFound(f"there is no file {file}", hint="name one that can be read", path=file)
+    with opened(call, job, change=True) as one:
+        state = one.state()
+        if state["status"] in ("SUCCESS", "CANCELED"):
+            raise refusal(state, "attach")
+        _attach(one, [os.path.abspath(file)])
+        paths = one.state()["attachments"]
+        return Change(
+            one.name,
+            applied=True,
+            detail=f"{one.name} has {paths[-1]}",
+            data={"attachments": paths},
+        )
+
+
+def activate(
+    call: Context,
+    id: Id = None,
+    *,
+    rank: Annotated[int | None, Arg("Its place in the queue, where 0 is the front")] = None,
+) -> Change:
+    """Put a draft into the queue, after looking whether everybody it needs is there"""
+    with opened(call, id, change=True) as job:
+        _activate(call, job, rank)
+        return Change(
+            job.name, applied=True, detail=f"{job.name} waits in the queue", data=row(job)
+        )
+
+
+def _activate(call: Context, job: Job, rank: int | None) -> None:
+    if rank is not None and rank < 0:
+        raise UsageError(f"rank {rank} is before the front", hint="0 is the front")
+    state = job.state()
+    if state["status"] != "DRAFT":
+        raise refusal(state, "activate")
+    workspace = workspace_of(job)
+    workspace.make()
+    crew = Crew(workspace.path, clock=call.clock)
+    try:
+        crew.check(job.spec)
+    finally:
+        crew.close()
+    activated(job)
+    with queue_of(call, change=True) as queue:
+        queue.register(job.name, state["created_at"], use=False)
+        queue.enqueue(job.name, rank)
+
+
+def queue(call: Context) -> Rows:
+    """The jobs that wait, in their order"""
+    with queue_of(call) as waiting:
+        found = waiting.waiting()
+    rows = _rows(call, found, found)
+    return Rows(rows, {"jobs": len(rows)})
+
+
+def use(call: Context, id: Annotated[str, Arg("Which job", positional=True)]) -> Change:
+    """Mean this job where none is named"""
+    with opened(call, id, change=True) as job, queue_of(call, change=True) as queue:
+        applied = queue.use(job.name)
+        return Change(job.name, applied, f"{job.name} is in use")
+
+
+def list_jobs(
+    call: Context,
+    *,
+    waiting: Annotated[bool, Arg("Only those that wait for a person")] = False,
+    status: Annotated[str | None, Arg("Only those in this state")] = None,
+) -> Rows:
+    if status is not None and status not in STATES:
+        raise UsageError(f"there is no state {status[:40]!r}", hint=f"one of {', '.join(STATES)}")
+    with queue_of(call) as queue:
+        order, current = queue.waiting(), queue.current()
+    rows = _rows(call, names(call), order)
+    rows = [each for each in rows if status in (None, each["status"])]
+    if waiting:
+        rows = [each for each in rows if each["waits_for"]]
+    states = [str(each["status"]) for each in rows]
+    counts = {"jobs": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
+    return Rows(rows, {**counts, "in_use": current})
+
+
+def _rows(call: Context, jobs: Sequence[str], order: Sequence[str]) -> list[Record]:
+    rows: list[Record] = []
+    for name in jobs:
+        with Job(call.home(), name, call.layout) as job:
+            if job.exists():
+                rows.append(row(job, order.index(name) if name in order else None))
+    return rows
+
+
+def show(
+    call: Context,
+    id: Id = None,
+    *,
+    csv: Annotated[bool, Arg("What was measured of each call, as CSV")] = False,
+) -> Show:
+    with opened(call, id) as job:
+        if csv:
+            from holdfast.jobs.export import as_csv
+
+            text = as_csv(job)
+            return Show({"csv": text}, text=text)
+        told = details(job)
+    return Show(told, text=_text(told))
+
+
+def _text(told: Record) -> str:
+    held = f" (held: {told['hold']})" if told["hold"] else ""
+    lines = [f"{told['job']}  {told['status']}{held}  phase {told['phase']}"]
+    if told["description"]:
+        lines.append(f"  {told['description']}")
+    limits, used = told["limits"], told["used"]
+    lines.append(
+        f"  {told['cost_usd']:.4f} of {limits.get('max_cost_usd', 0):g} USD "
+        f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
+        f"({used['time']['level']}), "
+        f"{told['calls']} of {limits.get('max_iterations', 0)} calls"
+    )
+    if told["unknown_costs"]:
+        lines.append(f"  what {told['unknown_costs']} calls cost is not known")
+    if told["runner"]:
+        lines.append(f"  run by process {told['runner']}")
+    if told["why"]:
+        lines.append(f"  why: {told['why']}")
+    if told["former"]:
+        former = told["former"]
+        lines.append(f"  {former['role']} said {former['action']}: {former['summary']}")
+    if told["waits_for"]:
+        lines.append(f"  waits for you: {told['waits_for']}  (shown: {told['shown']})")
+    marks = " → ".join(
+        f"[{each['name']}]" if each["name"] == told["phase"] else each["name"]
+        for each in told["phases"]
+    )
+    lines.append(f"  phases: {marks}")
+    lines.append(f"  files: {told['workspace']}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,223 @@
+"""The verbs that have agents asked, and that derive again what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from holdfast.codec import Record
+from holdfast.contracts.job_states import FINAL
+from holdfast.errors import UsageError
+from holdfast.jobs import history
+from holdfast.jobs.job import Job
+from holdfast.jobs.request import asking, model_request, prompt_of
+from holdfast.jobs.runner import Runner, Watch, is_ready
+from holdfast.jobs.state import phase_of, refusal, spec_of
+from holdfast.jobs.steward import activate, waits_for
+from holdfast.jobs.verdict import verdict_on
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Show
+from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
+from holdfast.ops.parameter import Arg
+
+
+def run(
+    call: Context,
+    id: Annotated[
+        str | None, Arg("Which job; else the first in the queue", positional=True)
+    ] = None,
+) -> Show | Change:
+    """Have agents asked until the job is over, or a person has to decide
+
+    Shows each call as it happens. Exits with 0 if the job succeeded, 1 if it waits for somebody or
+    was cancelled, 5 if another process runs it.
+    """
+    if id is None:
+        with queue_of(call) as queue:
+            waiting = queue.waiting()
+        if not waiting:
+            return Change("queue", applied=False, detail="no job waits in the queue")
+        id = waiting[0]
+    with opened(call, id, change=True) as job:
+        state = job.state()
+        if state["status"] in FINAL:
+            return Change(
+                job.name,
+                applied=False,
+                detail=f"{job.name} is already in terminal state {state['status']}",
+            )
+        with running(call, job) as runner:
+            state = runner.run()
+        return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state))
+
+
+def step(
+    call: Context,
+    id: Id = None,
+    *,
+    response: Annotated[
+        str | None, Arg("Take this for the answer instead of asking", or_file=True)
+    ] = None,
+    dry_run: DryRun = False,
+) -> Show | Change:
+    """Have one agent asked, or take an answer from somebody else
+
+    --response - reads the answer from standard input, @FILE from a file. With --dry-run the prompt
+    is shown, or where the answer would lead; nothing is changed.
+    """
+    with opened(call, id, change=not dry_run) as job:
+        if dry_run:
+            return _rehearsed(call, job, response)
+        state = job.state()
+        if state["status"] in FINAL:
+            raise refusal(state, "step")
+        with running(call, job) as runner:
+            state = runner.step() if response is None else runner.respond(response)
+        return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state, one=True))
+
+
+@contextmanager
+def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Runner]:
+    """A runner that has the job's lease; a draft is activated first."""
+    job.own(f"job run {job.name}")
+    workspace = workspace_of(job)
+    runner = None
+    try:
+        workspace.make()
+        runner = Runner(job, workspace, watch=watch or _told(call))
+        state = job.state()
+        if state["status"] == "DRAFT":
+            runner.crew.check(spec_of(state))
+            activate(job)
+        yield runner
+    finally:
+        if runner is not None:
+            runner.close()
+        after = job.state()
+        with queue_of(call, change=True) as queue:
+            keep = is_ready(after) or after["status"] == "RUNNING"
+            if after["status"] in FINAL or not keep:
+                queue.dequeue(job.name)
+            elif job.name not in queue.waiting():
+                queue.enqueue(job.name)
+        history.show(job)
+        job.disown()
+
+
+def _told(call: Context) -> Watch | None:
+    tell = call.tell
+    return None if tell is None else _Lines(tell, call.clock.boottime).watch
+
+
+class _Lines:
+    """What happens to a job, a line each."""
+
+    def __init__(self, tell: Callable[[str], None], now: Callable[[], float]) -> None:
+        self._tell, self._now, self._began = tell, now, now()
+
+    def watch(self, word: str, state: Record) -> None:
+        phases = spec_of(state).phases
+        phase = phase_of(state)
+        at = min(state["phase"], len(phases) - 1) + 1
+        limits = state["limits"]
+        money = f"{state['cost_usd']:.4f} of {limits['max_cost_usd']:g} USD"
+        head = f"{self._now() - self._began:7.1f}s  {at}/{len(phases)} {phase.name}"
+        tries = state["retries"].get(phase.name, 0)
+        match word:
+            case "asked":
+                again = f", try {tries + 1}" if tries else ""
+                said = f"asking {state['call']['model']}{again}"
+            case "judged":
+                last = state["trail"][-1] if state["trail"] else {}
+                words = f"{last.get('action')}: {last.get('summary', '')}"
+                said = f"{last.get('role')} said {words} → {state['status']}"
+            case "waiting":
+                said = f"waits until {state['not_before']} to ask again"
+            case _:
+                said = f"{word}: {state['why'] or state['status']}"
+        self._tell(f"{head}  {said}  ({state['steps']} calls, {money})\n")
+
+
+def _ending(name: str, state: Record) -> str:
+    held = f" (held: {state['hold']})" if state["hold"] else ""
+    lines = [f"{name} is {state['status']}{held}"]
+    if state["why"]:
+        lines.append(f"why: {state['why']}")
+    match waits_for(state):
+        case "continue or halt":
+            lines.append(f'next: holdfast job steward {name} continue --guidance "…", or halt')
+        case "approve or reject":
+            lines.append(
+                f"next: holdfast job diff {name}; holdfast job steward {name} approve, or reject"
+            )
+        case str(what):
+            lines.append(f"next: {what}")
+        case None:
+            pass
+    return "\n".join(lines) + "\n"
+
+
+def _exit(state: Record, *, one: bool = False) -> int:
+    if state["status"] == "SUCCESS" or (one and is_ready(state)):
+        return 0
+    return ATTENTION
+
+
+def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
+    """What would be asked, or where an answer would lead."""
+    from holdfast.jobs.runner import Answer, Call
+
+    state = job.state()
+    if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
+        raise refusal(state, "step")
+    phase, ref = phase_of(state), spec_of(state).model_of(phase_of(state)) or ""
+    workspace = workspace_of(job)
+    asked = asking(state, sent="json")
+    prompt = prompt_of(model_request(asked, phase, timeout=1.0, ordinal=0))
+    before = "PENDING" if state["status"] == "DRAFT" else state["status"]
+    told: Record = {"job": job.name, "from": before, "phase": phase.name, "model": ref}
+    if response is None:
+        return Show(
+            {**told, "request": asked.request.value(), "prompt": prompt}, text=f"{prompt}\n"
+        )
+    one = Call(state["sequence"], phase.model_copy(update={"gates": []}), ref, before, None, prompt)
+    verdict = verdict_on(one, Answer("SUCCESS", response), state, workspace, call.clock)
+    line = verdict.line(state, state["sequence"], "")
+    data = {**told, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
+    data["violations"] = [each._asdict() for each in [*verdict.violations, *verdict.warnings]]
+    return Show(data, text=f"{job.name}: {before} → {line['status']} ({line['action']})\n")
+
+
+def replay(
+    call: Context,
+    id: Id = None,
+    *,
+    until: Annotated[int | None, Arg("Only the first so many calls")] = None,
+    from_: Annotated[
+        int | None, Arg("Go on behind so many calls in a new job, and compare")
+    ] = None,
+    model: Annotated[str | None, Arg("Whom to ask there instead", metavar="MODEL")] = None,
+) -> Show:
+    """Derive every state again from the recorded replies
+
+    Fails naming the call where the history says something else. With --from N the first N calls are
+    taken as they were answered, in a job of their own, and the rest is asked again.
+    """
+    from holdfast.jobs.replay import replay as replayed
+
+    if until is not None and from_ is not None:
+        raise UsageError("--until and --from", hint="one of them")
+    if model is not None and from_ is None:
+        raise UsageError("--model goes with --from", hint="say behind how many calls")
+    with opened(call, id, change=from_ is not None) as job:
+        found = replayed(job, until if from_ is None else from_)
+        if from_ is None:
+            data = {"job": job.name, **found._asdict()}
+            said = (
+                f"{job.name}: {found.calls} calls replayed, {found.status}: every state follows\n"
+            )
+            return Show(data, text=said)
+        from holdfast.ops.job_again import again
+
+        return again(call, job, from_, model)

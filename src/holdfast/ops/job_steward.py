@@ -1,0 +1,156 @@
+"""The verbs with which people step in."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from holdfast.codec import Record
+from holdfast.errors import UsageError
+from holdfast.jobs import history, steward
+from holdfast.jobs.job import Job
+from holdfast.jobs.runner import is_ready
+from holdfast.jobs.spec import check_amount
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change
+from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
+from holdfast.ops.moment import duration
+from holdfast.ops.parameter import Arg
+
+Decision = Literal["continue", "halt", "approve", "reject", "answer"]
+Reason = Annotated[str | None, Arg("Why, in a line")]
+
+
+def decide(
+    call: Context,
+    id: Annotated[str, Arg("Which job", positional=True)],
+    decision: Annotated[Decision, Arg("What to do", positional=True)],
+    *,
+    guidance: Annotated[str | None, Arg("What the agents are told with it", or_file=True)] = None,
+    shown: Annotated[
+        str | None, Arg("The hash of what was shown; refused if that has changed", metavar="HASH")
+    ] = None,
+    by: Annotated[str | None, Arg("Who decides", metavar="NAME")] = None,
+) -> Change:
+    """Decide what a job waits for
+
+    continue and halt answer an agent that is stuck, approve and reject a phase that waits for
+    approval; answer is continue with an answer to what was asked.
+    """
+    if decision in ("answer", "reject") and not guidance:
+        raise UsageError(f"{decision} without a word", hint="say --guidance TEXT")
+    with opened(call, id, change=True) as job:
+        match decision:
+            case "halt":
+                steward.halt(job, guidance, by)
+            case "approve":
+                steward.approve(job, guidance, by, shown)
+            case "reject":
+                steward.reject(job, guidance, by, shown)
+            case _:
+                steward.go_on(job, guidance, by, shown)
+        return _done(call, job, decision)
+
+
+def suspend(call: Context, id: Id = None, *, reason: Reason = None) -> Change:
+    """Let a job wait until it is resumed; a call in flight is not ended"""
+    with opened(call, id, change=True) as job:
+        steward.suspend(job, reason)
+        return _done(call, job, "suspend")
+
+
+def resume(
+    call: Context,
+    id: Id = None,
+    *,
+    max_cost: Annotated[float | None, Arg("What it may spend from now on, in all, in USD")] = None,
+    max_time: Annotated[
+        str | None, Arg("What it may take from now on, in all: 2h", metavar="D")
+    ] = None,
+    max_iterations: Annotated[int | None, Arg("How many calls it may make in all")] = None,
+) -> Change:
+    """Let a job go on that was suspended, or that used up what it may"""
+    with opened(call, id, change=True) as job:
+        steward.resume(
+            job,
+            max_cost=check_amount("--max-cost", max_cost),
+            max_seconds=None if max_time is None else duration(max_time),
+            max_iterations=max_iterations,
+        )
+        return _done(call, job, "resume")
+
+
+def cancel(call: Context, id: Id = None, *, reason: Reason = None) -> Change:
+    """End a job for good; an agent that is being asked is ended too"""
+    with opened(call, id, change=True) as job:
+        held = job.holder()
+        steward.cancel(job, reason)
+        if held is not None and held.owner.pid != os.getpid():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(held.owner.pid, signal.SIGTERM)
+        return _done(call, job, "cancel")
+
+
+def rewind(
+    call: Context,
+    id: Id = None,
+    *,
+    phase: Annotated[int | None, Arg("To the phase with this number, from 0")] = None,
+    point: Annotated[
+        str | None, Arg("To this recovery point, with its files", metavar="ID")
+    ] = None,
+    start: Annotated[bool, Arg("To the start; cost and time are counted anew")] = False,
+    dry_run: DryRun = False,
+) -> Change:
+    """Go back to a phase or a recovery point; nothing of the history is lost"""
+    if (phase is None) + (point is None) + (not start) == 3 or (
+        point and (start or phase is not None)
+    ):
+        raise UsageError("where to?", hint="one of --phase N, --point ID and --start")
+    with opened(call, id, change=not dry_run) as job:
+        line = steward.rewind(job, phase=phase, point=point, start=start, dry_run=dry_run)
+        if dry_run:
+            return Change(
+                job.name,
+                applied=False,
+                detail=f"would go {line['reason']}",
+                data=line,
+                dry_run=True,
+            )
+        return _done(call, job, "rewind")
+
+
+def checkpoint(
+    call: Context,
+    id: Annotated[str, Arg("Which job", positional=True)],
+    name: Annotated[str, Arg("What to call the recovery point", positional=True)],
+    *,
+    description: Annotated[str | None, Arg("What it is")] = None,
+) -> Change:
+    """Make a recovery point of the job as it is now"""
+    with opened(call, id, change=True) as job:
+        state = job.state()
+        if state["status"] == "RUNNING":
+            job.own(f"checkpoint of {job.name}")  # Busy: files that change cannot be kept
+        workspace = workspace_of(job)
+        workspace.make()
+        tree = workspace.snapshot(f"checkpoint {name}")
+        steward.checkpoint(job, name, description, tree)
+        return _done(call, job, f"checkpoint {name}")
+
+
+def _done(call: Context, job: Job, what: str) -> Change:
+    state = job.state()
+    with queue_of(call, change=True) as queue:
+        if is_ready(state):
+            queue.enqueue(job.name)
+        elif state["status"] != "RUNNING":
+            queue.dequeue(job.name)
+    history.show(job)
+    held = f" (held: {state['hold']})" if state["hold"] else ""
+    data: Record = details(job)
+    return Change(
+        job.name, applied=True, detail=f"{what}: {job.name} is {state['status']}{held}", data=data
+    )

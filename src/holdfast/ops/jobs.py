@@ -1,0 +1,156 @@
+"""What all verbs of jobs share: finding the one that is meant, and opening it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from holdfast.codec import Record
+from holdfast.errors import NotFound, UsageError
+from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.queue import Queue
+from holdfast.jobs.state import committed_usd, phase_of, spec_of
+from holdfast.jobs.steward import shown_hash, waits_for
+from holdfast.jobs.workspace import Workspace
+from holdfast.ops.context import Context
+from holdfast.ops.parameter import Arg
+
+Id = Annotated[
+    str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
+]
+DryRun = Annotated[bool, Arg("Only say what would be done")]
+ENVIRONMENT = "HOLDFAST_JOB_ID"
+
+
+@contextmanager
+def queue_of(call: Context, *, change: bool = False) -> Generator[Queue]:
+    home = call.home_to_change() if change else call.home()
+    with Queue(home, call.layout) as queue:
+        yield queue
+
+
+def meant(call: Context, id: str | None) -> str:
+    """The job that is meant: said, in the environment, or in use."""
+    named = id or (None if call.from_afar else os.environ.get(ENVIRONMENT))
+    if named:
+        return job_id(named)
+    with queue_of(call) as queue:
+        current = queue.current()
+    if current is None:
+        raise UsageError(
+            "no job is named and none is in use",
+            hint="name one, or choose it with `holdfast job use ID`",
+        )
+    return current
+
+
+@contextmanager
+def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[Job]:
+    """The job that is meant; NotFound if there is none."""
+    name = meant(call, id)
+    home = call.home_to_change() if change else call.home()
+    if not home.keys(call.layout.path("job", name)):
+        raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
+    with Job(home, name, call.layout) as job:
+        job.check_exists()
+        yield job
+
+
+def workspace_of(job: Job) -> Workspace:
+    spec = job.spec
+    return Workspace(
+        f"{job.home.path}/{job.key}",
+        spec.isolation,
+        job=job.name,
+        source=spec.source,
+        base=spec.base,
+    )
+
+
+def names(call: Context) -> list[str]:
+    """Every job, oldest first; also one whose maker died before it was listed."""
+    above = call.layout.above("job")
+    with queue_of(call) as queue:
+        listed = queue.jobs()
+    there = {
+        parts[0]
+        for key in call.home().keys(above)
+        if len(parts := key.removeprefix(f"{above}/").split("/")) == 2
+        and parts[1] == "history.jsonl"
+    }
+    return [*(each for each in listed if each in there), *sorted(there - set(listed))]
+
+
+def row(job: Job, rank: int | None = None) -> Record:
+    """A job in a line."""
+    state = job.state()
+    spec = spec_of(state)
+    held = job.holder()
+    return {
+        "job": job.name,
+        "status": state["status"],
+        "hold": state["hold"],
+        "phase": phase_of(state).name if spec.phases else None,
+        "calls": state["steps"],
+        "cost_usd": round(state["cost_usd"], 6),
+        "seconds": round(state["seconds"], 3),
+        "rank": rank,
+        "runner": held.owner.pid if held else None,
+        "waits_for": waits_for(state),
+        "shown": shown_hash(state)[:16],
+        "description": spec.description or _short(spec.task),
+        "updated_at": state["updated_at"],
+    }
+
+
+def details(job: Job) -> Record:
+    """A job with everything that a decision needs."""
+    state = job.state()
+    spec = spec_of(state)
+    limits = state["limits"]
+    spent = committed_usd(state)
+    used = {
+        "cost": _share(spent, limits.get("max_cost_usd", 0)),
+        "time": _share(state["seconds"], limits.get("max_seconds", 0)),
+        "iterations": _share(state["steps"], limits.get("max_iterations", 0)),
+    }
+    return {
+        **row(job),
+        "created_at": state["created_at"],
+        "why": state["why"],
+        "run": state["run"],
+        "limits": limits,
+        "used": {name: {"share": share, "level": level(share)} for name, share in used.items()},
+        "unknown_costs": state["unknown"],
+        "phases": [
+            {"name": each.name, "role": each.role, "model": spec.model_of(each)}
+            for each in spec.phases
+        ],
+        "call": state["call"],
+        "former": state["former"],
+        "guidance": state["guidance"],
+        "attachments": state["attachments"],
+        "points": [each["id"] for each in state["points"]],
+        "isolation": spec.isolation,
+        "workspace": job.workspace_shown(),
+        "origin": state["origin"],
+        "spec": state["spec"],
+    }
+
+
+def level(share: float | None) -> str:
+    """Green, yellow from three quarters on, red when all is used."""
+    if share is None:
+        return "green"
+    return "red" if share >= 1 else "yellow" if share >= 0.75 else "green"
+
+
+def _share(used: float, most: float) -> float | None:
+    return round(used / most, 4) if most else (None if not used else 1.0)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:79]}…"
