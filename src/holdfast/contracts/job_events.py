@@ -143,6 +143,8 @@ class JobLine(Record):
     point: _Open | None = None
     place: Count | None = None
     path: NonEmpty | None = None
+    copied_from: OffsetTime | None = None
+    """When the line was written in the job that this one goes on with."""
     fence: Fence | None = None
     seq: Count | None = None
     hash: Digest | None = None

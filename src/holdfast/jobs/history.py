@@ -221,6 +221,6 @@ def _archive(job: Job, number: int, state: JobState, kept: list[Record]) -> str:
     name = f"jobHistory.{number:04}.json.zst"
     document = job.home.document(f"{job.key}/{name}")
     if document.read() is None:
-        whole = _whole(state, kept) | {"recovery_points": []}
+        whole = {**_whole(state, kept), "recovery_points": list[Record]()}
         document.replace(zstandard.compress(pretty(whole)))
     return name

@@ -217,7 +217,8 @@ def manifest(state: State) -> Record:
         "cost_threshold": round(state["limits"].get("max_cost_usd", 0.0) * 100, 6),
         "time_threshold_minutes": round(state["limits"].get("max_seconds", 0.0) / 60, 6),
     }
-    foreign = (state["origin"] or {}).get("foreign_status")
+    origin: Record = state["origin"] or {}
+    foreign = origin.get("foreign_status")
     return shown | ({"foreign_status": foreign} if foreign else {})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
-from holdfast.contracts.job_states import TRANSITIONS
+from holdfast.contracts.job_states import TRANSITIONS, Action, after
 from holdfast.errors import HoldfastError
 from holdfast.jobs.reply import Rules, judge
 from holdfast.jobs.state import fold, initial, spec_of
@@ -84,8 +84,7 @@ def _check_call(job: str, state: JobState, record: Record) -> None:
 
 def _check_move(job: str, state: JobState, record: Record, sequence: int) -> None:
     cause, status = record.get("cause"), record.get("status")
-    before, then = TRANSITIONS.get(cause, ((), ()))  # pyright: ignore[reportCallIssue, reportArgumentType]
-    if state["status"] not in before or status not in then:
+    if cause not in TRANSITIONS or status not in after(state["status"], cause):
         raise Differs(job, sequence, f"{cause} leads from {state['status']} to {status}")
 
 
@@ -113,7 +112,7 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
     at = next(n for n, each in enumerate(spec.phases) if each.name == call["phase"])
     phase = spec.phases[at]
     outcome, complaint = str(reply.get("outcome")), record.get("complaint")
-    action = "STUCK"
+    action: Action = "STUCK"
     summary = str(record.get("summary_for_supervisor", ""))
     if outcome == "SUCCESS":
         rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(phase.accepts))
@@ -130,7 +129,7 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
         action = "RETRY"
     return Verdict(
         outcome,
-        action,  # pyright: ignore[reportArgumentType]
+        action,
         phase.role,
         [],
         summary,

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
 from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, Hold, State, allowed
-from holdfast.errors import HoldfastError
+from holdfast.errors import Corrupt, HoldfastError
 from holdfast.store.primitives import Line
 
 Job = dict[str, Any]
@@ -109,11 +111,15 @@ def spec_of(state: Job) -> JobSpec:
     """The spec as it stands; checked when it was written, so it is not checked again."""
     known = _SPECS.get(id(state["spec"]))
     if known is None or known[0] is not state["spec"]:
+        try:
+            spec = JobSpec.model_validate(state["spec"])
+        except ValidationError as error:
+            raise Corrupt(
+                f"the spec of {state['job_id']} cannot be read: {error.errors()[0]['msg']}",
+                hint="`holdfast check` tells whether its history was changed",
+            ) from None
         _SPECS.clear()
-        known = _SPECS[id(state["spec"])] = (
-            state["spec"],
-            JobSpec.model_validate(state["spec"]),
-        )
+        known = _SPECS[id(state["spec"])] = (state["spec"], spec)
     return known[1]
 
 
@@ -123,7 +129,8 @@ _SPECS: dict[int, tuple[Any, JobSpec]] = {}
 
 def phase_of(state: Job) -> PhaseSpec:
     phases = spec_of(state).phases
-    return phases[min(state["phase"], len(phases) - 1)]
+    at: int = min(state["phase"], len(phases) - 1)
+    return phases[at]
 
 
 def ready_state(phase: PhaseSpec) -> State:
@@ -133,9 +140,8 @@ def ready_state(phase: PhaseSpec) -> State:
 
 def committed_usd(state: Job) -> float:
     """What is spent or may be: calls of unknown cost count as what was set aside for them."""
-    call = state["call"]
-    waiting = (call or {}).get("reserved_usd") or 0.0
-    return state["cost_usd"] + state["assumed_usd"] + waiting
+    call: Record = state["call"] or {}
+    return state["cost_usd"] + state["assumed_usd"] + (call.get("reserved_usd") or 0.0)
 
 
 def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
@@ -200,7 +206,7 @@ def _move(state: Job, record: Record) -> None:
     cause, status = record.get("cause"), record.get("status")
     if cause not in TRANSITIONS or status not in STATES:
         return
-    known = cast("Cause", cause)
+    known: Cause = cause
     before, then = TRANSITIONS[known]
     if state["status"] not in before or status not in then:
         return

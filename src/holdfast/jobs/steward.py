@@ -46,7 +46,8 @@ def waits_for(state: JobState) -> str | None:
 def shown_hash(state: JobState) -> str:
     """Names what a decision is about: the last call, what came of it, and the files."""
     about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
-    return sha256(encode([*about, state["former"], state["points"][-1:]])).hexdigest()
+    points: list[Record] = state["points"][-1:]
+    return sha256(encode([*about, state["former"], points])).hexdigest()
 
 
 def _check_shown(job: Job, state: JobState, shown: str | None, verb: str) -> None:
@@ -178,11 +179,6 @@ def resume(
     job.decide(decide)
 
 
-_SPENT = {
-    "max_cost_usd": lambda state: state["cost_usd"] + state["assumed_usd"],
-    "max_seconds": lambda state: state["seconds"],
-    "max_iterations": lambda state: state["steps"],
-}
 _OPTION = {
     "max_cost_usd": "--max-cost",
     "max_seconds": "--max-time",
@@ -191,7 +187,11 @@ _OPTION = {
 
 
 def _check_raised(state: JobState, limits: Record, name: str) -> None:
-    used = _SPENT[name](state)
+    used: float = {
+        "max_cost_usd": state["cost_usd"] + state["assumed_usd"],
+        "max_seconds": state["seconds"],
+        "max_iterations": state["steps"],
+    }[name]
     if limits.get(name, 0) <= used:
         raise refusal(
             state, "resume", why=f"it needs {_OPTION[name]} above what is used ({used:g})"
@@ -281,7 +281,8 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
                 f"there is a recovery point {name!r} already", hint="take another name"
             )
         phase = phase_of(state)
-        evidence = (state["former"] or {}).get("evidence_files", [])
+        former: Record = state["former"] or {}
+        evidence: list[str] = former.get("evidence_files", [])
         point: Record = {
             "id": name,
             "checkpoint_id": name,
