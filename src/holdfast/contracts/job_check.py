@@ -5,12 +5,11 @@ Works on the value as it was read, in whatever form and however broken.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from holdfast import codec
 from holdfast.contracts.job_exchange import escapes
+from holdfast.contracts.job_said import said
 from holdfast.contracts.job_states import (
     ACTIONS,
     ACTIONS_AFTER,
@@ -27,7 +26,6 @@ from holdfast.contracts.job_states import (
 )
 from holdfast.contracts.kind import Finding, Located, Origin
 
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 _SAID = ("action", "evidence_files", "summary_for_supervisor")
 
 
@@ -162,32 +160,27 @@ def _as_it_was_said(call: Call) -> Iterator[Finding]:
     raw = response.get("raw_response")
     if not isinstance(raw, str) or response.get("status") != "SUCCESS":
         return
-    said = _parsed(raw)
-    if response.get("action") == "STUCK" and (said is None or said.get("action") != "STUCK"):
+    parsed = _parsed(raw)
+    if response.get("action") == "STUCK" and (parsed is None or parsed.get("action") != "STUCK"):
         return  # what breaks the rules is recorded as STUCK
     if response.get("overruled") is not None:
         return  # somebody looked, and what was said did not hold
-    if said is None:
+    if parsed is None:
         reason = "no JSON object, so that nothing can be compared with it"
         yield Finding("warning", "raw_response", f"{call.where}.response.raw_response", reason)
         return
     for name in _SAID:
-        if name in response and response[name] != said.get(name):
+        if name in response and response[name] != parsed.get(name):
             yield _odd(call, f"response.{name}", "differs from raw_response", "raw_response")
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """The object that a text is, or holds between fences or braces."""
-    fence = _FENCE.search(text)
-    braces = text[text.find("{") : text.rfind("}") + 1]
-    for part in (text, fence[1] if fence else "", braces):
-        try:
-            value = _object(codec.decode(part.strip().encode("utf-8", "replace")))
-        except ValueError:
-            continue
-        if value:
-            return _object(value.get("response")) or value
-    return None
+    """The object that a text is, or holds."""
+    try:
+        value = said(text, tolerant=True).value
+    except ValueError:
+        return None
+    return _object(value.get("response")) or value or None
 
 
 def _evidence_inside(call: Call) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """What people who build on Holdfast need for their own tests.
 
-`holdfast.testing.conformance` is the suite for store backends; here is what such tests share.
-Nothing but the standard library is needed.
+`holdfast.testing.conformance` is the suite for store backends; here is what such tests share, and
+what tests of agents that work on jobs need.  No test framework is needed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from holdfast.store.primitives import (
     Mailbox,
     Stamp,
 )
+from holdfast.testing.jobs import next_state as next_state
+from holdfast.testing.jobs import validate_agent_response as validate_agent_response
 
 LOG, DAYS, DOCUMENT, VIEW, LEASE = "state/a.jsonl", "ledger/a", "a.md", "state/a.json", "jobs/a"
 MAILBOX = "state/a/inbox"
