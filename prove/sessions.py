@@ -241,7 +241,7 @@ def recover(case: Case, shot: Shot) -> tuple[list[str], str]:
     """What went wrong, and who put the crash on record."""
     found, by = list(shot.faults), "its wrapper"
     if case.victim != "both" and not eventually(lambda: not carrying(case.word)):
-        found.append(f"{case.victim} killed: alive are {_pids(case.word)}")
+        found.append(f"{case.victim} killed: alive are {carrying(case.word)}")
     if shot.session is not None and _end_of(case, shot.session) is None:
         by = "the next start"
         listed = json.loads(case.scene.holdfast("--json", "session", "list").stdout)["rows"]
@@ -254,16 +254,13 @@ def recover(case: Case, shot: Shot) -> tuple[list[str], str]:
         found += _start_again(case)
     elif by == "the next start":
         case.scene.holdfast("session", "sweep")
-    if left := _pids(case.word):
-        found.append(f"{case.victim} killed: alive are {left}")
+    # A process that is just being replaced by another program shows no environment: one look more.
+    if not eventually(lambda: not carrying(case.word)):
+        found.append(f"{case.victim} killed: alive are {carrying(case.word)}")
     if shot.session is not None and shot.session not in case.scene.sessions():
         found.append(f"P1: {shot.session} had begun and is gone")
     found += _wrong_end(case, shot)
     return found + complaints(case.scene), by
-
-
-def _pids(word: str) -> list[int]:
-    return [each.pid for each in carrying(word)]
 
 
 def _start_again(case: Case) -> list[str]:
