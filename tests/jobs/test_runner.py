@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.clock import FakeClock
-from holdfast.errors import Busy, LeaseLost
+from holdfast.errors import Busy, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.replay import Differs, replay
@@ -20,6 +20,7 @@ from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.jobs.state import Refused
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.scripted import Scripted
+from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 
@@ -57,6 +58,7 @@ class Scene:
         try:
             yield runner
         finally:
+            runner.close()
             self.job.disown()
 
     def run(self, worker: Sequence[Any], supervisor: Sequence[Any] = ()) -> dict[str, Any]:
@@ -336,3 +338,26 @@ def test_a_history_that_was_changed_is_told_with_the_call(
 def test_the_first_calls_can_be_replayed_alone(scene: Scene) -> None:
     scene.run([said()], [said()])
     assert replay(scene.job, until=1)._replace(lines=0)[:3] == (1, 0, "REVIEWING")
+
+
+def test_what_calls_cost_stands_in_the_book_of_the_fleet_once(scene: Scene) -> None:
+    dear = {"reply": said(), "cost_usd": 0.25}
+    scene.run([dear], [dear])
+    with Spend(scene.home) as spend:
+        (tally,) = spend.agents(scene.home.today()).values()
+        assert (tally.usd, tally.sessions, tally.reserved_usd) == (0.5, 2, 0.0)
+
+
+def test_a_job_stops_where_the_fleet_has_spent_what_it_may(scene: Scene) -> None:
+    (scene.path / "holdfast.toml").write_text(
+        'format = 1\ntimezone = "UTC"\n[budget]\nfleet_day_usd = 0.4\n'
+    )
+    scene.again()
+    dear = {"reply": said(), "cost_usd": 0.25}
+    with pytest.raises(OverBudget):
+        scene.run([dear], [dear])
+    state = scene.job.state()
+    assert (state["status"], state["hold"], state["steps"]) == ("REVIEWING", None, 1)
+    with Spend(scene.home) as spend:
+        (tally,) = spend.agents(scene.home.today()).values()
+        assert (tally.usd, tally.reserved_usd) == (0.25, 0.0)

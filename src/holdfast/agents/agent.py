@@ -201,6 +201,8 @@ class Agent:
             if name == self.name:
                 self.purse.release_unless(held, self.state())
                 continue
+            if not self._home.keys(self.layout.path("agent", name)):
+                continue  # a call of a job, which the job settles
             with Agent(self._home, name, self.layout) as other:
                 other.bury()
                 other.purse.settle()

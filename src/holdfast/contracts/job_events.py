@@ -113,6 +113,8 @@ class JobLine(Record):
     parts: list[NonEmpty] | None = None
     request: _Open | None = None
     reserved_usd: Usd | None = None
+    charge: NonEmpty | None = None
+    """What the call is called in the book of money."""
     temperature: Number | None = None
     max_tokens: Count | None = None
     tree: Tree | None = None

@@ -17,6 +17,7 @@ from holdfast.codec import Record
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import FINAL, Outcome, State
 from holdfast.errors import InvalidOutput, ModelError, TimedOut
+from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
@@ -50,6 +51,8 @@ class Call(NamedTuple):
     prompt: str
     by_budget: bool = False
     """Whether its time is what is left of the job's."""
+    charge: str = ""
+    """What it is called in the fleet's book of money."""
 
 
 class Answer(NamedTuple):
@@ -86,6 +89,7 @@ class Runner:
             told={"HOLDFAST_JOB_ID": job.name},
         )
         self._watch, self._rng = watch or _unwatched, rng or Random()
+        self._charges = Charges(job)
 
     # -- the core ----------------------------------------------------------------------
 
@@ -123,6 +127,7 @@ class Runner:
                 call["tree"],
                 told,
                 bool(call.get("by_budget")),
+                call["charge"] or "",
             )
             answer = Answer(
                 call["outcome"],
@@ -133,7 +138,7 @@ class Runner:
             self._conclude(left, answer, [])
             return
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
-        self.job.decide(lambda now: [self._lost(now, again=again)])
+        self.job.decide(lambda now: [self._lost(now, again=again) | {"charge": call["charge"]}])
         self._watch("lost", self.job.state())
 
     def _lost(self, state: JobState, *, again: bool) -> Record:
@@ -176,6 +181,11 @@ class Runner:
             prompt_of(request),
             left < phase.timeout_seconds,
         )
+        rest = state["limits"]["max_cost_usd"] - committed_usd(state)
+        # Money cannot be set aside for who never tells what it costs.
+        aside = (rest if self.crew.tells_cost(ref) else None) if most is None else most
+        charge = self._charges.reserve(call.sequence, aside, known=most is not None)
+        call = call._replace(charge=charge)
         claimed = False
 
         def decide(now: JobState) -> Sequence[Record]:
@@ -186,12 +196,13 @@ class Runner:
             if (bar := _over(now, most)) is not None:
                 return [bar]
             claimed = True
-            rest = now["limits"]["max_cost_usd"] - committed_usd(now)
-            # Money cannot be set aside for who never tells what it costs.
-            aside = (rest if self.crew.tells_cost(ref) else None) if most is None else most
             return _intent(now, call, asked, aside)
 
-        self.job.decide(decide)
+        try:
+            self.job.decide(decide)
+        finally:
+            if not claimed:
+                self._charges.release(charge)
         self._watch("asked" if claimed else "halted", self.job.state())
         if not claimed:
             return None
@@ -250,6 +261,8 @@ class Runner:
             return lines
 
         written = self.job.decide(decide)
+        if written and self._charges.limited:
+            self._charges.settle(written[-1])
         if written:
             verdict.tell_audit(self.job.home, self.job.name, call.sequence, self.job.log.key)
         self._watch("judged", self.job.state())
@@ -279,6 +292,10 @@ class Runner:
 
     def close(self) -> None:
         self.crew.close()
+        try:
+            self._charges.settle()
+        finally:
+            self._charges.close()
 
 
 def is_ready(state: JobState) -> bool:
@@ -342,6 +359,7 @@ def _intent(state: JobState, call: Call, asked: Asking, aside: float | None) -> 
             "metadata": request.metadata.value(),
         },
         "reserved_usd": aside,
+        "charge": call.charge,
         "tree": call.tree,
     }
     settings = {"temperature": call.phase.temperature, "max_tokens": call.phase.max_tokens}
@@ -367,6 +385,8 @@ def _replied(call: Call, answer: Answer) -> Record:
         line |= {"error": answer.error, "retryable": answer.retryable}
     if answer.simulated:
         line["is_simulated"] = True
+    if call.charge:
+        line["charge"] = call.charge
     if reply is not None:
         usage = {name: count for name, count in reply.usage._asdict().items() if count is not None}
         line |= {"answered_by": reply.model, **usage}

@@ -301,6 +301,7 @@ def _call(state: Job, record: Record) -> None:
             "reserved_usd",
             "tree",
             "by_budget",
+            "charge",
         )
     } | {"at": record.get("ts"), "outcome": None}
     state["sequence"] = int(record.get("sequence", state["sequence"])) + 1

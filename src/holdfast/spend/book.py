@@ -18,7 +18,7 @@ from holdfast.ids import SessionId, session_id
 from holdfast.layout import SPEND, SPENT
 from holdfast.spend.budget import Budget
 from holdfast.store.primitives import Cell, Cursor, Line, Log, Owner
-from holdfast.store.projection import Projection
+from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ class Spend:
 
     def charged_by(self, journal: Log, cell: Cell) -> Projection:
         """The settling of what the ends of sessions in a journal tell."""
-        return Projection(journal, self._log, cell, settled)
+        return self.told_by(journal, cell, settled)
+
+    def told_by(self, log: Log, cell: Cell, tell: Tell) -> Projection:
+        """The settling of what another log tells."""
+        return Projection(log, self._log, cell, tell)
 
     def refresh(self) -> None:
         """Bring the file up to date."""
