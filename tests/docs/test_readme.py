@@ -15,8 +15,8 @@ README = (REPO / "README.md").read_text(encoding="utf-8")
 PROGRAM = Path(sys.executable).with_name("holdfast")
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def _blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def test_the_first_thirty_lines_say_what_it_is_show_it_and_give_two_commands() -> None:
@@ -34,6 +34,17 @@ def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "read 12 files" in ran.stdout
+
+
+def test_python_for_programs_runs(tmp_path: Path) -> None:
+    page = (REPO / "docs/python.md").read_text(encoding="utf-8")
+    blocks = _blocks("python", page)
+    assert len(blocks) == 2
+    code = "\n".join(blocks)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_session_in_the_readme_happens_like_that(tmp_path: Path) -> None:
