@@ -135,6 +135,16 @@ def test_a_reply_that_has_to_be_an_object_is_one(shell: Shell) -> None:
     assert shell(*words[:-1], "[1]", "--json").error()["code"] == "usage"
 
 
+@pytest.mark.parametrize(
+    ("named", "code"), [("scripted:echo", 0), ("gemma3:4b", 2), ("command:touch hello", 3)]
+)
+def test_a_persona_names_its_model_but_no_command(shell: Shell, named: str, code: int) -> None:
+    patch = json.dumps({"runtime": {"model": named}})
+    assert shell("agent", "edit", "rio", "--patch", patch).code == 0
+    assert shell("agent", "chat", "rio", "Hello").code == code
+    assert not (shell.home.parent / "hello").exists()
+
+
 def test_the_settings_name_a_model_but_get_to_run_no_command(shell: Shell) -> None:
     settings = shell.home / "holdfast.toml"
     before = settings.read_text(encoding="utf-8")
@@ -223,7 +233,7 @@ def test_the_end_of_every_session_is_told_once_in_the_topics(shell: Shell) -> No
     shell("session", "start", "--agent", "rio")
     shell("session", "end", "--agent", "rio", "--outcome", "completed", "--summary", "Nothing new")
     told = ended_topics(shell)
-    assert [text for _, text in told] == ["1 turns with scripted:echo", "All read", "Nothing new"]
+    assert [text for _, text in told] == ["1 turn with scripted:echo", "All read", "Nothing new"]
     assert len({session for session, _ in told}) == 3
     shell("session", "sweep")
     assert ended_topics(shell) == told

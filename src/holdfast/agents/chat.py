@@ -131,7 +131,8 @@ class Chat:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._opened is not None
         spent = self.tally()
-        fields: Record = {"summary": f"{spent.turns} turns with {self._model.ref}"}
+        turns = "1 turn" if spent.turns == 1 else f"{spent.turns} turns"
+        fields: Record = {"summary": f"{turns} with {self._model.ref}"}
         fields["tokens_used"] = spent.tokens
         if not spent.unknown:
             fields["cost_usd"] = round(spent.usd, 9)

@@ -6,8 +6,10 @@ import os
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any
 
+from holdfast.codec import DecodeError, decode
 from holdfast.errors import ConfigError, UsageError
 from holdfast.ids import agent_id
+from holdfast.layout import HOLDFAST
 from holdfast.models.asking import Patience, Retrying
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model, providers
@@ -123,13 +125,31 @@ def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
 
 
 def unsaid(home: Home, agent: str) -> str | None:
-    """The model that the environment or the settings name for an agent."""
+    """The model that the environment, the settings or its persona name for an agent."""
     if ref := os.environ.get(VARIABLE):
         return ref
     found = settings(home, "model")
     own = table(found, "agents", agent).get("model")
-    ref = own if isinstance(own, str) else table(found, "models").get("default")
+    ref = own if isinstance(own, str) else _of_persona(home, agent)
+    ref = ref or table(found, "models").get("default")
     return ref if isinstance(ref, str) and ref else None
+
+
+def _of_persona(home: Home, agent: str) -> str | None:
+    """What `runtime.model` of the manifest names, if that is a model of a provider we know.
+
+    Personas of other systems have names there that only those understand.
+    """
+    text = home.document(HOLDFAST.manifest(agent)).read()
+    try:
+        found = decode(text.data) if text is not None else None
+    except DecodeError:
+        return None
+    match found:
+        case {"runtime": {"model": str(ref)}} if ":" in ref:
+            return ref if ref.partition(":")[0] in providers() else None
+        case _:
+            return None
 
 
 def _reaches_out(ref: str) -> bool:
