@@ -1,0 +1,1 @@
+"""Jobs: phases of work by a worker and a supervisor, with a person behind them."""
