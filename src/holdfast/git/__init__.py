@@ -1,1 +1,1 @@
-"""Git, asked without letting it do anything: no hook, no monitor, no lock, no write."""
+"""Git, called so that it runs nothing but itself: no hook, no monitor, no filter."""

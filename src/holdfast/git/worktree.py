@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Sequence
 from typing import NamedTuple
 
-_OFF = (
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.untrackedCache=false"),
-)
+from holdfast.errors import StorageError
+from holdfast.git.call import OFF, environment, run
+
 _PATIENCE = 20.0
 
 
@@ -70,20 +66,12 @@ def _ask(folder: str, *words: str) -> tuple[int, bytes] | None:
     git = shutil.which("git")
     if git is None:
         return None
-    command: Sequence[str] = (git, *_OFF, "-C", folder, *words)
-    private = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    environment = {name: value for name, value in os.environ.items() if name not in private}
-    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": ""}
+    off = [word for name, value in OFF.items() for word in ("-c", f"{name}={value}")]
     try:
-        ran = subprocess.run(
-            command,
-            env=environment | quiet,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        # The user's settings count here: they say what git ignores.
+        env = environment(user_settings=True)
+        ran = run((git, *off, "-C", folder, *words), env, patience=_PATIENCE)
+    except (OSError, StorageError):
         return None
     # 1 is an answer (of `check-ignore`); 128 and more are refusals.
-    return (ran.returncode, ran.stdout) if ran.returncode in (0, 1) else None
+    return (ran.code, ran.out) if ran.code in (0, 1) else None

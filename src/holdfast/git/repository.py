@@ -1,0 +1,378 @@
+"""A private repository of ours: objects and refs, and no files checked out.
+
+What a folder holds is kept as a commit whose tree we build entry by entry, so that neither
+attributes, filters nor line endings come between the bytes of a file and the bytes that are kept.
+Nothing in it is ever collected: each commit has a ref, and `gc` is never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import Timer
+from typing import IO, NamedTuple, Protocol
+
+from holdfast.errors import NotFound, StorageError
+from holdfast.git import call
+
+FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
+_CHUNK = 1 << 20
+_LARGE = 256 << 20
+_OURS = "Holdfast <holdfast@localhost>"
+_OWN = {
+    # A tree that a log names has to be there after a power cut too.
+    "core.fsync": "all",
+    "core.bigFileThreshold": "32m",
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "core.quotePath": "true",
+}
+_LOCAL = {"protocol.file.allow": "always"}
+
+
+class Entry(NamedTuple):
+    mode: int
+    id: str
+    """Of the blob; empty for a folder that holds nothing."""
+
+
+Tree = dict[str, Entry]
+"""Files by their paths, which are spelt as `os.fsdecode` does."""
+Content = tuple[int, Iterable[bytes]]
+"""How many bytes, and these."""
+
+
+class Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+
+
+class Repository:
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.held: tuple[int, ...] = ()
+        """Descriptors that live as long as a git that we started, even if we die first."""
+        self._format: str | None = None
+
+    def ask(
+        self,
+        *words: str,
+        given: bytes = b"",
+        index: str | None = None,
+        files: str | None = None,
+        borrow: str | None = None,
+        user: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """What git answers here; `files` is a work tree, `borrow` other objects to read."""
+        env = {**self._env(index, files, borrow), **(user or {})}
+        ran = self._run(words, given, env, settings or {})
+        if ran.code != 0:
+            raise call.refused(("git", *words), ran.said, self.directory)
+        return ran.out
+
+    def tells(self, *words: str) -> str | None:
+        """A line that git answers; None if it says no."""
+        ran = self._run(words, b"", self._env(), {})
+        if ran.code not in (0, 1, 128):
+            raise call.refused(("git", *words), ran.said, self.directory)
+        return ran.out.decode("utf-8", "replace").strip() if ran.code == 0 else None
+
+    def commit_of(self, name: str) -> str | None:
+        return self.tells(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
+
+    def keep(self, refs: Mapping[str, str]) -> None:
+        """Let refs point to commits, whatever they pointed to."""
+        if refs:
+            for ref in refs:
+                self._unlock(ref)
+            lines = (f"update {ref} {commit}\n" for ref, commit in refs.items())
+            self.ask("update-ref", "--stdin", given="".join(lines).encode())
+
+    # --- made -------------------------------------------------------------------------------
+
+    def create(self, like: str | None = None) -> None:
+        """Make it, empty, or with all that the repository `like` has.
+
+        It borrows nothing, so that whatever is done to the other one, this one stays whole.
+        Objects are copies; of a very large one they are hard links, where these are possible.
+        """
+        words = ("init", "--quiet", "--bare", "--template=", "--", self.directory)
+        if like is not None:
+            copy = () if _is_large(like) else ("--no-hardlinks",)
+            kind = ("--quiet", "--bare", "--no-tags", "--dissociate", "--template=", *copy)
+            words = ("clone", *kind, "--", like, self.directory)
+        line = call.command(*words, settings=_OWN | _LOCAL)
+        ran = call.run(line, call.environment(), patience=call.LONG, held=self.held)
+        if ran.code != 0:
+            raise call.refused(("git", *words), ran.said, like or self.directory)
+
+    @property
+    def format(self) -> str:
+        """The hash that names its objects: sha1 or sha256."""
+        if self._format is None:
+            self._format = self.ask("rev-parse", "--show-object-format").decode().strip()
+        return self._format
+
+    def config(self, *, bare: bool = True) -> str:
+        """The only settings that belong into it, or into one that borrows from it."""
+        extra = "[extensions]\n\tobjectFormat = sha256\n" if self.format == "sha256" else ""
+        said = f"\trepositoryformatversion = {int(bool(extra))}\n\tbare = {str(bare).lower()}\n"
+        return f"[core]\n{said}{extra}"
+
+    # --- trees ------------------------------------------------------------------------------
+
+    def tree(self, name: str) -> Tree:
+        """The files of a commit or tree, modules of others included."""
+        try:
+            listed = self.ask("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", name)
+        except StorageError as error:
+            raise NotFound(
+                f"no such snapshot: {name[:80]}",
+                hint="it belongs to another job, or the job's repository was damaged",
+                path=self.directory,
+            ) from error
+        found: Tree = {}
+        for line in filter(None, listed.split(b"\0")):
+            about, _, path = line.partition(b"\t")
+            mode, _, blob = about.decode("ascii").split(" ")
+            found[os.fsdecode(path)] = Entry(int(mode, 8), blob)
+        return found
+
+    def id_of(self, size: int, content: Iterable[bytes]) -> str:
+        """The id that a blob with this content has."""
+        digest = self.blob_digest(size)
+        for piece in content:
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def blob_digest(self, size: int) -> Digest:
+        """What has taken the whole content of a blob has its id."""
+        return hashlib.new(self.format, b"blob %d\0" % size, usedforsecurity=False)
+
+    def commit(
+        self,
+        ref: str,
+        message: str,
+        *,
+        changed: Mapping[str, Entry | None],
+        upon: str | None,
+        contents: Iterable[Content],
+        parents: Sequence[str] = (),
+    ) -> tuple[str, str]:
+        """A commit of what differs from the tree `upon`, and its own; None is a file that is gone.
+
+        `contents` are the blobs that may not be here yet; who makes them may still put right in
+        `changed` what a file turns out to hold.  Author and time are the same for every one, so
+        that the same files and parents give the same id.
+        """
+        self._unlock(ref)
+        line = call.command("fast-import", "--quiet", "--force", settings=_OWN)
+        with self._talk(line) as process:
+            assert process.stdin and process.stdout
+            for piece in _as_import(ref, message, changed, upon, contents, parents):
+                process.stdin.write(piece)
+            process.stdin.close()
+            listed, made = process.stdout.readline(), process.stdout.readline()
+        return made.decode("ascii").strip(), listed.split(b"\t")[0].decode("ascii").split(" ")[2]
+
+    def write_tree(self, index: str, upon: str | None, changed: Mapping[str, Entry | None]) -> str:
+        """The tree of `upon` with changes, as git itself would make it; `index` is scratch."""
+        self._unlock(index)
+        self.ask("read-tree", *((upon,) if upon else ("--empty",)), index=index)
+        zero = "0" * (64 if self.format == "sha256" else 40)
+        # What is gone goes first: a folder may stand where a file was.
+        lines = [
+            b"0 %s\t%s\0" % (zero.encode(), os.fsencode(p)) for p, e in changed.items() if not e
+        ]
+        lines += [
+            b"%o %s\t%s\0" % (entry.mode, entry.id.encode(), os.fsencode(path))
+            for path, entry in changed.items()
+            if entry
+        ]
+        self.ask("update-index", "-z", "--index-info", given=b"".join(lines), index=index)
+        return self.ask("write-tree", index=index).decode().strip()
+
+    @contextmanager
+    def reading(self) -> Generator[Blobs]:
+        """The contents of blobs, one after the other, by one process."""
+        line = call.command("cat-file", "--batch", settings=_OWN)
+        with self._talk(line) as process:
+            yield Blobs(process)
+
+    def differences(
+        self, old: str, new: str, *options: str, path: str | None = None, binary: bool = False
+    ) -> bytes:
+        """What `git diff` says of two trees, or of one file in them."""
+        plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
+        only = ("--", path) if path is not None else ()
+        words = ("diff-tree", "-r", *plain, *options, old, new, *only)
+        if not binary:
+            return self.ask(*words)
+        with tempfile.TemporaryDirectory() as scratch:
+            rules = os.path.join(scratch, "attributes")
+            with open(rules, "w", encoding="ascii") as file:  # direct write: scratch, no home
+                file.write("* -diff\n")
+            return self.ask(*words, settings={"core.attributesFile": rules})
+
+    # --- commits of others ------------------------------------------------------------------
+
+    def take(self, objects: str, tips: Sequence[str], known: Sequence[str]) -> bool:
+        """Copy commits with all that belongs to them out of a foreign folder of objects.
+
+        Nothing but objects is read there, least of all its settings.  False if some are missing.
+        """
+        wanted = "".join(f"{tip}\n" for tip in tips) + "".join(f"^{each}\n" for each in known)
+        packs = os.path.join(self.directory, "objects", "pack", "pack")
+        words = ("pack-objects", "--revs", "--quiet", "--non-empty", "--delta-base-offset", packs)
+        try:
+            self.ask(*words, given=wanted.encode("ascii"), borrow=objects)
+        except StorageError:
+            return False
+        return all(self.commit_of(tip) == tip for tip in tips)
+
+    def _unlock(self, name: str) -> None:
+        """Remove the lock that a git which was killed left; nobody but our caller works here."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{os.path.join(self.directory, name)}.lock")  # noqa: TID251 - not the store's
+
+    # --- calling ----------------------------------------------------------------------------
+
+    def _env(
+        self, index: str | None = None, files: str | None = None, borrow: str | None = None
+    ) -> dict[str, str]:
+        env = call.environment()
+        env |= {"GIT_DIR": self.directory, "GIT_COMMON_DIR": self.directory}
+        if index is not None:
+            env["GIT_INDEX_FILE"] = index
+        if files is not None:
+            env["GIT_WORK_TREE"] = files
+        if borrow is not None:
+            # Quoted, as a colon would start another one.
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = quoted(borrow).decode(
+                "utf-8", "surrogateescape"
+            )
+        return env
+
+    def _run(
+        self,
+        words: Sequence[str],
+        given: bytes,
+        env: Mapping[str, str],
+        settings: Mapping[str, str],
+    ) -> call.Ran:
+        line = call.command(*words, settings={**_OWN, **settings})
+        return call.run(line, env, given=given, patience=call.LONG, held=self.held)
+
+    @contextmanager
+    def _talk(self, line: list[str]) -> Generator[subprocess.Popen[bytes]]:
+        """A process that is spoken to; an error if it does not end well."""
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
+                line,
+                env=self._env(),
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                pass_fds=self.held,
+            ) as process,
+        ):
+            watch = Timer(call.LONG, call.end, (process,))
+            watch.daemon = True
+            watch.start()
+            try:
+                yield process
+                assert process.stdin
+                process.stdin.close()
+                ended = process.wait()
+            except (BrokenPipeError, EOFError):
+                ended = process.wait() or -1
+            finally:
+                watch.cancel()
+                if process.poll() is None:
+                    call.end(process)
+            if ended != 0:
+                errors.seek(0)
+                said = errors.read(_CHUNK).decode("utf-8", "replace")
+                raise call.refused(line, said, self.directory)
+
+
+class Blobs:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin and process.stdout
+        self._ask, self._hear = process.stdin, process.stdout
+
+    def content(self, blob: str) -> Iterator[bytes]:
+        """In pieces, which have to be taken to the end before the next one is asked for."""
+        self._ask.write(f"{blob}\n".encode("ascii"))
+        self._ask.flush()
+        header = self._hear.readline().decode("ascii", "replace").split()
+        if not header:
+            raise EOFError
+        if len(header) != 3:
+            raise NotFound(
+                f"an object is missing: {blob}",
+                hint="the job's repository was damaged; the files of this snapshot are lost",
+            )
+        yield from _pieces(self._hear, int(header[2]))
+        self._hear.read(1)
+
+
+def _pieces(stream: IO[bytes], left: int) -> Iterator[bytes]:
+    while left:
+        piece = stream.read(min(left, _CHUNK))
+        if not piece:
+            raise EOFError
+        left -= len(piece)
+        yield piece
+
+
+def _as_import(
+    ref: str,
+    message: str,
+    changed: Mapping[str, Entry | None],
+    upon: str | None,
+    contents: Iterable[Content],
+    parents: Sequence[str],
+) -> Iterator[bytes]:
+    """The commit in the language of fast-import."""
+    yield b"feature done\n"
+    for size, pieces in contents:
+        yield b"blob\ndata %d\n" % size
+        yield from pieces
+        yield b"\n"
+    said = message.encode("utf-8", "replace")
+    yield b"commit %s\nmark :1\ncommitter %s 0 +0000\n" % (ref.encode(), _OURS.encode())
+    yield b"data %d\n%s\n" % (len(said), said)
+    for word, parent in zip(("from", *("merge" for _ in parents)), parents, strict=False):
+        yield f"{word} {parent}\n".encode("ascii")
+    yield f'M 040000 {upon} ""\n'.encode("ascii") if upon else b"deleteall\n"
+    for path, entry in changed.items():
+        if entry is None:
+            yield b"D %s\n" % quoted(path)
+    for path, entry in changed.items():
+        if entry is not None:
+            yield b"M %o %s %s\n" % (entry.mode, entry.id.encode("ascii"), quoted(path))
+    yield b'\nls :1 ""\nget-mark :1\ndone\n'
+
+
+def _is_large(directory: str) -> bool:
+    sizes = 0
+    with suppress(OSError), os.scandir(os.path.join(directory, "objects", "pack")) as packs:
+        sizes = sum(pack.stat().st_size for pack in packs)
+    return sizes > _LARGE
+
+
+def quoted(path: str) -> bytes:
+    """A path between quotation marks, as git reads it."""
+    said = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%s"' % said

@@ -1,0 +1,142 @@
+"""The repository that an agent has in its workspace, to commit, branch and stash in as it likes.
+
+It is the agent's, so we never run git by its settings: refs are read as files, objects are read
+as objects, and when something has to be put back the whole of it is made anew.  The history lies
+in our own repository, from which it borrows; so it is small, and cheap to make.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import NamedTuple
+
+from holdfast.codec import DecodeError, decode_record
+from holdfast.git.repository import Repository
+from holdfast.jobs.scratch import Folder
+
+GIT = ".git"
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF = re.compile(r"refs/(?:heads/(?!-)[^\x00-\x20\x7f~^:?*\[\\\ufffd\udc80-\udcff]{1,200}|stash)")
+_UNFIT = re.compile(r"\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$")
+_MOST = 4 << 20
+_UNFINISHED = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "index.lock",
+    "HEAD.lock",
+)
+
+
+class Heads(NamedTuple):
+    """Where an agent stands: its HEAD, its branches and the latest stash."""
+
+    head: str
+    """A commit, or `ref: ` and the branch."""
+    refs: dict[str, str]
+
+    @property
+    def commit(self) -> str | None:
+        """What is checked out; None on a branch without commits."""
+        branch = self.head.removeprefix("ref: ")
+        return self.refs.get(branch) if branch != self.head else self.head
+
+    @property
+    def tips(self) -> list[str]:
+        found = {*self.refs.values(), *filter(None, (self.commit,))}
+        return sorted(found)
+
+    def text(self) -> str:
+        return json.dumps({"head": self.head, "refs": self.refs}, sort_keys=True)
+
+
+def heads_in(text: str) -> Heads | None:
+    """What `Heads.text` wrote."""
+    try:
+        said = decode_record(text.encode())
+        refs = {str(name): str(commit) for name, commit in said["refs"].items()}
+        return Heads(str(said["head"]), refs)
+    except (DecodeError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def heads_of(workspace: Folder) -> Heads | None:
+    """What the agent's repository says; None if it is gone or cannot be read."""
+    if workspace.kind(GIT) != "folder" or workspace.kind(f"{GIT}/objects") != "folder":
+        return None
+    head = _line(workspace.small(f"{GIT}/HEAD", 4096))
+    branch = head.removeprefix("ref:").strip()
+    if head.startswith("ref:") and is_ref(branch):
+        head = f"ref: {branch}"
+    elif not _ID.fullmatch(head):
+        return None
+    return Heads(head, _refs(workspace))
+
+
+def _refs(workspace: Folder) -> dict[str, str]:
+    found: dict[str, str] = {}
+    packed = workspace.small(f"{GIT}/packed-refs", _MOST) or b""
+    for line in packed.decode("utf-8", "surrogateescape").splitlines():
+        commit, _, name = line.partition(" ")
+        if _ID.fullmatch(commit) and is_ref(name):
+            found[name] = commit
+    loose = [path for path, _ in workspace.everything(f"{GIT}/refs/heads") if path[-1] != "/"]
+    for path in (*loose, f"{GIT}/refs/stash"):
+        name = path.removeprefix(f"{GIT}/")
+        commit = _line(workspace.small(path, 4096))
+        if _ID.fullmatch(commit) and is_ref(name):
+            found[name] = commit
+    return dict(sorted(found.items()))
+
+
+def is_ref(name: str) -> bool:
+    return _REF.fullmatch(name) is not None and _UNFIT.search(name) is None
+
+
+def _line(content: bytes | None) -> str:
+    return (content or b"").decode("utf-8", "surrogateescape").strip()
+
+
+def is_quiet(workspace: Folder) -> bool:
+    """Whether the agent's git is in the middle of nothing."""
+    return not any(workspace.kind(f"{GIT}/{name}") for name in _UNFINISHED)
+
+
+def make_checkout(
+    ours: Repository,
+    heads: Heads,
+    workspace: str,
+    fresh: Folder,
+    aside: Folder,
+    *,
+    identity: tuple[str, str],
+    left_out: str,
+) -> None:
+    """Make in `fresh` a repository with these heads, to be moved into the workspace.
+
+    `fresh` lies beside the workspace, so that ours is at the same place for both.
+    """
+    name, address = (each.replace("\\", "\\\\").replace('"', '\\"') for each in identity)
+    user = f'[user]\n\tname = "{name}"\n\temail = "{address}"\n'
+    said = {
+        "HEAD": f"{heads.head}\n",
+        "config": ours.config(bare=False) + user,
+        "info/exclude": left_out,
+        "objects/info/alternates": "../../../repository.git/objects\n",
+        "packed-refs": "".join(f"{commit} {ref}\n" for ref, commit in sorted(heads.refs.items())),
+    }
+    if stash := heads.refs.get("refs/stash"):
+        line = f"{'0' * len(stash)} {stash} {name} <{address}> 0 +0000\tkept\n"
+        said["logs/refs/stash"] = line
+    for place, text in said.items():
+        fresh.put(f"{GIT}/{place}", 0o100644, [text.encode()], aside)
+    fresh.put_folder(f"{GIT}/refs/heads", aside)
+    if heads.commit:
+        index = os.path.join(fresh.path, GIT, "index")
+        ours.ask("read-tree", heads.commit, index=index, files=workspace)

@@ -1,0 +1,162 @@
+"""What a job's files came from, and what is known of them since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.codec import DecodeError, decode_record, encode
+from holdfast.errors import Corrupt, NotFound, StorageError
+from holdfast.git.repository import Repository
+from holdfast.git.source import Source
+from holdfast.jobs.scratch import Folder, pieces
+from holdfast.store.vfs import CREATE, RealVfs
+
+_PLACE, _MOST = "holdfast.json", 4 << 20
+
+
+class Facts(NamedTuple):
+    """What was found out when the workspace was made, kept in `holdfast.json`."""
+
+    worktree: bool
+    source: str | None
+    base: str | None
+    identity: tuple[str, str]
+    exclude: str
+    """What the user ignores in this repository beyond its own rules."""
+    notes: tuple[str, ...]
+    config: str
+    """The settings of our repository."""
+    first: str | None = None
+    """The first snapshot; None until the workspace is made."""
+    attachments: tuple[tuple[str, str], ...] = ()
+    """Names, and the ids of what they held."""
+    merged: tuple[tuple[str, str], ...] = ()
+    """Branches that we gave to the source, and the commits that they had."""
+
+    def write(self, directory: str) -> None:
+        vfs = RealVfs()
+        place = vfs.root(directory)
+        try:
+            beside = f"{_PLACE}.new"
+            fd = place.open(beside, CREATE)
+            try:
+                vfs.truncate(fd, 0)
+                said = encode(self._asdict()) + b"\n"
+                while said:
+                    said = said[vfs.write(fd, said) :]
+                vfs.sync(fd)
+            finally:
+                vfs.close(fd)
+            place.rename(beside, _PLACE)
+            place.sync()
+        finally:
+            place.close()
+
+
+def survey(
+    found: Source | None, source: str | None, base: str | None, made: Repository, branch: str
+) -> Facts:
+    """Make our repository from what the source has committed, and say what was left behind."""
+    identity = (found.identity() if found is not None else None) or (
+        branch,
+        f"{branch}@holdfast.invalid",
+    )
+    notes: list[str] = []
+    if found is None:
+        made.create()
+        return Facts(False, source, None, identity, "", (), made.config())
+    commit = found.commit_of(base or "HEAD")
+    if commit is None and base is not None:
+        raise NotFound(
+            f"no such branch or commit in {source}: {base[:80]}",
+            hint="see `git branch --all` there",
+            path=source,
+        )
+    made.create(found.directory if commit is not None else None)
+    top = found.top or found.directory
+    if commit is None:
+        notes.append(f"{top} has no commits: the job starts with no files")
+    elif made.commit_of(commit) is None:
+        raise Corrupt(
+            f"the source cannot be copied whole: {commit} is missing in {top}",
+            hint="if it is a shallow or partial clone, fetch the rest of it first",
+            path=top,
+        )
+    if found.top is not None and source and os.path.realpath(source) != os.path.realpath(top):
+        notes.append(f"{source} is a part of {top}: the job works on the whole of it")
+    if commit is not None and (behind := _uncommitted(found, made)):
+        notes.append(
+            f"the job starts from {commit[:12]}: {behind} in {top} with changes that are not "
+            "committed and are not part of it"
+        )
+    exclude = ""
+    with Folder(found.directory) as theirs:
+        exclude = (theirs.small("info/exclude", 1 << 16) or b"").decode("utf-8", "replace")
+    if exclude and not exclude.endswith("\n"):
+        exclude += "\n"
+    return Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+
+
+def _uncommitted(source: Source, made: Repository) -> str:
+    """How many files of the source are not as committed, told without its settings."""
+    if source.top is None or (head := source.commit_of("HEAD")) is None:
+        return ""
+    index = os.path.join(made.directory, "holdfast.index")
+    try:
+        with (
+            Folder(source.own) as theirs,
+            theirs.reading("index") as fd,
+            open(index, "wb") as copy,  # direct write: scratch
+        ):
+            copy.writelines(pieces(fd))
+        made.ask("update-index", "-q", "--refresh", "--unmerged", index=index, files=source.top)
+    except (OSError, StorageError):
+        pass
+    try:
+        words = ("diff-index", "--name-only", "-z", "--ignore-submodules=all", head)
+        changed = made.ask(*words, index=index, files=source.top).count(b"\0")
+        words = ("ls-files", "--others", "--exclude-standard", "--directory", "-z")
+        others = made.ask(*words, index=index, files=source.top).count(b"\0")
+    except StorageError:
+        return ""
+    counted = changed + others
+    return f"{counted} file{'s' * (counted != 1)}" if counted else ""
+
+
+def facts_in(path: str) -> Facts | None:
+    """What is known, if our repository is there."""
+    try:
+        with Folder(path) as ours:
+            said = ours.small(_PLACE, _MOST)
+    except FileNotFoundError:
+        return None
+    try:
+        found = decode_record(said or b"")
+        return Facts(
+            worktree=bool(found["worktree"]),
+            source=_text(found["source"]),
+            base=_text(found["base"]),
+            identity=(str(found["identity"][0]), str(found["identity"][1])),
+            exclude=str(found["exclude"]),
+            notes=tuple(map(str, found["notes"])),
+            config=str(found["config"]),
+            first=_text(found["first"]),
+            attachments=_pairs(found["attachments"]),
+            merged=_pairs(found["merged"]),
+        )
+    except (DecodeError, KeyError, IndexError, TypeError) as error:
+        raise Corrupt(
+            f"what is known of the job's files cannot be read: {path}/{_PLACE}",
+            hint="the files are in the workspace beside it; copy out what you need",
+            path=path,
+        ) from error
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value is not None else None
+
+
+def _pairs(value: Iterable[Sequence[object]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(each[0]), str(each[1])) for each in value)

@@ -1,0 +1,196 @@
+"""What a job offers to its source: a diff, a patch, a branch.
+
+Only files that git could commit are offered.  Left out are what was attached for the agent to
+read, whatever lies in a repository inside the workspace, and the content of submodules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.errors import Conflict
+from holdfast.git.repository import FOLDER, MODULE, Entry, Repository, Tree
+from holdfast.git.source import Source
+from holdfast.jobs.checkout import Heads
+from holdfast.jobs.snapshots import Measured, difference, measured
+
+_RESULT = "refs/holdfast/result"
+_PLAIN = ("--no-renames", "--full-index", "--binary", "-p")
+
+
+class Merged(NamedTuple):
+    branch: str
+    """In the source."""
+    commit: str
+    base: str | None
+    commits: int
+    """How many the branch has that the base has not."""
+    files: Measured
+    made: bool
+    """Whether the branch was made or moved by this call."""
+    note: str
+    """What to do next, or why there was nothing to do."""
+
+
+class Proposal:
+    def __init__(
+        self,
+        repository: Repository,
+        index: str,
+        *,
+        branch: str,
+        base: str | None,
+        first: Tree | None,
+        inputs: frozenset[str],
+    ) -> None:
+        self._repository, self._index, self._branch = repository, index, branch
+        self._base, self._first, self._inputs = base, first, inputs
+        self._start = repository.tree(base) if base else {}
+        self._modules = tuple(p for p, entry in self._start.items() if entry.mode == MODULE)
+
+    def start(self) -> str:
+        """The tree that the job began with."""
+        return self.tree(self._first if self._first is not None else self._files(self._start))
+
+    def tree(self, workspace: Mapping[str, Entry]) -> str:
+        """The tree of a workspace as git itself would make it."""
+        offered = {
+            path: entry for path, entry in workspace.items() if self._is_offered(path, entry)
+        }
+        changed = difference(self._files(self._start), offered)
+        return self._repository.write_tree(self._index, self._base, changed)
+
+    def _files(self, tree: Mapping[str, Entry]) -> Tree:
+        return {path: entry for path, entry in tree.items() if entry.mode != MODULE}
+
+    def _is_offered(self, path: str, entry: Entry) -> bool:
+        if entry.mode == FOLDER or (path in self._inputs and path not in self._start):
+            return False
+        if any(part.lower() == ".git" for part in path.split("/")):
+            return False
+        return not any(path.startswith(f"{module}/") for module in self._modules)
+
+    def diff(self, old: str, new: str, *, patch: bool) -> str:
+        if not patch:
+            options = ("--no-renames", "--stat=100", "--summary")
+            return self._repository.differences(old, new, *options).decode("utf-8", "replace")
+        whole = self._repository.differences(old, new, *_PLAIN)
+        try:
+            return whole.decode("utf-8")
+        except UnicodeDecodeError:
+            names = self._repository.differences(old, new, "--no-renames", "--name-only", "-z")
+            return "".join(self._one(old, new, name) for name in names.split(b"\0") if name)
+
+    def _one(self, old: str, new: str, name: bytes) -> str:
+        """The patch of one file; as a binary one if its text is in no encoding that we know."""
+        path = os.fsdecode(name)
+        try:
+            return self._repository.differences(old, new, *_PLAIN, path=path).decode("utf-8")
+        except UnicodeDecodeError:
+            said = self._repository.differences(old, new, *_PLAIN, path=path, binary=True)
+            return said.decode("utf-8", "replace")
+
+    # --- as a branch ------------------------------------------------------------------------
+
+    def commit(
+        self, workspace: Mapping[str, Entry], heads: Heads, identity: tuple[str, str]
+    ) -> str | None:
+        """The agent's own last commit, with one of ours upon it for what it did not commit."""
+        tree = self.tree(workspace)
+        parent = next(
+            (each for each in self._candidates(heads) if self._after_base(each)), self._base
+        )
+        if parent is not None and self._tree_of(parent) == tree:
+            return parent
+        if parent is None and not self._repository.tree(tree):
+            return None
+        former = self._repository.commit_of(_RESULT)
+        if (
+            former is not None
+            and self._tree_of(former) == tree
+            and self._parents(former) == [*filter(None, (parent,))]
+        ):
+            return former
+        name, address = identity
+        words = ("commit-tree", tree, *(("-p", parent) if parent else ()))
+        made = self._repository.ask(
+            *words,
+            given=f"{self._branch}: what was not committed\n".encode(),
+            user={
+                "GIT_AUTHOR_NAME": name,
+                "GIT_AUTHOR_EMAIL": address,
+                "GIT_COMMITTER_NAME": name,
+                "GIT_COMMITTER_EMAIL": address,
+            },
+        )
+        return made.decode().strip()
+
+    def _candidates(self, heads: Heads) -> list[str]:
+        found = (heads.commit, heads.refs.get(f"refs/heads/{self._branch}"))
+        return [each for each in found if each is not None]
+
+    def _after_base(self, commit: str) -> bool:
+        if self._base is None:
+            return True
+        return self._repository.tells("merge-base", "--is-ancestor", self._base, commit) is not None
+
+    def _tree_of(self, commit: str) -> str | None:
+        return self._repository.tells("rev-parse", "--verify", f"{commit}^{{tree}}")
+
+    def _parents(self, commit: str) -> list[str]:
+        said = self._repository.tells("rev-list", "--parents", "-n", "1", commit) or ""
+        return said.split()[1:]
+
+    def merge(
+        self,
+        source: Source,
+        tip: str | None,
+        branch: str,
+        *,
+        asked: bool,
+        former: str | None,
+        dry_run: bool,
+    ) -> Merged:
+        """Make the branch in the source, or move it forward if it is ours or was asked for."""
+        if tip is None or tip == self._base:
+            note = "nothing to merge: the job changed no file"
+            return Merged(branch, tip or "", self._base, 0, Measured([], [], []), False, note)
+        span = (tip, *((f"^{self._base}",) if self._base else ()))
+        commits = int(self._repository.tells("rev-list", "--count", *span) or 0)
+        files = measured(self._files(self._start), self._files(self._repository.tree(tip)))
+        there = source.commit_of(f"refs/heads/{branch}")
+        next_step = f"look at it with `git log -p {branch}`, take it with `git merge {branch}`"
+        if there == tip:
+            note = f"already merged; {next_step}"
+            return Merged(branch, tip, self._base, commits, files, False, note)
+        self._check(source, branch, there, tip, movable=asked or there == former)
+        if not dry_run:
+            self._repository.keep({_RESULT: tip})
+            source.give(self._repository.directory, _RESULT, branch)
+        return Merged(branch, tip, self._base, commits, files, not dry_run, next_step)
+
+    def _check(
+        self, source: Source, branch: str, there: str | None, tip: str, *, movable: bool
+    ) -> None:
+        if there is None:
+            return
+        if not movable:
+            raise Conflict(
+                f"the source has a branch {branch} already, and it is not of this job",
+                hint="give another name with --into, or rename that branch",
+                path=source.directory,
+            )
+        if branch in source.checked_out():
+            raise Conflict(
+                f"branch {branch} is checked out in the source",
+                hint=f"leave --into out, then `git merge {self._branch}` there yourself",
+                path=source.directory,
+            )
+        if self._repository.tells("merge-base", "--is-ancestor", there, tip) is None:
+            raise Conflict(
+                f"branch {branch} of the source has commits that the job does not have",
+                hint=f"leave --into out, then `git merge {self._branch}` there yourself",
+                path=source.directory,
+            )

@@ -1,0 +1,339 @@
+# ruff: noqa: TID251 - a job's workspace is scratch: what agents make of it need not survive a crash
+"""The files of a folder that somebody hostile may have arranged.
+
+Every path is walked component by component from an open folder, and no symbolic link is ever
+followed: what is read, written or removed lies inside, whatever the links say.  A file is never
+written in place, since it may have another name outside.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from holdfast.errors import StorageError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 256
+_CHUNK = 1 << 20
+_ELSEWHERE = (FileNotFoundError, NotADirectoryError)
+
+
+class Found(NamedTuple):
+    mode: int
+    """Its kind and whether it is executable, and nothing else of its rights."""
+    size: int
+    seen: tuple[int, int, int, int]
+    """Inode, size, and when content and inode changed: equal as long as nobody touched it."""
+
+    @property
+    def changed_ns(self) -> int:
+        return self.seen[3]
+
+
+class Folder:
+    """A folder, held open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, _FOLDER)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- looked at --------------------------------------------------------------------------
+
+    def everything(self, below: str = "", *, but: str = "") -> Iterator[tuple[str, Found]]:
+        """All files and links, and as `path/` each folder that holds none; `but` is left out."""
+        pending = [below]
+        while pending:
+            here = pending.pop()
+            if here.count("/") > _DEEPEST:
+                raise StorageError(
+                    f"folders are nested more than {_DEEPEST} deep: {here[:80]}…",
+                    hint="remove them; no program could work with such a path",
+                    path=self.path,
+                )
+            try:
+                with self._at(here) as fd:
+                    entries = _entries(fd)
+            except _ELSEWHERE:
+                continue
+            prefix = f"{here}/" if here else ""
+            empty = True
+            for name, about in entries:
+                if stat.S_ISDIR(about.st_mode):
+                    if prefix + name != but:
+                        pending.append(prefix + name)
+                    empty = False
+                elif stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+                    yield prefix + name, _found(about)
+                    empty = False
+            if empty and here:
+                yield f"{here}/", Found(stat.S_IFDIR, 0, (0, 0, 0, 0))
+
+    def these(self, paths: Collection[str]) -> Iterator[tuple[str, Found]]:
+        """Those of the paths that are files or links; all below those that end with a `/`."""
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            if path.endswith("/"):
+                yield from self.everything(path[:-1])
+            else:
+                above, _, name = path.rpartition("/")
+                by_folder.setdefault(above, []).append(name)
+        for above, names in by_folder.items():
+            try:
+                with self._at(above) as fd:
+                    for name in names:
+                        with suppress(*_ELSEWHERE):
+                            about = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                            if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+                                yield f"{above}/{name}" if above else name, _found(about)
+            except _ELSEWHERE:
+                continue
+
+    def kind(self, path: str) -> str:
+        """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
+        above, _, name = path.rpartition("/")
+        try:
+            with self._at(above) as fd:
+                mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+        except _ELSEWHERE:
+            return ""
+        kinds = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "folder"}
+        return kinds.get(stat.S_IFMT(mode), "other")
+
+    def small(self, path: str, most: int) -> bytes | None:
+        """What a regular file holds; None if there is none, or a larger one."""
+        try:
+            with self.reading(path) as fd:
+                found = os.read(fd, most + 1)
+        except (OSError, EOFError):
+            return None
+        return found if len(found) <= most else None
+
+    @contextmanager
+    def reading(self, path: str) -> Generator[int]:
+        """A descriptor of a regular file."""
+        above, _, name = path.rpartition("/")
+        with self._at(above) as parent:
+            fd = _readable(name, parent)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileNotFoundError(path)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def target(self, path: str) -> bytes:
+        """Where a symbolic link points to."""
+        above, _, name = path.rpartition("/")
+        with self._at(above) as fd:
+            return os.fsencode(os.readlink(name, dir_fd=fd))
+
+    # --- changed ----------------------------------------------------------------------------
+
+    def put(self, path: str, mode: int, content: Iterable[bytes], aside: Folder) -> None:
+        """Let a file or link be there, and nothing else; it is made `aside` and moved in whole."""
+        above, _, name = path.rpartition("/")
+        made = aside.fresh()
+        if stat.S_ISLNK(mode):
+            os.symlink(b"".join(content), os.fsencode(made), dir_fd=aside._fd)
+        else:
+            fd = os.open(made, _NEW, 0o777 if mode & 0o100 else 0o666, dir_fd=aside._fd)
+            try:
+                for piece in content:
+                    _write(fd, piece)
+            finally:
+                os.close(fd)
+        with self._made(above, aside) as parent:
+            try:
+                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+            except (IsADirectoryError, NotADirectoryError, FileExistsError):
+                self._set_aside(name, parent, aside)
+                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+
+    def put_folder(self, path: str, aside: Folder) -> None:
+        with self._made(path, aside):
+            pass
+
+    def remove(self, path: str, aside: Folder) -> None:
+        """Let nothing be there."""
+        above, _, name = path.rpartition("/")
+        try:
+            with self._at(above, change=True) as parent:
+                self._set_aside(name, parent, aside)
+        except _ELSEWHERE:
+            return
+
+    def prune(self, files: Collection[str], folders: Collection[str], aside: Folder) -> None:
+        """Let nothing be here but these, whatever it is."""
+        pending = [""]
+        while pending:
+            here = pending.pop()
+            with self._at(here, change=True) as fd:
+                for name, about in _entries(fd):
+                    path = f"{here}/{name}" if here else name
+                    if stat.S_ISDIR(about.st_mode) and path in folders:
+                        pending.append(path)
+                    elif stat.S_ISDIR(about.st_mode) or path not in files:
+                        self._set_aside(name, fd, aside)
+
+    def move_in(self, name: str, other: Folder, aside: Folder) -> None:
+        """Take an entry of another folder, in place of what stands here."""
+        self._set_aside(name, self._fd, aside)
+        os.rename(name, name, src_dir_fd=other._fd, dst_dir_fd=self._fd)
+
+    def remove_if_empty(self, path: str) -> bool:
+        above, _, name = path.rpartition("/")
+        try:
+            with self._at(above, change=True) as parent:
+                os.rmdir(name, dir_fd=parent)
+        except OSError:
+            return False
+        return True
+
+    def empty(self) -> None:
+        """Remove all that is inside.
+
+        Folders in folders are moved up before they are emptied: no depth is too deep.
+        """
+        while names := os.listdir(self._fd):
+            for name in names:
+                self._empty_one(name)
+
+    def _empty_one(self, name: str) -> None:
+        try:
+            fd = _enter(name, self._fd, change=True)
+        except (NotADirectoryError, FileNotFoundError):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._fd)
+            return
+        try:
+            for inner, about in _entries(fd):
+                if stat.S_ISDIR(about.st_mode):
+                    # It has to be writable to be moved: its `..` changes.
+                    os.close(_enter(inner, fd, change=True))
+                    os.rename(inner, self.fresh(), src_dir_fd=fd, dst_dir_fd=self._fd)
+                else:
+                    os.unlink(inner, dir_fd=fd)
+        finally:
+            os.close(fd)
+        os.rmdir(name, dir_fd=self._fd)
+
+    def fresh(self) -> str:
+        """A name that nothing here has."""
+        return os.urandom(12).hex()
+
+    # --- walking ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _at(self, path: str, *, change: bool = False) -> Generator[int]:
+        fd = os.dup(self._fd)
+        try:
+            for name in path.split("/") if path else ():
+                fd = _step(fd, _enter(name, fd, change=change))
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _made(self, path: str, aside: Folder) -> Generator[int]:
+        """The folder at a path; what stands in its way is set aside."""
+        fd = os.dup(self._fd)
+        try:
+            for name in path.split("/") if path else ():
+                try:
+                    inner = _enter(name, fd, change=True)
+                except _ELSEWHERE:
+                    self._set_aside(name, fd, aside)
+                    os.mkdir(name, dir_fd=fd)
+                    inner = _enter(name, fd, change=True)
+                fd = _step(fd, inner)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _set_aside(self, name: str, parent: int, aside: Folder) -> None:
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                os.close(_enter(name, parent, change=True))
+                os.rename(name, aside.fresh(), src_dir_fd=parent, dst_dir_fd=aside._fd)
+            else:
+                os.unlink(name, dir_fd=parent)
+
+
+def _step(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _enter(name: str, parent: int, *, change: bool = False) -> int:
+    """Open a folder inside, with the rights that its owner can give himself."""
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:
+        _allow(name, parent, 0o700)
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
+        os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
+    return fd
+
+
+def _readable(name: str, parent: int) -> int:
+    try:
+        return os.open(name, _READ, dir_fd=parent)
+    except PermissionError:
+        _allow(name, parent, 0o400)
+        return os.open(name, _READ, dir_fd=parent)
+
+
+def _allow(name: str, parent: int, rights: int) -> None:
+    # Through /proc: there is no chmod that takes a folder and follows no link.
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISLNK(mode):
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
+    finally:
+        os.close(fd)
+
+
+def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
+    with os.scandir(fd) as entries:
+        found: list[tuple[str, os.stat_result]] = []
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+    return found
+
+
+def _found(about: os.stat_result) -> Found:
+    mode = 0o100755 if about.st_mode & 0o100 else 0o100644
+    if stat.S_ISLNK(about.st_mode):
+        mode = 0o120000
+    seen = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return Found(mode, about.st_size, seen)
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def pieces(fd: int) -> Iterator[bytes]:
+    """What is left of an open file."""
+    while piece := os.read(fd, _CHUNK):
+        yield piece

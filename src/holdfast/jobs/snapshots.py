@@ -1,0 +1,319 @@
+"""What a workspace holds, kept as commits of our own repository.
+
+A file is read only when its size, times or inode say that it may have changed, and an unchanged
+workspace costs no more than that look.  The tree of such a commit is not one that git would check
+out: names that mean something to git are written as `%name`, and `%` marks an empty folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from holdfast.errors import Corrupt, NotFound, StorageError
+from holdfast.git.repository import (
+    FILE,
+    FOLDER,
+    LINK,
+    MODULE,
+    Content,
+    Digest,
+    Entry,
+    Repository,
+    Tree,
+)
+from holdfast.jobs.scratch import Folder, Found, pieces
+
+_REFS = "refs/holdfast/snapshots/"
+_SMALL = 8 << 20
+_EMPTY_FOLDER = "/%"
+
+
+class Measured(NamedTuple):
+    """Files by what became of them, as paths below the workspace."""
+
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+class _Read(NamedTuple):
+    """A file that was read, and how it looked then."""
+
+    id: str
+    seen: tuple[int, ...]
+
+
+class Last(NamedTuple):
+    """The snapshot that the workspace was last known to be close to."""
+
+    id: str
+    text: str
+    tree: Tree
+    root: str
+    """The id of the tree as it is kept; empty if it was not asked for."""
+
+
+class Snapshots:
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self.last: Last | None = None
+        self._read: dict[str, _Read] = {}
+        self._loaded = False
+
+    # --- the workspace ----------------------------------------------------------------------
+
+    def look(self, files: Folder, paths: Collection[str] | None, *, partly: bool = False) -> Tree:
+        """What is there now, of these paths or of all; `partly` if there are others that count."""
+        self.load()
+        aside = self._stamp()
+        found = files.everything() if paths is None else files.these(paths)
+        tree: Tree = {}
+        read: dict[str, _Read] = {}
+        for path, about in found:
+            if about.mode == FOLDER:
+                if paths is None:
+                    tree[path] = Entry(FOLDER, "")
+                continue
+            former = self._read.get(path)
+            if former is not None and former.seen == about.seen:
+                read[path] = former
+            else:
+                try:
+                    known = self._id_of(files, path, about)
+                except FileNotFoundError:
+                    continue
+                # One that changed in this very moment may change again and look the same.
+                read[path] = _Read(known, about.seen if about.changed_ns < aside else ())
+            tree[path] = Entry(about.mode, read[path].id)
+        self._read = {**self._read, **read} if partly else read
+        return tree
+
+    def _id_of(self, files: Folder, path: str, about: Found) -> str:
+        if about.mode == LINK:
+            target = files.target(path)
+            return self.repository.id_of(len(target), [target])
+        with files.reading(path) as fd:
+            size = os.fstat(fd).st_size
+            return self.repository.id_of(size, exactly(fd, size))
+
+    def _stamp(self) -> int:
+        """The instant that the file system would give a file changed now."""
+        place = os.path.join(self.repository.directory, "holdfast.stamp")
+        with open(place, "wb") as file:  # direct write: only its time counts
+            file.write(b".")
+        return os.stat(place).st_ctime_ns
+
+    # --- kept -------------------------------------------------------------------------------
+
+    def take(
+        self, files: Folder, tree: Tree, text: str, parents: list[str], upon: Mapping[str, Entry]
+    ) -> str:
+        """Keep a tree that was just looked at; `upon` are entries that are known to be here."""
+        last = self.last
+        if last is not None and last.text == text and last.tree == tree:
+            return last.id
+        former = last.tree if last is not None else {}
+        changed = difference(former, tree)
+        kept = {_kept(path): entry for path, entry in changed.items()}
+        here = {entry.id for entry in (*former.values(), *upon.values())}
+        made, root = self.repository.commit(
+            "refs/holdfast/last",
+            text,
+            changed=_Kept(kept, self.repository.id_of(0, ())),
+            upon=self._root(last) if last is not None else None,
+            contents=self._contents(files, tree, changed, kept, here),
+            parents=parents,
+        )
+        self._hold(made)
+        self.remember(Last(made, text, tree, root))
+        return made
+
+    def _root(self, last: Last) -> str:
+        return last.root or self.repository.tells("rev-parse", f"{last.id}^{{tree}}") or ""
+
+    def _hold(self, commit: str) -> None:
+        """Let a ref name it, so that nothing ever takes it for garbage."""
+        with Folder(self.repository.directory) as ours:
+            ours.put(f"{_REFS}{commit}", FILE, [f"{commit}\n".encode()], ours)
+
+    def _contents(
+        self,
+        files: Folder,
+        tree: Tree,
+        changed: Mapping[str, Entry | None],
+        kept: dict[str, Entry | None],
+        here: Collection[str],
+    ) -> Iterator[Content]:
+        yield 0, ()
+        for path, entry in changed.items():
+            if entry is None or entry.mode == FOLDER or entry.id in here:
+                continue
+            try:
+                if entry.mode == LINK:
+                    target = files.target(path)
+                    found = self.repository.id_of(len(target), [target])
+                    yield len(target), (target,)
+                else:
+                    with files.reading(path) as fd:
+                        size = os.fstat(fd).st_size
+                        digest = self.repository.blob_digest(size)
+                        yield size, _noting(exactly(fd, size), digest)
+                        found = digest.hexdigest()
+            except OSError:
+                # It vanished under our hands, or became something else.
+                kept[_kept(path)] = None
+                tree.pop(path)
+                self._read.pop(path)
+                continue
+            if found != entry.id:
+                tree[path] = kept[_kept(path)] = Entry(entry.mode, found)
+                self._read[path] = _Read(found, ())
+
+    def tree_of(self, snapshot: str) -> Tree:
+        self.load()
+        if self.last is not None and self.last.id == snapshot:
+            return self.last.tree
+        tree: Tree = {}
+        for path, entry in self.repository.tree(snapshot).items():
+            real = _real(path)
+            tree[real] = Entry(FOLDER, "") if real.endswith("/") else entry
+        return tree
+
+    def text_of(self, snapshot: str) -> str:
+        self.load()
+        if self.last is not None and self.last.id == snapshot:
+            return self.last.text
+        try:
+            said = self.repository.ask("cat-file", "commit", snapshot).decode("utf-8", "replace")
+        except StorageError as error:
+            raise NotFound(
+                f"no such snapshot: {snapshot[:80]}",
+                hint="it belongs to another job, or the job's repository was damaged",
+            ) from error
+        return said.partition("\n\n")[2].removesuffix("\n")
+
+    # --- remembered -------------------------------------------------------------------------
+
+    def load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        try:
+            with open(self._place(), encoding="ascii") as file:
+                said = json.load(file)
+            tree = {path: Entry(mode, blob) for path, (mode, blob) in said["tree"].items()}
+            self.last = Last(said["last"], said["text"], tree, said["root"])
+            read = said["read"]
+            self._read = {path: _Read(blob, tuple(seen)) for path, (blob, seen) in read.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self.last, self._read = None, {}
+
+    def _save(self) -> None:
+        assert self.last is not None
+        said = {
+            "last": self.last.id,
+            "text": self.last.text,
+            "root": self.last.root,
+            "tree": self.last.tree,
+            "read": self._read,
+        }
+        beside = f"{self._place()}.new"
+        with open(beside, "w", encoding="ascii") as file:  # direct write: made again if it is lost
+            json.dump(said, file)
+        os.replace(beside, self._place())  # noqa: TID251 - direct write: the same
+
+    def remember(self, last: Last) -> None:
+        """Say what the workspace was made to be."""
+        self.last = last
+        self._save()
+
+    def _place(self) -> str:
+        return os.path.join(self.repository.directory, "holdfast.cache")
+
+
+class _Kept(Mapping[str, "Entry | None"]):
+    """Entries as they are at the end, with empty folders as the files that mark them."""
+
+    def __init__(self, entries: Mapping[str, Entry | None], nothing: str) -> None:
+        self._entries, self._mark = entries, Entry(FILE, nothing)
+
+    def __getitem__(self, path: str) -> Entry | None:
+        entry = self._entries[path]
+        return self._mark if entry is not None and entry.mode == FOLDER else entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def difference(old: Mapping[str, Entry], new: Mapping[str, Entry]) -> dict[str, Entry | None]:
+    """What has to be said to make the new of the old one; None is what goes."""
+    gone: dict[str, Entry | None] = {path: None for path in old if path not in new}
+    return gone | {path: entry for path, entry in new.items() if old.get(path) != entry}
+
+
+def measured(old: Mapping[str, Entry], new: Mapping[str, Entry]) -> Measured:
+    """The same in words, for files only."""
+    changes = {p: e for p, e in difference(old, new).items() if not p.endswith("/")}
+    added = [path for path, entry in changes.items() if entry is not None and path not in old]
+    changed = [path for path, entry in changes.items() if entry is not None and path in old]
+    removed = [path for path, entry in changes.items() if entry is None]
+    return Measured(*(sorted(map(printable, each)) for each in (added, changed, removed)))
+
+
+def printable(path: str) -> str:
+    """A path as text, with the bytes that are none written as `\\xe9`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def checked(tree: Tree) -> Tree:
+    """The files of a tree that others made, if all may be written; modules left out."""
+    for path in tree:
+        if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
+            raise Corrupt(
+                f"a path that no work tree can have: {printable(path)[:80]!r}",
+                hint="the repository was made to do harm; look at it with `git fsck`",
+            )
+    return {path: entry for path, entry in tree.items() if entry.mode != MODULE}
+
+
+def exactly(fd: int, size: int) -> Iterator[bytes]:
+    """So many bytes of a file, which may grow or shrink meanwhile."""
+    left = size
+    for piece in pieces(fd):
+        yield piece[:left]
+        left -= min(left, len(piece))
+        if not left:
+            return
+    while left:
+        yield bytes(min(left, _SMALL))
+        left -= min(left, _SMALL)
+
+
+def _noting(content: Iterable[bytes], digest: Digest) -> Iterator[bytes]:
+    for piece in content:
+        digest.update(piece)
+        yield piece
+
+
+def _kept(path: str) -> str:
+    """A path as the trees of snapshots have it."""
+    parts = path.removesuffix("/").split("/")
+    said = "/".join(f"%{p}" if p[:1] == "%" or p[:4].lower() == ".git" else p for p in parts)
+    return said + _EMPTY_FOLDER if path.endswith("/") else said
+
+
+def _real(kept: str) -> str:
+    folder = kept.endswith(_EMPTY_FOLDER)
+    parts = kept.removesuffix(_EMPTY_FOLDER).split("/") if folder else kept.split("/")
+    if any(part in ("", ".", "..", "%") for part in parts):
+        raise Corrupt("not a snapshot of a workspace", hint="name one that `job show` lists")
+    return "/".join(p.removeprefix("%") for p in parts) + ("/" if folder else "")

@@ -1,0 +1,532 @@
+"""The files that a job works on.
+
+Where they are depends on the isolation: the folder that the user named, a folder of the job's
+own, or a work tree on branch `job-<id>`.  The last two lie in the folder of the job, beside a
+repository of ours that keeps what they held at some instants:
+
+    workspace/           where the agent works; `.git` in it is the agent's own
+    repository.git/      ours: the history that the job began with, snapshots, what is known
+    aside/, fresh/       what is being made or removed; empty between two calls
+
+Whatever was begun and not ended by a crash is done again by the next call: files are compared
+with what they have to be, and repositories are made aside and moved in whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Literal
+
+from holdfast.clock import SystemClock
+from holdfast.errors import (
+    BadName,
+    ConfigError,
+    Conflict,
+    Corrupt,
+    NotFound,
+    StorageError,
+    UsageError,
+    typed,
+)
+from holdfast.git.repository import FILE, FOLDER, PROGRAM, Repository, Tree
+from holdfast.git.source import source_of
+from holdfast.ids import key_parts
+from holdfast.jobs import checkout
+from holdfast.jobs.checkout import GIT, Heads
+from holdfast.jobs.origin import Facts, facts_in, survey
+from holdfast.jobs.proposal import Merged, Proposal
+from holdfast.jobs.sandbox import sandboxed
+from holdfast.jobs.scratch import Folder, pieces
+from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
+from holdfast.store.lock import Lock
+from holdfast.store.vfs import RealVfs
+
+Isolation = Literal["none", "directory", "worktree", "sandbox"]
+ATTACHMENTS = "attachments"
+_PATIENCE = 600.0
+_MOST_NAME = 200
+
+
+class Workspace:
+    """The files that a job works on."""
+
+    def __init__(
+        self,
+        folder: str,
+        isolation: Isolation,
+        *,
+        job: str,
+        source: str | None = None,
+        base: str | None = None,
+    ) -> None:
+        if len(key_parts(job)) != 1 or not checkout.is_ref(f"refs/heads/job-{job}"):
+            raise BadName(f"not the name of a job: {job[:80]!r}", hint="letters, digits, _ and -")
+        if isolation == "none" and source is None:
+            raise UsageError("without isolation a job needs a folder", hint="name its source")
+        if isolation == "worktree" and source is None:
+            raise UsageError(
+                "a work tree needs a repository to start from",
+                hint="name it as source, or choose the isolation `directory`",
+            )
+        self.folder, self.isolation, self.branch = folder, isolation, f"job-{job}"
+        self._source = os.path.abspath(source) if source is not None else None
+        self._base = base
+        self.path = os.path.join(folder, "workspace")
+        if isolation == "none" and self._source is not None:
+            self.path = os.path.realpath(self._source)
+        self._repository = Repository(os.path.join(folder, "repository.git"))
+        self._snapshots = Snapshots(self._repository)
+        self._vfs = RealVfs()
+        self._facts: Facts | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about what the job started from."""
+        return facts.notes if (facts := self._known()) is not None else ()
+
+    @property
+    def base(self) -> str | None:
+        """The commit that the job started from."""
+        return facts.base if (facts := self._known()) is not None else None
+
+    # --- made -------------------------------------------------------------------------------
+
+    def make(self, attachments: Mapping[str, str] | None = None) -> None:
+        """Let the workspace be there; what an agent did in one that was made is left alone."""
+        for name in attachments or {}:
+            _attachment(name)
+        if self.isolation == "none":
+            if not os.path.isdir(self.path):
+                raise NotFound(f"no such folder: {self.path}", hint="name the source of the job")
+            for name, source in (attachments or {}).items():
+                self.attach(name, source)
+            return
+        with self._alone(), typed("making the workspace", self.path):
+            facts = self._known() or self._make_repository()
+            with self._files() as files, self._scratch("aside") as aside:
+                if facts.first is None:
+                    self._fill(facts, files, aside)
+                elif facts.worktree and files.kind(GIT) == "":
+                    self._put_heads(facts, self._start(facts), files, aside)
+                for name, source in (attachments or {}).items():
+                    self._attach(files, aside, name, source)
+                if facts.first is None:
+                    first = self._snapshot(files, "what the job began with")
+                    self._note(self._made()._replace(first=first))
+
+    def attach(self, name: str, source: str) -> str:
+        """Copy a file into the workspace; the path it has there."""
+        _attachment(name)
+        with typed("attaching a file", self.path):
+            if self.isolation == "none":
+                with Folder(self.path) as files:
+                    _copy_in(files, files, name, source, may_replace=False)
+                return f"{ATTACHMENTS}/{name}"
+            with self._alone(), self._files() as files, self._scratch("aside") as aside:
+                self._attach(files, aside, name, source)
+        return f"{ATTACHMENTS}/{name}"
+
+    def _attach(self, files: Folder, aside: Folder, name: str, source: str) -> None:
+        facts = self._made()
+        ours = dict(facts.attachments)
+        _copy_in(files, aside, name, source, may_replace=name in ours)
+        path = f"{ATTACHMENTS}/{name}"
+        held = self._snapshots.look(files, [path], partly=True)[path].id
+        if ours.get(name) != held:
+            self._note(facts._replace(attachments=tuple(sorted((ours | {name: held}).items()))))
+
+    def _make_repository(self) -> Facts:
+        """Ours, with the history of the source; made aside and moved in whole."""
+        found = source_of(self._source) if self._source is not None else None
+        if self._source is not None and not os.path.isdir(self._source):
+            raise NotFound(f"no such folder: {self._source}", hint="name the source of the job")
+        if found is None and self.isolation == "worktree":
+            raise ConfigError(
+                f"not in a git repository: {self._source}",
+                hint="`git init` and commit there, or choose the isolation `directory`",
+                path=self._source,
+            )
+        if self.isolation == "directory":
+            found = None
+        with self._scratch("fresh") as fresh:
+            made = Repository(os.path.join(fresh.path, "repository.git"))
+            made.held = self._repository.held
+            facts = survey(found, self._source, self._base, made, self.branch)
+            with Folder(self.folder) as here, self._scratch("aside") as aside:
+                # Of the source we have the objects; its refs and settings are its own.
+                for name in ("refs", "packed-refs"):
+                    fresh.remove(f"repository.git/{name}", aside)
+                fresh.put_folder("repository.git/refs/holdfast", aside)
+                for name, text in (
+                    ("HEAD", "ref: refs/holdfast/none\n"),
+                    ("config", facts.config),
+                    ("info/exclude", facts.exclude),
+                ):
+                    fresh.put(f"repository.git/{name}", FILE, [text.encode()], aside)
+                facts.write(made.directory)
+                here.move_in("repository.git", fresh, aside)
+        self._facts = facts
+        return facts
+
+    def _fill(self, facts: Facts, files: Folder, aside: Folder) -> None:
+        """Let the files be what the job starts from."""
+        if facts.worktree:
+            self._put_heads(facts, self._start(facts), files, aside)
+            whole = self._repository.tree(facts.base) if facts.base else {}
+            self._put_files(files, aside, checked(whole))
+            for path in whole.keys() - checked(whole).keys():
+                files.put_folder(path, aside)
+        elif facts.source is not None:
+            home = os.path.relpath(os.path.dirname(os.path.dirname(self.folder)), facts.source)
+            with Folder(facts.source) as theirs:
+                for path, about in theirs.everything(but=home):
+                    if about.mode == FOLDER:
+                        files.put_folder(path[:-1], aside)
+                    elif about.mode in (FILE, PROGRAM):
+                        with theirs.reading(path) as fd:
+                            files.put(path, about.mode, pieces(fd), aside)
+                    else:
+                        files.put(path, about.mode, [theirs.target(path)], aside)
+
+    def _start(self, facts: Facts) -> Heads:
+        ref = f"refs/heads/{self.branch}"
+        return Heads(f"ref: {ref}", {ref: facts.base} if facts.base else {})
+
+    # --- kept and put back ------------------------------------------------------------------
+
+    def snapshot(self, message: str = "") -> str | None:
+        """Keep what the workspace holds now; the id of it, the same for the same content.
+
+        It is a commit of our repository.  Its tree is the files; in a work tree its message and
+        parents are where the agent's HEAD, branches and latest stash were.
+        """
+        if self.isolation == "none":
+            return None
+        with self._alone(), typed("keeping the files", self.path), self._files() as files:
+            return self._snapshot(files, message)
+
+    def _snapshot(self, files: Folder, message: str) -> str:
+        facts = self._made()
+        tree = self._look(facts, files)
+        text = message.replace("\0", " ").strip() or "snapshot"
+        parents: list[str] = []
+        if facts.worktree:
+            heads = self._heads(facts, files)
+            text, parents = f"{text}\n\n{heads.text()}", heads.tips
+        begun = self._snapshots.last is not None or facts.base is None
+        upon = {} if begun else self._repository.tree(facts.base or "")
+        return self._snapshots.take(files, tree, text, parents, upon)
+
+    def changed_since(self, tree: str) -> Measured:
+        """What became of the files since a snapshot, whoever did it.
+
+        Attachments that are as they came are no change of anybody's.
+        """
+        self._needs_snapshots("to measure")
+        with self._alone(), typed("measuring the files", self.path), self._files() as files:
+            facts = self._made()
+            former = self._snapshots.tree_of(tree)
+            now = self._look(facts, files)
+            for name, held in facts.attachments:
+                path = f"{ATTACHMENTS}/{name}"
+                if path in now and now[path].id == held:
+                    now.pop(path)
+                    former = {each: entry for each, entry in former.items() if each != path}
+            return measured(former, now)
+
+    def restore(self, tree: str) -> Measured:
+        """Let the files be exactly what a snapshot says; what that changed.
+
+        Attachments that came later stay.  In a work tree what git ignores stays too, and the
+        agent's HEAD, branches and latest stash become what they were.
+        """
+        self._needs_snapshots("to put back")
+        with self._alone(), typed("putting the files back", self.path):
+            facts = self._made()
+            wanted = dict(self._snapshots.tree_of(tree))
+            text = self._snapshots.text_of(tree)
+            with self._files() as files, self._scratch("aside") as aside:
+                before = self._put_back(facts, files, aside, wanted)
+                if facts.worktree:
+                    heads = checkout.heads_in(text.rpartition("\n")[2]) or self._start(facts)
+                    if heads != checkout.heads_of(files) or not checkout.is_quiet(files):
+                        self._put_heads(facts, heads, files, aside)
+            self._snapshots.remember(Last(tree, text, wanted, ""))
+            return measured(before, wanted)
+
+    def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
+        stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
+        if not facts.worktree:
+            folders = {above for path in (*wanted, *stay) for above in _above(path)}
+            try:
+                before = self._look(facts, files)
+            except Corrupt:
+                before = {}
+            files.prune({*wanted, *stay}, folders, aside)
+            self._put_files(files, aside, wanted)
+            return {path: entry for path, entry in before.items() if path not in stay - set(wanted)}
+        before = self._look(facts, files)
+        self._put_files(files, aside, wanted)
+        # Only now do the rules of the snapshot say what is ignored.
+        here = self._look(facts, files)
+        gone = [path for path in here if path not in wanted and path not in stay]
+        for path in gone:
+            files.remove(path, aside)
+        needed = {above for path in wanted for above in _above(path)}
+        emptied = {above for path in gone for above in _above(path)} - needed
+        for folder in sorted(emptied, reverse=True):
+            files.remove_if_empty(folder)
+        return {path: entry for path, entry in before.items() if path not in stay - set(wanted)}
+
+    def _put_files(self, files: Folder, aside: Folder, wanted: Tree) -> None:
+        paths = [path for path in wanted if path[-1] != "/"]
+        here = self._snapshots.look(files, paths, partly=True)
+        with self._repository.reading() as blobs:
+            for path, entry in sorted(wanted.items()):
+                if entry.mode == FOLDER:
+                    files.put_folder(path[:-1], aside)
+                elif here.get(path) != entry:
+                    files.put(path, entry.mode, blobs.content(entry.id), aside)
+
+    # --- the agent's repository -------------------------------------------------------------
+
+    def _heads(self, facts: Facts, files: Folder) -> Heads:
+        """Where the agent's branches are, and all that belongs to them taken into ours."""
+        heads = checkout.heads_of(files)
+        if heads is None:
+            return self._start(facts)
+        last = self._snapshots.last
+        former = checkout.heads_in(last.text.rpartition("\n")[2]) if last is not None else None
+        known = {*(former.tips if former else ()), *filter(None, (facts.base,))}
+        objects = os.path.join(self.path, GIT, "objects")
+        missing = [tip for tip in heads.tips if tip not in known]
+        if not missing or self._repository.take(objects, missing, sorted(known)):
+            return heads
+        # Something of it is broken: what is whole is kept.
+        whole = {tip for tip in missing if self._repository.take(objects, [tip], sorted(known))}
+        refs = {name: tip for name, tip in heads.refs.items() if tip in known | whole}
+        if heads.commit is None or heads.commit in known | whole:
+            return Heads(heads.head, refs)
+        return self._start(facts)._replace(refs=self._start(facts).refs | refs)
+
+    def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
+        with self._scratch("fresh") as fresh:
+            checkout.make_checkout(
+                self._repository,
+                heads,
+                self.path,
+                fresh,
+                aside,
+                identity=facts.identity,
+                left_out=f"{facts.exclude}/{ATTACHMENTS}/\n",
+            )
+            files.move_in(GIT, fresh, aside)
+
+    # --- what a job brought -----------------------------------------------------------------
+
+    def diff(self, since: str | None = None, *, patch: bool = False) -> str:
+        """What the job changed, since its start or a snapshot: a summary, or a patch.
+
+        The patch applies with `git apply` to what the job started from.
+        """
+        self._needs_snapshots("to compare")
+        with self._alone(), typed("comparing the files", self.path), self._files() as files:
+            self._snapshot(files, "")
+            proposal = self._proposal()
+            now = proposal.tree(self._last().tree)
+            old = proposal.tree(self._snapshots.tree_of(since)) if since else proposal.start()
+            return proposal.diff(old, now, patch=patch)
+
+    def merge(self, *, into: str | None = None, dry_run: bool = False) -> Merged:
+        """Bring the result into the source, as branch `job-<id>` or the branch `into`.
+
+        The branch is new, or moves forward; HEAD, index and files of the source are not touched.
+        """
+        self._needs_snapshots("to merge from")
+        with self._alone(), typed("merging", self.path), self._files() as files:
+            facts = self._made()
+            source = source_of(facts.source) if facts.worktree and facts.source else None
+            if source is None:
+                raise ConfigError(
+                    "the job did not start from a git repository, or it is gone",
+                    hint="take what you need from `job diff --patch`",
+                    path=facts.source,
+                )
+            branch = into or self.branch
+            if not checkout.is_ref(f"refs/heads/{branch}"):
+                raise BadName(f"not a branch: {branch[:80]!r}", hint="see `git check-ref-format`")
+            self._snapshot(files, "")
+            heads = checkout.heads_in(self._last().text.rpartition("\n")[2])
+            proposal = self._proposal()
+            tip = proposal.commit(self._last().tree, heads or self._start(facts), facts.identity)
+            merged = proposal.merge(
+                source,
+                tip,
+                branch,
+                asked=into is not None,
+                former=dict(facts.merged).get(branch),
+                dry_run=dry_run,
+            )
+            if merged.made:
+                given = dict(facts.merged) | {branch: merged.commit}
+                self._note(facts._replace(merged=tuple(sorted(given.items()))))
+            return merged
+
+    def _proposal(self) -> Proposal:
+        facts = self._made()
+        return Proposal(
+            self._repository,
+            os.path.join(self.folder, "repository.git", "holdfast.index"),
+            branch=self.branch,
+            base=facts.base,
+            first=None if facts.worktree else self._snapshots.tree_of(facts.first or ""),
+            inputs=frozenset(f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments),
+        )
+
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """The command as it has to be run: in the sandbox, if that is the isolation."""
+        if self.isolation != "sandbox":
+            return list(command)
+        return sandboxed(command, writable=self.path, readable=[self._repository.directory])
+
+    # --- looking ----------------------------------------------------------------------------
+
+    def _look(self, facts: Facts, files: Folder) -> Tree:
+        if not facts.worktree:
+            return self._snapshots.look(files, None)
+        return self._snapshots.look(files, self._listed(facts, files))
+
+    def _listed(self, facts: Facts, files: Folder) -> set[str]:
+        """The paths that git does not ignore, or that the agent or a snapshot has nevertheless."""
+        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        index = os.path.join(self.path, GIT, "index")
+        nothing = os.path.join(self._repository.directory, "holdfast.none")
+        try:
+            if files.kind(f"{GIT}/index") != "file":
+                index = nothing
+            said = self._repository.ask(*words, index=index, files=self.path)
+        except StorageError:
+            said = self._repository.ask(*words, index=nothing, files=self.path)
+        self._snapshots.load()
+        last = self._snapshots.last
+        listed = {os.fsdecode(path) for path in said.split(b"\0") if path}
+        listed |= {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
+        listed |= set(last.tree if last is not None else ())
+        return {path for path in listed if path.partition("/")[0] != GIT}
+
+    def _needs_snapshots(self, what: str) -> None:
+        if self.isolation == "none":
+            raise ConfigError(
+                f"a job without isolation keeps no copy of its files {what}",
+                hint="its folder is the user's own; choose the isolation `worktree` or `directory`",
+                path=self.path,
+            )
+
+    def _last(self) -> Last:
+        assert self._snapshots.last is not None
+        return self._snapshots.last
+
+    # --- the folder of the job --------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Hold the lock of the job's files; a git that outlives us holds it to its end."""
+        with typed("opening the folder of a job", self.folder):
+            here = self._vfs.root(self.folder, create=True)
+        lock = Lock(here, ".files.lock", self._vfs, SystemClock())
+        try:
+            lock.acquire(_PATIENCE)
+            self._repository.held = (lock.fd,)
+            self._tidy()
+            yield
+        finally:
+            self._repository.held = ()
+            lock.close()
+            here.close()
+
+    @contextmanager
+    def _files(self) -> Generator[Folder]:
+        """The workspace; a folder, whatever an agent put in its place."""
+        with Folder(self.folder) as here, self._scratch("fresh") as fresh:
+            if here.kind("workspace") != "folder":
+                fresh.put_folder("workspace", fresh)
+                here.move_in("workspace", fresh, fresh)
+        with Folder(self.path) as files:
+            yield files
+
+    @contextmanager
+    def _scratch(self, name: str) -> Generator[Folder]:
+        """A folder of the job's that is empty before and after."""
+        with Folder(self.folder) as here:
+            here.put_folder(name, here)
+        with Folder(os.path.join(self.folder, name)) as scratch:
+            scratch.empty()
+            yield scratch
+            scratch.empty()
+
+    def _tidy(self) -> None:
+        """Undo what an agent may have done to our repository: no settings but ours hold there."""
+        if (facts := self._known()) is None:
+            return
+        with Folder(self._repository.directory) as ours:
+            if ours.small("config", 4096) != facts.config.encode():
+                with self._scratch("aside") as aside:
+                    ours.put("config", FILE, [facts.config.encode()], aside)
+
+    def _made(self) -> Facts:
+        if (facts := self._known()) is None:
+            raise NotFound("the workspace is not made yet", hint="run or activate the job first")
+        return facts
+
+    def _known(self) -> Facts | None:
+        if self._facts is None and self.isolation != "none":
+            self._facts = facts_in(self._repository.directory)
+        return self._facts
+
+    def _note(self, facts: Facts) -> None:
+        facts.write(self._repository.directory)
+        self._facts = facts
+
+
+def _above(path: str) -> Generator[str]:
+    """The folders that a path lies in; for `a/b/` also that folder."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _attachment(name: str) -> None:
+    fits = name.isprintable() and "/" not in name and len(name.encode()) <= _MOST_NAME
+    if not (fits and name and name[0] not in ".-~%"):
+        raise BadName(
+            f"not a name for an attachment: {name[:80]!r}",
+            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %",
+        )
+
+
+def _copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace: bool) -> None:
+    """Copy a file of the user's to `attachments`, over nothing that is not ours."""
+    path = f"{ATTACHMENTS}/{name}"
+    above, _, last = os.path.abspath(source).rpartition("/")
+    if not os.path.isfile(source):
+        raise NotFound(f"no such file: {source}", hint="attach a regular file", path=source)
+    with Folder(os.path.realpath(above or "/")) as there:
+        if there.kind(last) == "link":
+            real = os.path.realpath(source)
+            return _copy_in(files, aside, name, real, may_replace=may_replace)
+        if files.kind(ATTACHMENTS) not in ("", "folder"):
+            raise Conflict(f"{ATTACHMENTS} is no folder here", hint="rename what stands there")
+        if files.kind(path) == "file" and _same(files, path, there, last):
+            return None
+        if files.kind(path) and not may_replace:
+            raise Conflict(f"{path} is there and differs", hint="attach it by another name")
+        with there.reading(last) as fd:
+            files.put(path, FILE, pieces(fd), aside)
+    return None
+
+
+def _same(one: Folder, path: str, other: Folder, name: str) -> bool:
+    with one.reading(path) as first, other.reading(name) as second:
+        return all(a == b for a, b in zip_longest(pieces(first), pieces(second)))
