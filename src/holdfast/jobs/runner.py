@@ -8,6 +8,7 @@ the history what was done and what may have been.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -278,7 +279,7 @@ class Runner:
     def _not_before(self, state: JobState) -> str:
         """Twice as long each time, less a part by chance."""
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** state["failures"])
-        return utc_stamp(self._clock.now() + pause * (0.5 + self._rng.random() / 2))
+        return utc_stamp(ceil(self._clock.now() + pause * (0.5 + self._rng.random() / 2)))
 
     def _wait(self, until: str | None) -> None:
         if until is not None:
