@@ -223,6 +223,8 @@ ALERTS = "alerts"
 """What somebody had to be told, one file a day."""
 ALERTED = "state/alerts.json"
 """Its view: what is not over."""
+AUDIT = "audit"
+"""Rules that were broken, and other odd things, one file a day."""
 
 
 def leases(agent: str) -> str:

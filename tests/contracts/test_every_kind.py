@@ -28,6 +28,7 @@ SIDE_BY_SIDE = {
     "memory-line@log",
     "topic-line@log",
     "alert@log",
+    "audit@log",
     "agent-event@log",
     "agent-request@0.9",
 }

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.agent import Agent, Start
+from holdfast.audit import tell
 from holdfast.ops.table import TABLE
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
@@ -164,6 +165,17 @@ def _alerts(place: Place) -> None:
     (listed,) = place.run("alerts", "list")["rows"]
     assert listed["id"] == told["id"]
     assert place.run("alerts", "ack", told["id"])["applied"]
+
+
+@deed("audit list")
+@deed("audit tail")
+@deed("audit show")
+def _audit(place: Place) -> None:
+    with Home.open(str(place.home)) as home:
+        tell(home, "refusal", "not today", agent="rio")
+    (row,) = place.run("audit", "list")["rows"]
+    assert place.run("audit", "tail")["detail"] == "not today"
+    assert place.run("audit", "show", str(row["seq"]))["data"]["kind"] == "refusal"
 
 
 @deed("agent chat")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.agent import Agent, End, Start
+from holdfast.audit import tell
 from holdfast.clock import SystemClock, instant_of
 from holdfast.ops.operation import Operation
 from holdfast.ops.table import TABLE
@@ -38,7 +39,7 @@ IN_A_SESSION = {"session note", "session beat", "session end"}
 OF_A_TAKEN_MESSAGE = {"inbox ack", "inbox return"}
 OF_A_STARTED_TASK = {"task done"}
 OF_A_DONE_TASK = {"task reopen"}
-WITHOUT_END = {"up", "ledger tail"}
+WITHOUT_END = {"up", "ledger tail", "audit tail"}
 SAID = {
     "hook claude-code": json.dumps({"session_id": "8c35", "hook_event_name": "SessionStart"}),
 }
@@ -78,6 +79,9 @@ def prepare(shell: Shell, verb: str) -> None:
     if verb == "alerts ack":
         (shell.home / "state/leo/report.json").write_text("", encoding="utf-8")
         assert shell("alerts", "check").code == 1
+    if verb.startswith("audit "):
+        with Home.open(str(shell.home)) as home:
+            tell(home, "refusal", "not today", agent="rio")
     if verb == "key rotate":
         assert shell("key", "new").code == 0
     if verb in IN_A_SESSION:

@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents.sealed import MARK, Seals, meta_of
+from holdfast.audit import refused
 from holdfast.codec import Record, pretty
 from holdfast.errors import ModelError, NoKey, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
@@ -165,7 +166,13 @@ class Conversation:
             return lines
 
         write = self._seals.transact if asked.sensitive else self.log.transact
-        self._refresh(write(decide)[-1])
+        try:
+            written = write(decide)
+        except OverBudget as error:
+            agent = asked.session.partition("_")[2].rpartition("_")[0]
+            refused(self._home, f"a question in {asked.session}", error, agent=agent or None)
+            raise
+        self._refresh(written[-1])
         return begun
 
     def answer(self, begun: Begun, reply: Reply) -> Cursor:

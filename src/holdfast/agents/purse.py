@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.agents.history import State, open_sessions
+from holdfast.audit import refused
+from holdfast.errors import OverBudget
 from holdfast.ids import SessionId, session_id
 from holdfast.layout import charged
 from holdfast.spend.book import Held, Spend
@@ -36,7 +38,11 @@ class Purse:
     def reserve(self, session: SessionId, asked: float | None) -> float | None:
         """Set money aside for a session; OverBudget if there is not enough."""
         budget = budget_of(self._home, self._agent)
-        return self._spend.reserve(session, asked, budget, this_process())
+        try:
+            return self._spend.reserve(session, asked, budget, this_process())
+        except OverBudget as error:
+            refused(self._home, f"session {session}", error, agent=self._agent)
+            raise
 
     def settle(self, acked: Cursor | None = None) -> None:
         """Settle what the journal tells of sessions that ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import agents, alerts, improve, jobs, ledger, money, swarm, turns
+from holdfast.contracts import agents, alerts, audit, improve, jobs, ledger, money, swarm, turns
 from holdfast.contracts.kind import Kind
 from holdfast.errors import NotFound
 
@@ -11,6 +11,7 @@ KINDS: tuple[Kind, ...] = (
     *ledger.KINDS,
     *money.KINDS,
     *alerts.KINDS,
+    *audit.KINDS,
     *turns.KINDS,
     *jobs.KINDS,
     *swarm.KINDS,

@@ -19,6 +19,7 @@ NOUNS = {
     "key": "What seals texts, and opens them",
     "budget": "What may be spent, and what was",
     "alerts": "What somebody should look at, told once in a while",
+    "audit": "Rules that were broken, what was refused, and other odd things",
     "hook": "What programs of agents call at each step",
     "ledger": "What happened, in lines that cannot change unnoticed",
 }
@@ -578,6 +579,30 @@ OPERATIONS = (
         effect="change",
         faces=CLI_ONLY,
         example='holdfast alerts ack alert-1 --note "restarted it"',
+    ),
+    Operation(
+        name="audit list",
+        summary="List what broke the rules, was refused or is odd, oldest first",
+        function="holdfast.ops.audit:list_entries",
+        effect="read",
+        example="holdfast audit list --kind refusal --since 7d",
+        columns=("seq", "ts", "kind", "job_id", "agent", "detail"),
+    ),
+    Operation(
+        name="audit tail",
+        summary="Show the newest entries, and follow",
+        function="holdfast.ops.audit:tail",
+        effect="read",
+        faces=CLI_ONLY,
+        example="holdfast audit tail --agent rio --follow",
+        columns=("seq", "ts", "kind", "job_id", "agent", "detail"),
+    ),
+    Operation(
+        name="audit show",
+        summary="Show everything that an entry says",
+        function="holdfast.ops.audit:show",
+        effect="read",
+        example="holdfast audit show 1",
     ),
     Operation(
         name="prime",

@@ -1,0 +1,126 @@
+"""The verbs of the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+from holdfast.audit import KINDS, Audit, Entry
+from holdfast.errors import UsageError
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Rows, Show, Stream
+from holdfast.ops.moment import moment
+from holdfast.ops.parameter import Arg
+
+_PAUSE = 0.2
+_SHOWN = ("job_id", "agent", "sequence", "detail")
+
+
+def list_entries(
+    context: Context,
+    *,
+    job: Annotated[str | None, Arg("Only of this job", metavar="ID")] = None,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    kind: Annotated[str | None, Arg("Only of this kind, such as schema or refusal")] = None,
+    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
+    limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
+) -> Rows:
+    home = context.home()
+    begin = moment(since, home) if since is not None else None
+    with Audit(home) as audit:
+        # One more than asked for tells whether there is more.
+        most = _limit(limit) + 1 if limit else None
+        found = audit.newest(most, _wanted(job, agent, kind, begin), begin)
+        _warn(context, audit, kind if not found else None)
+    shown = found[-limit:] if limit else found
+    counts: dict[str, int] = {"shown": len(shown)}
+    for each in shown:
+        name = str(each.record["event"])
+        counts[name] = counts.get(name, 0) + 1
+    return Rows([_row(each) for each in shown], counts, truncated=len(shown) < len(found))
+
+
+def tail(
+    context: Context,
+    *,
+    job: Annotated[str | None, Arg("Only of this job", metavar="ID")] = None,
+    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    kind: Annotated[str | None, Arg("Only of this kind, such as schema or refusal")] = None,
+    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
+    limit: Annotated[int, Arg("How many to begin with")] = 10,
+    follow: Annotated[bool, Arg("Go on showing entries as they are written")] = False,
+) -> Stream:
+    begin = moment(since, context.home()) if since is not None else None
+    wanted = _wanted(job, agent, kind, begin)
+    return Stream(_follow(context, wanted, begin, _limit(limit), follow=follow))
+
+
+def _follow(
+    context: Context,
+    wanted: Callable[[Entry], bool],
+    since: float | None,
+    limit: int,
+    *,
+    follow: bool,
+) -> Iterator[dict[str, Any]]:
+    with Audit(context.home()) as audit:
+        at = end = audit.head()
+        # What comes while we look for the newest is shown by following.
+        found = audit.newest(
+            limit, lambda each: (each.line.seq or 0) <= end.seq and wanted(each), since
+        )
+        if not found:
+            context.warn("no entries yet" + ("; waiting for the first" if follow else ""))
+        yield from map(_row, found)
+        while follow:
+            for entry in audit.read(at):
+                at = entry.cursor
+                if wanted(entry):
+                    yield _row(entry)
+            context.clock.sleep(_PAUSE)
+
+
+def show(
+    context: Context,
+    seq: Annotated[int, Arg("Its number in the audit", positional=True, metavar="N")],
+) -> Show:
+    with Audit(context.home()) as audit:
+        found = audit.entry(seq)
+    about = KINDS.get(str(found.record["event"]))
+    data = _row(found) | {
+        name: found.record[name] for name in ("ref", "data") if name in found.record
+    }
+    return Show(data | {"means": about} if about else data)
+
+
+def _wanted(
+    job: str | None, agent: str | None, kind: str | None, since: float | None
+) -> Callable[[Entry], bool]:
+    asked = {"job_id": job, "agent": agent, "event": kind}
+    values = [(name, value.lower()) for name, value in asked.items() if value is not None]
+
+    def wanted(entry: Entry) -> bool:
+        same = all(str(entry.record.get(name)).lower() == value for name, value in values)
+        return same and (since is None or entry.instant >= since)
+
+    return wanted
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    record = entry.record
+    row = {"seq": entry.line.seq, "ts": record.get("ts"), "kind": record["event"]}
+    return row | {name: record.get(name) for name in _SHOWN}
+
+
+def _limit(limit: int) -> int:
+    if limit < 0:
+        raise UsageError("--limit is below zero", hint="0 is all")
+    return limit
+
+
+def _warn(context: Context, audit: Audit, kind: str | None) -> None:
+    if audit.damaged:
+        count = f"{len(audit.damaged)} damaged line{'s' * (len(audit.damaged) > 1)}"
+        context.warn(f"left out {count}; `holdfast check` tells where")
+    if kind is not None and kind not in KINDS:
+        context.warn(f"nothing is called {kind}; the rules are {', '.join(KINDS)}")
