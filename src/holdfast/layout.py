@@ -223,6 +223,16 @@ ALERTS = "alerts"
 """What somebody had to be told, one file a day."""
 ALERTED = "state/alerts.json"
 """Its view: what is not over."""
+JOB_FILES, JOB_LINK = ".files", "workspace"
+"""In the folder of a job: what agents work on, hidden from the store; and the link to it."""
+_OF_AGENTS = re.compile(rf"jobs/[^/]+/(?:{re.escape(JOB_FILES)}|{JOB_LINK})")
+
+
+def is_scratch(key: str) -> bool:
+    """Whether a place of a home holds what agents make, for which nobody but they account."""
+    return _OF_AGENTS.fullmatch(key) is not None
+
+
 AUDIT = "audit"
 """Rules that were broken, and other odd things, one file a day."""
 

@@ -14,11 +14,11 @@ from holdfast.clock import FakeClock
 from holdfast.errors import Busy, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
+from holdfast.jobs.place import workspace_of
 from holdfast.jobs.replay import Differs, replay
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.jobs.state import Refused
-from holdfast.jobs.workspace import Workspace
 from holdfast.models.scripted import Scripted
 from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
@@ -50,7 +50,7 @@ class Scene:
             SUPERVISOR: Scripted(supervisor, ref=SUPERVISOR, clock=self.clock),
         }
         self.job.own("a test")
-        workspace = Workspace(f"{self.path}/jobs/j", "directory", job="j")
+        workspace = workspace_of(self.job)
         workspace.make()
         if self.job.state()["status"] == "DRAFT":
             steward.activate(self.job)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.layout import HOLDFAST, Part
+from holdfast.layout import HOLDFAST, Part, is_scratch
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ops.answer import Answer
 from holdfast.ops.examine_fleet import examine_fleet
@@ -157,7 +157,9 @@ def _pid_in(home: Home, key: str) -> int | None:
 
 def proved(home: Home) -> Iterator[Finding]:
     """All that is broken: what the store says, and copies of imported files."""
-    yield from (each for each in check(home) if not _is_unused_journal(home, each))
+    for each in check(home):
+        if not _is_unused_journal(home, each) and not is_scratch(each.key):
+            yield each
     for agent in agents(home):
         for problem in _with_imported(home, agent):
             yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
-from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.job import Job, is_job_id, job_id
+from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import committed_usd, phase_of, spec_of
 from holdfast.jobs.steward import shown_hash, waits_for
-from holdfast.jobs.workspace import Workspace
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
 
 Id = Annotated[
     str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
@@ -51,36 +54,28 @@ def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[
     """The job that is meant; NotFound if there is none."""
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
-    if not home.keys(call.layout.path("job", name)):
+    if not _has_history(home, call.layout.path("job", name)):
         raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()
         yield job
 
 
-def workspace_of(job: Job) -> Workspace:
-    spec = job.spec
-    return Workspace(
-        f"{job.home.path}/{job.key}",
-        spec.isolation,
-        job=job.name,
-        source=spec.source,
-        base=spec.base,
-    )
-
-
 def names(call: Context) -> list[str]:
     """Every job, oldest first; also one whose maker died before it was listed."""
-    above = call.layout.above("job")
+    home = call.home()
     with queue_of(call) as queue:
         listed = queue.jobs()
-    there = {
-        parts[0]
-        for key in call.home().keys(above)
-        if len(parts := key.removeprefix(f"{above}/").split("/")) == 2
-        and parts[1] == "history.jsonl"
-    }
-    return [*(each for each in listed if each in there), *sorted(there - set(listed))]
+    with home.opened_dir(call.layout.above("job")) as directory:
+        there = {name for name in directory.names() if is_job_id(name)} if directory else set[str]()
+    found = [each for each in listed if each in there] + sorted(there - set(listed))
+    return [each for each in found if _has_history(home, call.layout.path("job", each))]
+
+
+def _has_history(home: Home, key: str) -> bool:
+    with home.opened_dir(key) as directory:
+        names = directory.names() if directory is not None else []
+    return any(name.startswith("history.") for name in names)
 
 
 def row(job: Job, rank: int | None = None) -> Record:

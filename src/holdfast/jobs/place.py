@@ -1,0 +1,38 @@
+"""Where the files of a job are.
+
+They lie in a hidden folder, since whatever stands in the visible ones is taken for ours: an agent's
+`.draft.tmp` is no temporary that a writer of the store left behind.  For people there is a link,
+`jobs/<id>/workspace`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.errors import typed
+from holdfast.jobs.workspace import Workspace
+from holdfast.layout import JOB_FILES, JOB_LINK
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+
+
+def workspace_of(job: Job) -> Workspace:
+    """The files of a job; nothing is made yet but the folder for them."""
+    spec = job.spec
+    above = f"{job.home.path}/{job.key}"
+    if spec.isolation != "none" and os.path.isdir(above):
+        _make(above)
+    return Workspace(
+        f"{above}/{JOB_FILES}", spec.isolation, job=job.name, source=spec.source, base=spec.base
+    )
+
+
+def _make(above: str) -> None:
+    with typed("making the folder for the job's files", above):
+        with suppress(FileExistsError, PermissionError):
+            os.mkdir(f"{above}/{JOB_FILES}", 0o700)  # noqa: TID251 - scratch
+        with suppress(FileExistsError, PermissionError):
+            os.symlink(f"{JOB_FILES}/{JOB_LINK}", f"{above}/{JOB_LINK}")  # noqa: TID251 - for people
