@@ -23,13 +23,17 @@ _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
-_RUN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_DENSE = "|".join(
+_RUN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_WITH_A_DIGIT = "|".join(
     f"[A-Za-z+/_-]{{{before}}}[0-9][A-Za-z0-9+/_-]{{{LEAST_RUN - 1 - before},}}"
     for before in range(LEAST_RUN)
 )
+_LATE_DIGIT = rf"[A-Za-z+/_-]{{{LEAST_RUN},}}[0-9][A-Za-z0-9+/_-]*"
+_ODD_CAPITALS = r"[A-Za-z0-9+/_-]*(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
+# From where a run begins.  If a match may begin anywhere in it, each way in which digits can stand
+# in a run is a state of its own, and texts full of hashes take a hundred times as long.
+_DENSE = rf"(?:\A|[^A-Za-z0-9+/_-])(?:{_WITH_A_DIGIT}|{_LATE_DIGIT}|{_ODD_CAPITALS})"
 """A run with a digit; or, without one, capitals as no name has them."""
-_DENSE_WORD = r"(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
 _RUN = re.compile(
     rb"[A-Za-z0-9+/_-]++(?:(?:\\{1,4}[nr]|\r?\n)++[A-Za-z0-9+/_-]{16,}+)*+"
     rb"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]++)?={0,2}"
@@ -75,7 +79,7 @@ class Forms:
             Pattern(r"&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"),
             Pattern(r"\\(?:u00[2-7][0-9A-Fa-f]|x[2-7][0-9A-Fa-f]|/)"),
         )
-        self._dense = Pattern(f"{_DENSE}|{_DENSE_WORD}")
+        self._dense = Pattern(_DENSE)
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
         """The parts of `data` that hold escapes, without them."""
@@ -94,21 +98,15 @@ class Forms:
         """Where something stands that may be a text in base64 or hex."""
         at = 0
         while found := self._dense.find(data, at):
-            start = _run_start(data, at, found[0])
+            start = found[0] + (data[found[0]] not in _RUN_BYTES)
             run = _RUN.match(data, start)
-            at = max(found[1], run.end()) if run else found[1]
-            if at - start >= LEAST_RUN:
-                yield start, at
+            end = run.end() if run else found[1]
+            at = end - 1  # it may be the sign behind which the next one begins
+            if end - start >= LEAST_RUN:
+                yield start, end
 
-
-def _run_start(data: bytes, least: int, at: int) -> int:
-    while at > least:
-        piece = data[max(least, at - _BACK) : at]
-        others = len(piece.rstrip(_RUN_BYTES))
-        at -= len(piece) - others
-        if others:
-            break
-    return at
+    def any_run(self, data: bytes) -> bool:
+        return self._dense.find(data) is not None
 
 
 def _line_end(data: bytes, found: int) -> int:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from holdfast.mask.chance import chancy, random
-from holdfast.mask.encoded import LEAST_RUN, Forms, said
+from holdfast.mask.encoded import Forms, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
     HEX,
@@ -95,7 +95,7 @@ def may_hold(data: bytes) -> bool:
                 if pattern.find(data):
                     return True
                 break
-    return max(map(len, data.split()), default=0) >= LEAST_RUN
+    return _forms().any_run(data)
 
 
 def without(data: bytes, tag: Callable[[str, bytes], str]) -> bytes | None:
