@@ -12,8 +12,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 from holdfast.mask.linear import Pattern
 
@@ -21,6 +20,7 @@ LEAST_RUN = 24
 _MOST_UNPACKED = 8 << 20
 _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
+_USUAL = 10
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _RUN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
@@ -49,21 +49,40 @@ _WHITE = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _ENTITIES = {b"quot": b'"', b"apos": b"'", b"amp": b"&", b"lt": b"<", b"gt": b">", b"nbsp": b" "}
 
 
-class Unescaped(NamedTuple):
+class Unescaped:
     """A part of a text without its escapes."""
 
-    data: bytes
-    starts: list[int]
-    """Where a piece begins in `data`; a piece is one escape, or the text between two."""
-    origins: list[int]
-    """Where it begins in the text; both lists have one entry more, for the end."""
+    def __init__(self, escaped: bytes, offset: int) -> None:
+        self._escaped, self._offset = escaped, offset
+        self.data = _PIECE.sub(_character, escaped)
+
+    @cached_property
+    def _pieces(self) -> tuple[list[int], list[int]]:
+        """Where each piece begins in `data` and in the text, and where the last one ends.
+
+        A piece is one escape, or what stands between two.  Few texts hold a secret, so hardly
+        anybody asks.
+        """
+        starts, origins, at = [0], [self._offset], 0
+        for found in _PIECE.finditer(self._escaped):
+            for size, end in (
+                (found.start() - at, found.start()),
+                (len(_character(found)), found.end()),
+            ):
+                starts.append(starts[-1] + size)
+                origins.append(self._offset + end)
+            at = found.end()
+        starts.append(len(self.data))
+        origins.append(self._offset + len(self._escaped))
+        return starts, origins
 
     def origin(self, at: int, *, end: bool = False) -> int:
         """Where in the text the byte `at` comes from; with `end`, where the one before it ends."""
-        piece = bisect_right(self.starts, at - end) - 1
-        start, origin = self.starts[piece], self.origins[piece]
-        size = self.starts[piece + 1] - start if piece + 1 < len(self.starts) else 0
-        width = self.origins[piece + 1] - origin if piece + 1 < len(self.starts) else 0
+        starts, origins = self._pieces
+        piece = bisect_right(starts, at - end) - 1
+        start, origin = starts[piece], origins[piece]
+        size = starts[piece + 1] - start if piece + 1 < len(starts) else 0
+        width = origins[piece + 1] - origin if piece + 1 < len(starts) else 0
         if size == width:
             return origin + at - start
         return origin + width if end else origin
@@ -88,7 +107,7 @@ class Forms:
         while found := min(filter(None, nexts), default=None):
             start = max(at, found[0] - _BACK)
             at = _line_end(data, found[1])
-            yield _unescaped(data[start:at], start)
+            yield Unescaped(data[start:at], start)
             nexts = [
                 escape.find(data, at) if one and one[0] < at else one
                 for escape, one in zip(self._escapes, nexts, strict=True)
@@ -114,24 +133,19 @@ def _line_end(data: bytes, found: int) -> int:
     return min(len(data), (end if end >= 0 else found + _LINE) + _BACK)
 
 
-def _unescaped(data: bytes, offset: int) -> Unescaped:
-    pieces: list[bytes] = []
-    origins: list[int] = []
-    at = 0
-    for found in _PIECE.finditer(data):
-        if found.start() > at:
-            pieces.append(data[at : found.start()])
-            origins.append(offset + at)
-        pieces.append(_character(found))
-        origins.append(offset + found.start())
-        at = found.end()
-    pieces.append(data[at:])
-    origins += [offset + at, offset + len(data)]
-    starts = [0, *accumulate(map(len, pieces))]
-    return Unescaped(b"".join(pieces), starts, origins)
-
-
 def _character(found: re.Match[bytes]) -> bytes:
+    escape = found[0]
+    return _usual(escape) if len(escape) <= _USUAL else _meant(found)
+
+
+@lru_cache(maxsize=4096)
+def _usual(escape: bytes) -> bytes:
+    # The same few stand in a text by the thousand.
+    found = _PIECE.fullmatch(escape)
+    return _meant(found) if found else escape
+
+
+def _meant(found: re.Match[bytes]) -> bytes:
     if entity := found[2]:
         return _ENTITIES.get(entity) or _numbered(entity)
     if digits := found[1] or found[3]:
