@@ -75,6 +75,13 @@ def test_the_secret_of_a_command_in_pieces_is_masked(argv: list[str]) -> None:
     assert MASK({"argv": found})["argv"] == found
 
 
+def test_the_secret_of_a_command_is_masked_however_often_its_options_were_met() -> None:
+    for secret in ("correcthorse", "batterystaple", "correcthorse"):
+        found = MASK({"argv": ["tool", "--push-token", secret]})["argv"]
+        assert found[:2] == ["tool", "--push-token"]
+        assert found[2].startswith("[SECRET:option:")
+
+
 def test_a_variable_that_is_told_by_name_and_value_is_masked() -> None:
     record: dict[str, Any] = {
         "env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "A", "value": "x"}]

@@ -223,7 +223,8 @@ def _finder() -> Any:
 
 
 def _remember(harmless: str) -> None:
-    if len(harmless) <= _REMEMBERED:
+    # An option holds no secret, but tells that the next word is one: it has to be met each time.
+    if len(harmless) <= _REMEMBERED and harmless[:1] != "-":
         if len(_harmless) >= _MANY:
             _harmless.clear()
         _harmless.add(harmless)

@@ -12,8 +12,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 from holdfast.mask.linear import Pattern
 
@@ -21,20 +20,25 @@ LEAST_RUN = 24
 _MOST_UNPACKED = 8 << 20
 _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
+_USUAL = 10
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
-_RUN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_DENSE = "|".join(
+_RUN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_WITH_A_DIGIT = "|".join(
     f"[A-Za-z+/_-]{{{before}}}[0-9][A-Za-z0-9+/_-]{{{LEAST_RUN - 1 - before},}}"
     for before in range(LEAST_RUN)
 )
+_LATE_DIGIT = rf"[A-Za-z+/_-]{{{LEAST_RUN},}}[0-9][A-Za-z0-9+/_-]*"
+_ODD_CAPITALS = r"[A-Za-z0-9+/_-]*(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
+# From where a run begins.  If a match may begin anywhere in it, each way in which digits can stand
+# in a run is a state of its own, and texts full of hashes take a hundred times as long.
+_DENSE = rf"(?:\A|[^A-Za-z0-9+/_-])(?:{_WITH_A_DIGIT}|{_LATE_DIGIT}|{_ODD_CAPITALS})"
 """A run with a digit; or, without one, capitals as no name has them."""
-_DENSE_WORD = r"(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}"
 _RUN = re.compile(
     rb"[A-Za-z0-9+/_-]++(?:(?:\\{1,4}[nr]|\r?\n)++[A-Za-z0-9+/_-]{16,}+)*+"
     rb"(?:(?:\\{1,4}[nr]|\r?\n)[A-Za-z0-9+/_-]++)?={0,2}"
 )
-_NO_BREAKS = re.compile(rb"(?:\\+[nr]|[\s=])+")
+_NO_BREAKS = re.compile(rb"\\+[nr]")
 _PIECE = re.compile(
     rb"%([0-9A-Fa-f]{2})"
     rb"|&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|quot|apos|amp|lt|gt|nbsp);"
@@ -45,21 +49,40 @@ _WHITE = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _ENTITIES = {b"quot": b'"', b"apos": b"'", b"amp": b"&", b"lt": b"<", b"gt": b">", b"nbsp": b" "}
 
 
-class Unescaped(NamedTuple):
+class Unescaped:
     """A part of a text without its escapes."""
 
-    data: bytes
-    starts: list[int]
-    """Where a piece begins in `data`; a piece is one escape, or the text between two."""
-    origins: list[int]
-    """Where it begins in the text; both lists have one entry more, for the end."""
+    def __init__(self, escaped: bytes, offset: int) -> None:
+        self._escaped, self._offset = escaped, offset
+        self.data = _PIECE.sub(_character, escaped)
+
+    @cached_property
+    def _pieces(self) -> tuple[list[int], list[int]]:
+        """Where each piece begins in `data` and in the text, and where the last one ends.
+
+        A piece is one escape, or what stands between two.  Few texts hold a secret, so hardly
+        anybody asks.
+        """
+        starts, origins, at = [0], [self._offset], 0
+        for found in _PIECE.finditer(self._escaped):
+            for size, end in (
+                (found.start() - at, found.start()),
+                (len(_character(found)), found.end()),
+            ):
+                starts.append(starts[-1] + size)
+                origins.append(self._offset + end)
+            at = found.end()
+        starts.append(len(self.data))
+        origins.append(self._offset + len(self._escaped))
+        return starts, origins
 
     def origin(self, at: int, *, end: bool = False) -> int:
         """Where in the text the byte `at` comes from; with `end`, where the one before it ends."""
-        piece = bisect_right(self.starts, at - end) - 1
-        start, origin = self.starts[piece], self.origins[piece]
-        size = self.starts[piece + 1] - start if piece + 1 < len(self.starts) else 0
-        width = self.origins[piece + 1] - origin if piece + 1 < len(self.starts) else 0
+        starts, origins = self._pieces
+        piece = bisect_right(starts, at - end) - 1
+        start, origin = starts[piece], origins[piece]
+        size = starts[piece + 1] - start if piece + 1 < len(starts) else 0
+        width = origins[piece + 1] - origin if piece + 1 < len(starts) else 0
         if size == width:
             return origin + at - start
         return origin + width if end else origin
@@ -75,7 +98,7 @@ class Forms:
             Pattern(r"&(?:#[0-9]{2}|#[xX][0-9A-Fa-f]|quot;|apos;|amp;|lt;|gt;)"),
             Pattern(r"\\(?:u00[2-7][0-9A-Fa-f]|x[2-7][0-9A-Fa-f]|/)"),
         )
-        self._dense = Pattern(f"{_DENSE}|{_DENSE_WORD}")
+        self._dense = Pattern(_DENSE)
 
     def unescaped(self, data: bytes) -> Iterator[Unescaped]:
         """The parts of `data` that hold escapes, without them."""
@@ -84,7 +107,7 @@ class Forms:
         while found := min(filter(None, nexts), default=None):
             start = max(at, found[0] - _BACK)
             at = _line_end(data, found[1])
-            yield _unescaped(data[start:at], start)
+            yield Unescaped(data[start:at], start)
             nexts = [
                 escape.find(data, at) if one and one[0] < at else one
                 for escape, one in zip(self._escapes, nexts, strict=True)
@@ -94,21 +117,15 @@ class Forms:
         """Where something stands that may be a text in base64 or hex."""
         at = 0
         while found := self._dense.find(data, at):
-            start = _run_start(data, at, found[0])
+            start = found[0] + (data[found[0]] not in _RUN_BYTES)
             run = _RUN.match(data, start)
-            at = max(found[1], run.end()) if run else found[1]
-            if at - start >= LEAST_RUN:
-                yield start, at
+            end = run.end() if run else found[1]
+            at = end - 1  # it may be the sign behind which the next one begins
+            if end - start >= LEAST_RUN:
+                yield start, end
 
-
-def _run_start(data: bytes, least: int, at: int) -> int:
-    while at > least:
-        piece = data[max(least, at - _BACK) : at]
-        others = len(piece.rstrip(_RUN_BYTES))
-        at -= len(piece) - others
-        if others:
-            break
-    return at
+    def any_run(self, data: bytes) -> bool:
+        return self._dense.find(data) is not None
 
 
 def _line_end(data: bytes, found: int) -> int:
@@ -116,24 +133,19 @@ def _line_end(data: bytes, found: int) -> int:
     return min(len(data), (end if end >= 0 else found + _LINE) + _BACK)
 
 
-def _unescaped(data: bytes, offset: int) -> Unescaped:
-    pieces: list[bytes] = []
-    origins: list[int] = []
-    at = 0
-    for found in _PIECE.finditer(data):
-        if found.start() > at:
-            pieces.append(data[at : found.start()])
-            origins.append(offset + at)
-        pieces.append(_character(found))
-        origins.append(offset + found.start())
-        at = found.end()
-    pieces.append(data[at:])
-    origins += [offset + at, offset + len(data)]
-    starts = [0, *accumulate(map(len, pieces))]
-    return Unescaped(b"".join(pieces), starts, origins)
-
-
 def _character(found: re.Match[bytes]) -> bytes:
+    escape = found[0]
+    return _usual(escape) if len(escape) <= _USUAL else _meant(found)
+
+
+@lru_cache(maxsize=4096)
+def _usual(escape: bytes) -> bytes:
+    # The same few stand in a text by the thousand.
+    found = _PIECE.fullmatch(escape)
+    return _meant(found) if found else escape
+
+
+def _meant(found: re.Match[bytes]) -> bytes:
     if entity := found[2]:
         return _ENTITIES.get(entity) or _numbered(entity)
     if digits := found[1] or found[3]:
@@ -150,7 +162,9 @@ def said(run: bytes) -> bytes | None:
     """The text that a run of base64 or hex stands for."""
     if not _plausible(run):
         return None
-    bare = _NO_BREAKS.sub(b"", run).translate(_URL_SAFE)
+    # What has no backslash needs no pattern, which would be slow over a long run.
+    whole = _NO_BREAKS.sub(b"", run) if b"\\" in run else run
+    bare = whole.translate(_URL_SAFE, b" \t\n\r\v\f=")
     try:
         return _text(bytes.fromhex(bare.decode()))
     except ValueError:

@@ -69,13 +69,17 @@ _BENIGN = re.compile(
     re.IGNORECASE,
 )
 _BENIGN_END = re.compile(rb"(?i)(?:^|[_. -])(?:id|ids|at|type|class|name|count|len)\W*$")
-_NOTHING = re.compile(
-    rb"(?i)(?:none|null|nil|true|false|undefined|self|str|string|bytes|int|bool|optional|any|object"
-    rb"|x{3,}|\*{3,}|\.{3,}|example|changeme|required|redacted|password|passwd|secret|token|value"
-    rb"|todo|user|username|unknown|default|empty|hidden|masked|yes|no|not|the|is|was|a|of|to|and|or"
-    rb"|for|in|on|with|if|from|that|has|must|can|cannot|will|may|are|this|it|as|by|be|option|flag"
-    rb"|args?|kwargs|env|input|prompt|file|stdin|stdout|key)\W*"
+_NOTHING = frozenset(
+    b"""
+    none null nil true false undefined self str string bytes int bool optional any object
+    example changeme required redacted password passwd secret token value
+    todo user username unknown default empty hidden masked yes no not the is was a of to and or
+    for in on with if from that has must can cannot will may are this it as by be option flag
+    arg args kwargs env input prompt file stdin stdout key
+    """.split()
 )
+_LEFT_BLANK = re.compile(rb"(?i)x{3,}|(?:\*{3,}|\.{3,})\W*")
+_NO_WORD = re.sub(rb"\w", b"", bytes(range(256)))
 _IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_]*(?:(?:\.|->|::|\?\.)[A-Za-z_][A-Za-z0-9_]*)*")
 HEX = re.compile(rb"(?:0x)?[0-9a-fA-F-]+")
 _PLACE = re.compile(rb"\$|<|\{|%[(sdr{]|\[|\(|\.\.|/|~/|\\|@|\*|&")
@@ -103,7 +107,7 @@ class Named(NamedTuple):
 
 def is_secret(one: Named) -> bool:
     value = one.value
-    if not value or _NOTHING.fullmatch(value):
+    if not value or _is_nothing(value):
         return False
     if _PLACE.match(value) and not _only_begins_so(one):
         return False
@@ -122,6 +126,12 @@ def is_secret(one: Named) -> bool:
     if chancy(value):
         return True
     return one.strength == 3 and _typed(one)
+
+
+def _is_nothing(value: bytes) -> bool:
+    """Whether it is a word of programs and sentences, or stands for what was left out."""
+    word = value.rstrip(_NO_WORD)
+    return word.lower() in _NOTHING or _LEFT_BLANK.fullmatch(word or value) is not None
 
 
 def _only_begins_so(one: Named) -> bool:
