@@ -31,6 +31,9 @@ class Plan(NamedTuple):
     pause_after: int | None
     """Behind so many verdicts the steward suspends the job, and resumes it."""
 
+    def phases(self) -> list[str]:
+        return [str(each["name"]) for each in self.spec["phases"]]
+
     def phase(self, name: str) -> dict[str, Any]:
         return next(each for each in self.spec["phases"] if each["name"] == name)
 

@@ -103,18 +103,21 @@ class World:
         lines = self._effects.read_text(encoding="utf-8").splitlines()
         return [Effect(*json.loads(line)) for line in lines]
 
-    def excuse(self, phase: str, sequence: int) -> None:
-        """The steward notes that a call of this phase came to nothing, once for each."""
-        if f"{phase} {sequence}" not in self._excuses():
+    def excuse(self, lost: Effect, sequence: int) -> None:
+        """The steward notes which answer the engine has lost, once for each call."""
+        if not any(each[2] == sequence for each in self._notes()):
             with self._excused.open("a", encoding="utf-8") as file:
-                file.write(f"{phase} {sequence}\n")
+                file.write(json.dumps([*lost, sequence]) + "\n")
 
-    def excused(self, phase: str) -> int:
-        return sum(each.partition(" ")[0] == phase for each in self._excuses())
+    def excused(self, phase: str) -> list[Effect]:
+        """For each call of a phase that was lost what it was to do."""
+        return [Effect(name, index) for name, index, _ in self._notes() if name == phase]
 
-    def _excuses(self) -> list[str]:
-        there = self._excused.exists()
-        return self._excused.read_text(encoding="utf-8").splitlines() if there else []
+    def _notes(self) -> list[list[Any]]:
+        if not self._excused.exists():
+            return []
+        lines = self._excused.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
 
 
 class Agent:
@@ -125,7 +128,7 @@ class Agent:
         self._plan, self._phase, self._world, self._workspace = plan, phase, world, workspace
 
     def ask(self, request: Request, on_text: object = None) -> Reply:
-        index = (request.ordinal or 0) - self._world.excused(self._phase)
+        index = (request.ordinal or 0) - len(self._world.excused(self._phase))
         kind = self._plan.said(self._phase, index)
         if kind == ERROR:
             raise Unavailable(f"{self.ref} is not there for {index}", hint="ask again")
@@ -277,12 +280,16 @@ def go_on(scene: Scene, job: Job, runner: Runner) -> bool:
 
 
 def already_done(scene: Scene, state: State) -> Effect | None:
-    """What the next call would do, if it is done and must not be done again."""
+    """What the next call would do, if the engine has asked whether it is done, and it is."""
+    found = next_effect(scene, state)
+    asked = found in scene.world.excused(found.phase)
+    return found if asked and found in scene.world.effects() else None
+
+
+def next_effect(scene: Scene, state: State) -> Effect:
     phase = scene.plan.spec["phases"][state["phase"]]
-    name, model = phase["name"], phase["model"]
-    index = state["asked"].get(model, 0) - scene.world.excused(name)
-    found = Effect(name, index)
-    return found if not scene.plan.may_repeat(name) and found in scene.world.effects() else None
+    asked = state["asked"].get(phase["model"], 0)
+    return Effect(phase["name"], asked - len(scene.world.excused(phase["name"])))
 
 
 def decided(scene: Scene, job: Job, state: State) -> bool:
@@ -299,7 +306,8 @@ def decided(scene: Scene, job: Job, state: State) -> bool:
             steward.approve(job, f"approving {name} {number}")
     elif state["status"] == "INTERVENTION_REQUIRED":
         if str(state["why"]).startswith(LOST):
-            scene.world.excuse(name, state["sequence"] - 1)
+            after = next_effect(scene, state)
+            scene.world.excuse(after._replace(index=after.index - 1), state["sequence"] - 1)
             steward.go_on(job)
         else:
             unstick(plan, job, state, name)
