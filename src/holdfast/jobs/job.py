@@ -133,6 +133,11 @@ class Job:
                 hint=f"wait for it, or end it: `holdfast job cancel {self.name}`",
                 path=error.path,
             ) from None
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Show what the last one who wrote did not live to show."""
+        self._manifest.refresh()
 
     def holder(self) -> Held | None:
         """Who runs the job, if somebody living does."""
