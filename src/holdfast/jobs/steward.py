@@ -208,13 +208,19 @@ def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
 
 def activate(job: Job) -> None:
     def decide(state: JobState) -> Sequence[Record]:
-        check(state, "activate")
-        spec = spec_of(state)
-        if not spec.task and not any(phase.instructions for phase in spec.phases):
-            raise refusal(state, "activate", why="nobody said what is to be done")
+        check_activates(state)
         return [move("activate", "PENDING")]
 
     job.decide(decide)
+
+
+def check_activates(state: JobState) -> None:
+    """Refuse a job that is no draft, or of which nobody said what is to be done."""
+    check(state, "activate")
+    spec = spec_of(state)
+    if not spec.task and not any(phase.instructions for phase in spec.phases):
+        why = "nobody said what is to be done"
+        raise refusal(state, "activate", why=why)
 
 
 # --- back to an earlier place ---------------------------------------------------------------
