@@ -7,7 +7,6 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ class Desk:
     """A home, and a user who works on jobs in it."""
 
     def __init__(self, place: Path) -> None:
+        place.mkdir(exist_ok=True)
         self.shell = Shell(place)
         self.home, self.cwd = self.shell.home, self.shell.cwd
         self._scripts = 0
@@ -141,7 +141,3 @@ class Desk:
 def _is_passing(file: Path) -> bool:
     """Locks and leases change when somebody looks."""
     return file.suffix in (".lock", ".lease") or file.name.startswith(".")
-
-
-def words(*each: Sequence[str]) -> list[str]:
-    return [word for group in each for word in group]
