@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.contracts.job_spec import JobSpec
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.registry import open_model
 from holdfast.models.running import our_environment
 
@@ -95,7 +95,14 @@ class Crew:
                     f"nobody is named for phase {phase.name} ({phase.role})",
                     hint=f"--{phase.role.lower()} MODEL, or `model:` in the spec",
                 )
-            self.model(ref)
+            try:
+                self.model(ref)
+            except HoldfastError as error:
+                raise ConfigError(
+                    f"{ref} cannot be asked in phase {phase.name}: {error.message}",
+                    hint=error.hint or "`holdfast model list` shows who can be asked",
+                    path=error.path,
+                ) from error
 
     def close(self) -> None:
         for model in self._open.values():

@@ -19,6 +19,7 @@ from holdfast.contracts.job_spec import (
     PhaseSpec,
 )
 from holdfast.errors import BadValue, NotFound, UsageError, typed
+from holdfast.jobs.gates import words_of
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
 """The files that a folder with a job in it has one of."""
@@ -62,6 +63,8 @@ def read_spec(path: str) -> Read:
                 f"no spec in {path}", hint=f"it has none of {', '.join(NAMES)}", path=path
             )
         path = os.path.join(path, found[0])
+    if not os.path.isfile(path):
+        raise NotFound(f"there is no spec {path}", hint="name a file or a folder", path=path)
     with typed("reading the spec", path), open(path, "rb") as file:
         told = parse(file.read(), path)
     if not isinstance(told, dict):
@@ -280,6 +283,19 @@ def _reviews(phase: dict[str, Any]) -> bool:
 
 def _is_repository(path: str) -> bool:
     return os.path.lexists(os.path.join(path, ".git"))
+
+
+def check_there(spec: JobSpec) -> None:
+    """See that what a spec names on this machine is there, before a job is made of it."""
+    source = spec.source
+    if source is not None and not os.path.isdir(source):
+        raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)
+    for path in spec.attachments:
+        if not os.path.isfile(path):
+            raise NotFound(f"there is no file {path}", hint="attach one that is there", path=path)
+    for phase in spec.phases:
+        for gate in phase.gates:
+            words_of(gate)
 
 
 def check_amount(what: str, value: float | None) -> float | None:

@@ -73,6 +73,11 @@ def move(cause: str, status: str, **more: object) -> Record:
     return {"event": "move", "cause": cause, "status": status, **told}
 
 
+def _kept(state: JobState) -> str | None:
+    """A job that was suspended stays so until it is resumed, whatever else is decided."""
+    return "suspended" if state["hold"] == "suspended" else None
+
+
 def go_on(
     job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
 ) -> None:
@@ -81,7 +86,7 @@ def go_on(
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "continue")
         _check_shown(job, state, shown, "continue")
-        return [move("continue", "PENDING", guidance=guidance, by=by)]
+        return [move("continue", "PENDING", guidance=guidance, by=by, hold=_kept(state))]
 
     job.decide(decide)
 
@@ -208,13 +213,19 @@ def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
 
 def activate(job: Job) -> None:
     def decide(state: JobState) -> Sequence[Record]:
-        check(state, "activate")
-        spec = spec_of(state)
-        if not spec.task and not any(phase.instructions for phase in spec.phases):
-            raise refusal(state, "activate", why="nobody said what is to be done")
+        check_activates(state)
         return [move("activate", "PENDING")]
 
     job.decide(decide)
+
+
+def check_activates(state: JobState) -> None:
+    """Refuse a job that is no draft, or of which nobody said what is to be done."""
+    check(state, "activate")
+    spec = spec_of(state)
+    if not spec.task and not any(phase.instructions for phase in spec.phases):
+        why = "nobody said what is to be done"
+        raise refusal(state, "activate", why=why)
 
 
 # --- back to an earlier place ---------------------------------------------------------------
@@ -262,7 +273,14 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
     if start:
         tree = state["base"]
     told = f"back to {point or phases[place].name}"
-    line = move("rewind", ready_state(phases[place]), phase=place, reason=told, tree=tree)
+    line = move(
+        "rewind",
+        ready_state(phases[place]),
+        phase=place,
+        reason=told,
+        tree=tree,
+        hold=_kept(state),
+    )
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
 
 

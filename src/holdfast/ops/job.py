@@ -13,9 +13,10 @@ from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, NotFound, UsageError
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.spec import Options, check_amount, read_spec, settled
+from holdfast.jobs.spec import Options, check_amount, check_there, read_spec, settled
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
+from holdfast.jobs.steward import check_activates
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.jobs import DryRun, Id, details, names, opened, queue_of, row, workspace_of
@@ -97,6 +98,7 @@ def new(
         for note in notes:
             call.warn(note)
     whole = settled(told, options)
+    check_there(whole)
     name = _named(whole, id, spec)
     if dry_run:
         return Change(
@@ -244,8 +246,7 @@ def _activate(call: Context, job: Job, rank: int | None) -> None:
     if rank is not None and rank < 0:
         raise UsageError(f"rank {rank} is before the front", hint="0 is the front")
     state = job.state()
-    if state["status"] != "DRAFT":
-        raise refusal(state, "activate")
+    check_activates(state)
     workspace = workspace_of(job)
     workspace.make()
     crew = Crew(workspace.path, clock=call.clock)

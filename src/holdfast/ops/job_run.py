@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 from holdfast.codec import Record
@@ -14,7 +14,7 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.request import asking, model_request, prompt_of
 from holdfast.jobs.runner import Runner, Watch, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
-from holdfast.jobs.steward import activate, waits_for
+from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
@@ -80,20 +80,31 @@ def step(
 @contextmanager
 def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Runner]:
     """A runner that has the job's lease; a draft is activated first."""
+    if job.state()["status"] == "DRAFT":
+        check_activates(job.state())
     job.own(f"job run {job.name}")
-    workspace = workspace_of(job)
-    runner = None
     try:
-        workspace.make()
-        runner = Runner(job, workspace, watch=watch or _told(call))
-        state = job.state()
-        if state["status"] == "DRAFT":
-            runner.crew.check(spec_of(state))
-            activate(job)
+        with closing(_runner(call, job, watch)) as runner:
+            yield from _attended(call, job, runner)
+    finally:
+        job.disown()
+
+
+def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
+    workspace = workspace_of(job)
+    workspace.make()
+    return Runner(job, workspace, watch=watch or _told(call))
+
+
+def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
+    """Afterwards the queue and the files that are shown are as the job is."""
+    state = job.state()
+    if state["status"] == "DRAFT":
+        runner.crew.check(spec_of(state))
+        activate(job)
+    try:
         yield runner
     finally:
-        if runner is not None:
-            runner.close()
         after = job.state()
         with queue_of(call, change=True) as queue:
             keep = is_ready(after) or after["status"] == "RUNNING"
@@ -102,7 +113,6 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
             elif job.name not in queue.waiting():
                 queue.enqueue(job.name)
         history.show(job)
-        job.disown()
 
 
 def _told(call: Context) -> Watch | None:

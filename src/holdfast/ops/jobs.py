@@ -107,9 +107,9 @@ def details(job: Job) -> Record:
     limits = state["limits"]
     spent = committed_usd(state)
     used = {
-        "cost": _share(spent, limits.get("max_cost_usd", 0)),
-        "time": _share(state["seconds"], limits.get("max_seconds", 0)),
-        "iterations": _share(state["steps"], limits.get("max_iterations", 0)),
+        "cost": _share(spent, limits.get("max_cost_usd")),
+        "time": _share(state["seconds"], limits.get("max_seconds")),
+        "iterations": _share(state["steps"], limits.get("max_iterations")),
     }
     return {
         **row(job),
@@ -142,8 +142,11 @@ def level(share: float | None) -> str:
     return "red" if share >= 1 else "yellow" if share >= 0.75 else "green"
 
 
-def _share(used: float, most: float) -> float | None:
-    return round(used / most, 4) if most else (None if not used else 1.0)
+def _share(used: float, most: float | None) -> float | None:
+    """None where there is no limit; of nothing, all is used."""
+    if most is None:
+        return None
+    return round(used / most, 4) if most else 1.0
 
 
 def _short(text: str) -> str:
