@@ -12,8 +12,9 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.job import Job, is_job_id, job_id
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
-from holdfast.jobs.state import committed_usd, phase_of, spec_of
+from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import shown_hash, waits_for
+from holdfast.jobs.timeline import in_words, meaning, places, used
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
 
@@ -87,10 +88,13 @@ def row(job: Job, rank: int | None = None) -> Record:
         "job": job.name,
         "status": state["status"],
         "hold": state["hold"],
+        "meaning": meaning(state),
+        "in_words": in_words(state),
         "phase": phase_of(state).name if spec.phases else None,
         "calls": state["steps"],
         "cost_usd": round(state["cost_usd"], 6),
         "seconds": round(state["seconds"], 3),
+        "used": used(state),
         "rank": rank,
         "runner": held.owner.pid if held else None,
         "waits_for": waits_for(state),
@@ -104,25 +108,14 @@ def details(job: Job) -> Record:
     """A job with everything that a decision needs."""
     state = job.state()
     spec = spec_of(state)
-    limits = state["limits"]
-    spent = committed_usd(state)
-    used = {
-        "cost": _share(spent, limits.get("max_cost_usd")),
-        "time": _share(state["seconds"], limits.get("max_seconds")),
-        "iterations": _share(state["steps"], limits.get("max_iterations")),
-    }
     return {
         **row(job),
         "created_at": state["created_at"],
         "why": state["why"],
         "run": state["run"],
-        "limits": limits,
-        "used": {name: {"share": share, "level": level(share)} for name, share in used.items()},
+        "limits": state["limits"],
         "unknown_costs": state["unknown"],
-        "phases": [
-            {"name": each.name, "role": each.role, "model": spec.model_of(each)}
-            for each in spec.phases
-        ],
+        "phases": places(state),
         "call": state["call"],
         "former": state["former"],
         "guidance": state["guidance"],
@@ -133,20 +126,6 @@ def details(job: Job) -> Record:
         "origin": state["origin"],
         "spec": state["spec"],
     }
-
-
-def level(share: float | None) -> str:
-    """Green, yellow from three quarters on, red when all is used."""
-    if share is None:
-        return "green"
-    return "red" if share >= 1 else "yellow" if share >= 0.75 else "green"
-
-
-def _share(used: float, most: float | None) -> float | None:
-    """None where there is no limit; of nothing, all is used."""
-    if most is None:
-        return None
-    return round(used / most, 4) if most else 1.0
 
 
 def _short(text: str) -> str:

@@ -1,0 +1,207 @@
+"""What happened to a job, in the order in which people want to read it.
+
+Calls as `jobHistory.json` has them; between them what people and the engine decided; and the call
+that is under way.  One reading of the history gives all three.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.codec import Record
+from holdfast.jobs.history import Calls, points
+from holdfast.jobs.state import committed_usd, spec_of, utc_of
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+    from holdfast.jobs.state import Job as JobState
+
+_EVIDENCE = {"evidence_missing": "missing", "evidence_escape": "outside"}
+_QUOTED = 200
+"""Characters of a path that a complaint quotes, where it does not name the path as it is."""
+
+ACTED = {"COMPLETED": "good", "RETRY": "care", "STUCK": "bad"}
+"""What an action means, as colour and shape tell it: see design/look.md."""
+_MEANINGS = {
+    "RUNNING": "going",
+    "SUCCESS": "good",
+    "INTERVENTION_REQUIRED": "bad",
+    "HALTED_COST": "care",
+    "HALTED_TIME": "care",
+}
+
+
+class Timeline(NamedTuple):
+    total: int
+    """Calls that have ended, shown or not."""
+    calls: list[Record]
+    """Each with `evidence`, what became of the files that it named, and with `wrong`."""
+    events: list[Record]
+    """Each with `before`: the number of the call that came next."""
+    asking: Record | None
+    """The call under way."""
+    points: list[Record]
+
+    def record(self, state: JobState) -> Record:
+        """The history as the format has it, and what it has no place for."""
+        return {
+            "job_id": state["job_id"],
+            "created_at": state["created_at"],
+            "calls": self.total,
+            "interactions": self.calls,
+            "recovery_points": self.points,
+            "events": self.events,
+            "asking": self.asking,
+        }
+
+
+def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
+    """The last `limit` calls and what lies between them, all if 0; or only the one named."""
+    reading = Calls(job.workspace_shown())
+    calls: deque[Record] = deque(maxlen=limit or None)
+    events: list[Record] = []
+    total, asked = 0, None
+    for line in job.lines():
+        record, told = line.record, len(reading.state["trail"])
+        call = reading.take(line)
+        if record.get("event") == "call":
+            asked = record
+        if call is not None:
+            total += 1
+            if only in (None, call["sequence"]):
+                calls.append(call | _examined(call["response"]))
+        elif only is None:
+            accepted = len(reading.state["trail"]) > told
+            events += _event(record, reading.state, accepted=accepted)
+    if len(calls) < total and only is None:
+        first = calls[0]["sequence"]
+        events = [each for each in events if each["before"] > first]
+    return Timeline(total, list(calls), events, _asking(reading, asked), points(reading.state))
+
+
+def _examined(response: Record) -> Record:
+    """The files that an answer names (there, missing, or outside), and all else that is wrong."""
+    doubts: dict[str, str] = {}
+    wrong: list[Record] = []
+    for name, bad in (("violations", True), ("warnings", False)):
+        for each in response.get(name) or ():
+            path, state = each["reason"].rpartition(":")[0], _EVIDENCE.get(each["kind"])
+            if state is not None:
+                doubts[path] = state
+            if state is None or each["reason"].startswith("and "):
+                wrong.append({"bad": bad, "kind": each["kind"], "reason": each["reason"]})
+    wrong += [
+        {"bad": True, "kind": name, "reason": response[name]}
+        for name in ("overruled", "error")
+        if response.get(name)
+    ]
+    files = [
+        {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
+        for path in response["evidence_files"]
+    ]
+    return {"evidence": files, "wrong": wrong}
+
+
+def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:
+    word = record.get("event")
+    if word in ("move", "hold") and not accepted:
+        return []  # by a runner that had been replaced
+    match word:
+        case "move":
+            what, why = str(record.get("cause")), record.get("reason")
+        case "hold":
+            what, why = str(record.get("hold") or "released"), record.get("reason")
+        case "attach":
+            what, why = "attached", record.get("path")
+        case "point":
+            point: Record = record.get("point") or {}
+            what, why = "recovery point", f"{point.get('id')}: {point.get('description')}"
+        case "new" | "set":
+            what, why = {"new": "made", "set": "changed"}[str(word)], None
+        case "note":
+            what, why = "noted", record.get("text") or record.get("reason")
+        case _:
+            return []
+    return [
+        {
+            "timestamp": utc_of(record.get("ts")),
+            "event": what,
+            "why": why,
+            "guidance": record.get("guidance"),
+            "by": record.get("by"),
+            "status": state["status"],
+            "before": state["sequence"],
+        }
+    ]
+
+
+def _asking(reading: Calls, asked: Record | None) -> Record | None:
+    call = reading.state["call"]
+    if call is None or asked is None:
+        return None
+    return {
+        "sequence": call["sequence"],
+        "timestamp": utc_of(call["at"]),
+        "phase": call["phase"],
+        "role": asked.get("role"),
+        "model": call["model"],
+        "answered": call["outcome"],
+        "prompt": reading.prompt(asked),
+    }
+
+
+def places(state: JobState) -> list[Record]:
+    """The phases of a job, and which are behind it, which is its own, and which are ahead."""
+    spec, here, over = spec_of(state), state["phase"], state["status"] == "SUCCESS"
+    return [
+        {
+            "name": each.name,
+            "role": each.role,
+            "model": spec.model_of(each),
+            "approval": each.approval,
+            "place": "behind" if over or number < here else "here" if number == here else "ahead",
+        }
+        for number, each in enumerate(spec.phases)
+    ]
+
+
+def used(state: JobState) -> Record:
+    """How much of what it may use a job has used, and whether that is still green."""
+    limits = state["limits"]
+    shares = {
+        "cost": _share(committed_usd(state), limits.get("max_cost_usd")),
+        "time": _share(state["seconds"], limits.get("max_seconds")),
+        "iterations": _share(state["steps"], limits.get("max_iterations")),
+    }
+    return {name: {"share": share, "level": level(share)} for name, share in shares.items()}
+
+
+def level(share: float | None) -> str:
+    """Green, yellow from three quarters on, red when all is used."""
+    if share is None:
+        return "green"
+    return "red" if share >= 1 else "yellow" if share >= 0.75 else "green"
+
+
+def _share(used: float, most: float | None) -> float | None:
+    """None where there is no limit; of nothing, all is used."""
+    if most is None:
+        return None
+    return round(used / most, 4) if most else 1.0
+
+
+def in_words(state: JobState) -> str:
+    """The state of a job as one says it; what holds it says more than where it is held."""
+    held = {"approval": "waits for approval", "iterations": "used up its calls"}
+    hold: str | None = state["hold"]
+    return words(state["status"]) if hold is None else held.get(hold, hold)
+
+
+def words(status: str | None) -> str:
+    return (status or "unknown").replace("_", " ").lower()
+
+
+def meaning(state: JobState) -> str:
+    """What the state of a job means to somebody who looks whether anything is wrong."""
+    return "care" if state["hold"] else _MEANINGS.get(state["status"], "quiet")

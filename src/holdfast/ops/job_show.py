@@ -1,0 +1,111 @@
+"""The verbs that show what happened in a job, here or elsewhere."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from holdfast.codec import Record, pretty
+from holdfast.errors import NotFound, UsageError, typed
+from holdfast.jobs.job import Job
+from holdfast.jobs.timeline import timeline
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.jobs import Id, opened, workspace_of
+from holdfast.ops.parameter import Arg
+
+Format = Literal["table", "json", "html"]
+Out = Annotated[str | None, Arg("Write the page there", metavar="FILE", is_path=True)]
+
+
+def history(
+    call: Context,
+    id: Id = None,
+    *,
+    format: Annotated[
+        Format, Arg("A line for each call, all that is known of them, or a page")
+    ] = "table",
+    limit: Annotated[int, Arg("The newest N calls; 0 is all")] = 100,
+    only: Annotated[int | None, Arg("Only the call with this number, from 0", metavar="N")] = None,
+    out: Out = None,
+) -> Rows | Show | Change:
+    """Show what was asked and answered in a job
+
+    --format json is the history in its format, with prompts and replies, and beside it what people
+    decided between the calls. --format html is one page that opens without a network.
+    """
+    if limit < 0:
+        raise UsageError(f"--limit {limit}", hint="0 is all")
+    if out is not None and format != "html":
+        raise UsageError("--out goes with --format html", hint="redirect the output instead")
+    with opened(call, id) as job:
+        if format == "html":
+            return _page(job, out)
+        told = timeline(job, limit=limit, only=only)
+        if only is not None and not told.calls:
+            raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
+        if format == "json":
+            data = told.record(job.state())
+            return Show(data, text=pretty(data).decode())
+    more = only is None and told.total > len(told.calls)
+    return Rows([_row(each) for each in told.calls], {"calls": told.total}, truncated=more)
+
+
+def _row(call: Record) -> Record:
+    response, settings = call["response"], call["request"]["metadata"]
+    metrics: Record = response.get("metrics") or {}
+    return {
+        "sequence": call["sequence"],
+        "when": call["timestamp"],
+        "phase": settings.get("phase"),
+        "role": settings.get("role"),
+        "model": settings.get("model"),
+        "outcome": response["status"],
+        "action": response["action"],
+        "status_after": response["new_status"],
+        "seconds": round(response["execution_time_seconds"], 3),
+        "cost_usd": response["cost_usd"],
+        "tokens": metrics.get("total_tokens"),
+        "wrong": len(call["wrong"]) + sum(each["state"] != "there" for each in call["evidence"]),
+        "summary": response["summary_for_supervisor"],
+    }
+
+
+def export(
+    call: Context,
+    id: Id = None,
+    *,
+    out: Annotated[str, Arg("Where to", metavar="FILE", is_path=True)],
+    replace: Annotated[bool, Arg("Also if there is a file already")] = False,
+) -> Change:
+    """Write everything about a job into one page that opens without a network"""
+    with opened(call, id) as job:
+        return _written(job, _html(job), out, replace=replace)
+
+
+def _page(job: Job, out: str | None) -> Show | Change:
+    page = _html(job)
+    return Show({"html": page}, text=page) if out is None else _written(job, page, out)
+
+
+def _html(job: Job) -> str:
+    from holdfast.jobs.export import as_html
+
+    diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
+    return as_html(job, diff)
+
+
+def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:
+    with typed("writing the page", out):
+        if os.path.lexists(out) and not replace:
+            raise UsageError(
+                f"{out} is there already",
+                hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
+                path=out,
+            )
+        beside = f"{out}.{os.getpid()}.tmp"
+        with open(beside, "x", encoding="utf-8", newline="") as file:  # direct write: the user's
+            file.write(page)
+        os.replace(beside, out)  # noqa: TID251 - direct write: the same
+    size = len(page.encode())
+    return Change(job.name, applied=True, detail=f"{job.name} is in {out}", data={"bytes": size})
