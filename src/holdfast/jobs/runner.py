@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
-from holdfast.contracts.job_spec import PhaseSpec
-from holdfast.contracts.job_states import FINAL, Outcome, State
+from holdfast.contracts.job_states import FINAL, Outcome
 from holdfast.errors import InvalidOutput, ModelError, TimedOut
+from holdfast.jobs.call import Answer, Call
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job
@@ -38,34 +38,6 @@ _TINY = 1e-9
 
 Watch = Callable[[str, Record], None]
 """Is told of each step as it happens: a word, and the state."""
-
-
-class Call(NamedTuple):
-    """A call in flight."""
-
-    sequence: int
-    phase: PhaseSpec
-    model: str
-    state_before: State
-    tree: str | None
-    """The files before it."""
-    prompt: str
-    by_budget: bool = False
-    """Whether its time is what is left of the job's."""
-    charge: str = ""
-    """What it is called in the fleet's book of money."""
-
-
-class Answer(NamedTuple):
-    """How a call ended."""
-
-    outcome: Outcome
-    raw: str
-    seconds: float = 0.0
-    reply: Reply | None = None
-    error: str | None = None
-    retryable: bool = False
-    simulated: bool = False
 
 
 class Runner:

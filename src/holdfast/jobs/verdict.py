@@ -20,8 +20,8 @@ from holdfast.jobs.state import ready_state, spec_of
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
+    from holdfast.jobs.call import Answer, Call
     from holdfast.jobs.job import State as JobState
-    from holdfast.jobs.runner import Answer, Call
     from holdfast.jobs.workspace import Measured, Workspace
     from holdfast.store.home import Home
 

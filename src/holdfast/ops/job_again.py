@@ -1,19 +1,53 @@
-"""The rest of a job once more, to see what another model makes of it."""
+"""The verb that derives a job again, or asks for the rest of it once more."""
 
 from __future__ import annotations
 
 import secrets
+from typing import Annotated
 
 from holdfast.codec import Record
+from holdfast.errors import UsageError
 from holdfast.jobs.again import begin_again
 from holdfast.jobs.job import Job
+from holdfast.jobs.replay import replay as replayed
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
-from holdfast.ops.jobs import queue_of, workspace_of
+from holdfast.ops.jobs import Id, opened, queue_of, workspace_of
+from holdfast.ops.parameter import Arg
 
 
-def again(call: Context, job: Job, behind: int, model: str | None) -> Show:
+def replay(
+    call: Context,
+    id: Id = None,
+    *,
+    until: Annotated[int | None, Arg("Only the first so many calls")] = None,
+    from_: Annotated[
+        int | None, Arg("Go on behind so many calls in a new job, and compare")
+    ] = None,
+    model: Annotated[str | None, Arg("Whom to ask there instead", metavar="MODEL")] = None,
+) -> Show:
+    """Derive every state again from the recorded replies
+
+    Fails naming the call where the history says something else. With --from N the first N calls are
+    taken as they were answered, in a job of their own, and the rest is asked again.
+    """
+    if until is not None and from_ is not None:
+        raise UsageError("--until and --from", hint="one of them")
+    if model is not None and from_ is None:
+        raise UsageError("--model goes with --from", hint="say behind how many calls")
+    with opened(call, id, change=from_ is not None) as job:
+        found = replayed(job, until if from_ is None else from_)
+        if from_ is None:
+            data = {"job": job.name, **found._asdict()}
+            said = (
+                f"{job.name}: {found.calls} calls replayed, {found.status}: every state follows\n"
+            )
+            return Show(data, text=said)
+        return _again(call, job, from_, model)
+
+
+def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
     with Job(call.home_to_change(), name, call.layout) as new:

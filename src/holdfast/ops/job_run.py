@@ -8,7 +8,6 @@ from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.errors import UsageError
 from holdfast.jobs import history
 from holdfast.jobs.job import Job
 from holdfast.jobs.request import asking, model_request, prompt_of
@@ -176,7 +175,7 @@ def _exit(state: Record, *, one: bool = False) -> int:
 
 def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     """What would be asked, or where an answer would lead."""
-    from holdfast.jobs.runner import Answer, Call
+    from holdfast.jobs.call import Answer, Call
 
     state = job.state()
     if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
@@ -197,37 +196,3 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     data = {**told, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
     data["violations"] = [each._asdict() for each in [*verdict.violations, *verdict.warnings]]
     return Show(data, text=f"{job.name}: {before} → {line['status']} ({line['action']})\n")
-
-
-def replay(
-    call: Context,
-    id: Id = None,
-    *,
-    until: Annotated[int | None, Arg("Only the first so many calls")] = None,
-    from_: Annotated[
-        int | None, Arg("Go on behind so many calls in a new job, and compare")
-    ] = None,
-    model: Annotated[str | None, Arg("Whom to ask there instead", metavar="MODEL")] = None,
-) -> Show:
-    """Derive every state again from the recorded replies
-
-    Fails naming the call where the history says something else. With --from N the first N calls are
-    taken as they were answered, in a job of their own, and the rest is asked again.
-    """
-    from holdfast.jobs.replay import replay as replayed
-
-    if until is not None and from_ is not None:
-        raise UsageError("--until and --from", hint="one of them")
-    if model is not None and from_ is None:
-        raise UsageError("--model goes with --from", hint="say behind how many calls")
-    with opened(call, id, change=from_ is not None) as job:
-        found = replayed(job, until if from_ is None else from_)
-        if from_ is None:
-            data = {"job": job.name, **found._asdict()}
-            said = (
-                f"{job.name}: {found.calls} calls replayed, {found.status}: every state follows\n"
-            )
-            return Show(data, text=said)
-        from holdfast.ops.job_again import again
-
-        return again(call, job, from_, model)

@@ -1,0 +1,37 @@
+"""A call of an agent, and how it ended."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.contracts.job_spec import PhaseSpec
+from holdfast.contracts.job_states import Outcome, State
+from holdfast.models.protocol import Reply
+
+
+class Call(NamedTuple):
+    """A call in flight."""
+
+    sequence: int
+    phase: PhaseSpec
+    model: str
+    state_before: State
+    tree: str | None
+    """The files before it."""
+    prompt: str
+    by_budget: bool = False
+    """Whether its time is what is left of the job's."""
+    charge: str = ""
+    """What it is called in the fleet's book of money."""
+
+
+class Answer(NamedTuple):
+    """How a call ended."""
+
+    outcome: Outcome
+    raw: str
+    seconds: float = 0.0
+    reply: Reply | None = None
+    error: str | None = None
+    retryable: bool = False
+    simulated: bool = False
