@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import BadName, ConfigError, NotFound, UsageError
+from holdfast.errors import BadName, ConfigError, Conflict, NotFound, UsageError
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
 
 NOTHING = Measured([], [], [])
@@ -191,20 +193,22 @@ def test_what_changed_is_measured_and_put_back(job: Opener, source: Path) -> Non
     assert not (here / "run.sh").stat().st_mode & 0o100
 
 
-def test_a_snapshot_is_named_by_its_content_alone(job: Opener, source: Path) -> None:
+def test_an_unchanged_workspace_gives_the_same_snapshot_again(job: Opener, source: Path) -> None:
     one, two = job(source=source, name="a"), job("directory", name="b")
     for workspace in (one, two):
         workspace.make()
         start = kept(workspace)
-        assert kept(workspace) == start
+        assert kept(workspace, "whatever it is called") == start
         (work(workspace) / "x").write_text("x")
-        assert kept(workspace) != start
+        more = kept(workspace, "more")
+        assert more != start
         (work(workspace) / "x").unlink()
-        assert kept(workspace) == start
+        kept(workspace, "less")
         again = Workspace(
             workspace.folder, workspace.isolation, job=workspace.branch[4:], source=str(source)
         )
-        assert kept(again) == start
+        (work(workspace) / "x").write_text("x")
+        assert kept(again, "more") == more
 
 
 def test_what_is_ignored_is_decided_by_the_rules_of_the_snapshot(job: Opener, source: Path) -> None:
@@ -514,3 +518,224 @@ def test_a_source_that_cannot_be_used_is_refused(job: Opener, tmp_path: Path) ->
         job("directory", name="../x")
     with pytest.raises(NotFound, match="not made"):
         job("directory").snapshot()
+
+
+# --- the result -----------------------------------------------------------------------------
+
+
+def test_the_patch_applies_to_the_base(job: Opener, source: Path, tmp_path: Path) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    point = kept(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    (here / "run.sh").chmod(0o644)
+    (here / "binary").write_bytes(bytes(range(256)))
+    with open(os.fsencode(here) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"th\xe9\n")
+    (here / "docs" / "link").unlink()
+    workspace.attach("spec", "/etc/hostname")
+    patch = workspace.diff(patch=True)
+    patch.encode("utf-8")
+    assert "attachments" not in patch
+    target = tmp_path / "target"
+    git(tmp_path, "clone", "-q", str(source), str(target))
+    git(target, "apply", "--index", "-", given=patch)
+    wanted = contents(here)
+    wanted.pop("attachments/spec")
+    assert contents(target) == wanted
+    assert workspace.diff(point, patch=True) == patch
+    assert workspace.diff(kept(workspace)) == ""
+
+
+def test_merging_makes_a_branch_and_touches_nothing_else(job: Opener, source: Path) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    mine = git(here, "rev-parse", "HEAD")
+    (here / "new").write_text("new\n")
+    before = digest(source)
+    planned = workspace.merge(dry_run=True)
+    assert digest(source) == before
+    assert not planned.made
+    merged = workspace.merge()
+    assert merged.made
+    assert (merged.branch, merged.commits) == ("job-j1", 2)
+    assert merged.files == Measured(["new"], ["app.py"], [])
+    assert git(source, "rev-parse", "job-j1~1") == mine
+    assert git(source, "show", "job-j1:new") == "new"
+    assert git(source, "fsck", "--strict") == ""
+    after = digest(source)
+    changed = {path for path, held in before.items() if after[path][2] != held[2]}
+    assert changed == set()
+    inside = {os.path.relpath(path, source / ".git") for path in after.keys() - before.keys()}
+    assert {path.split("/")[0] for path in inside} <= {"objects", "refs", "logs"}
+    again = workspace.merge()
+    assert (again.made, again.commit) == (False, merged.commit)
+
+
+def test_all_that_is_committed_is_merged_as_it_is(job: Opener, source: Path) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    assert not workspace.merge().made
+    git(here, "checkout", "-qb", "fix")
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    assert workspace.merge().commit == git(here, "rev-parse", "HEAD")
+    # Going on afterwards moves the branch that we made.
+    (here / "app.py").write_text("print('three')\n")
+    assert workspace.merge().made
+    assert git(source, "log", "--format=%s", "job-j1").splitlines()[1:] == ["second", "first"]
+
+
+def test_a_branch_of_the_users_is_not_moved_unless_it_is_asked_for(
+    job: Opener, source: Path
+) -> None:
+    git(source, "branch", "job-j1")
+    workspace = job(source=source)
+    workspace.make()
+    (work(workspace) / "app.py").write_text("print('two')\n")
+    before = digest(source)
+    for into in (None, "trunk"):
+        for dry_run in (True, False):
+            with pytest.raises(Conflict) as error:
+                workspace.merge(into=into, dry_run=dry_run)
+            assert error.value.hint
+    with pytest.raises(BadName):
+        workspace.merge(into="../x")
+    assert digest(source) == before
+    assert workspace.merge(into="other").made
+    assert git(source, "show", "other:app.py") == "print('two')"
+    git(source, "branch", "-f", "job-j1", "stash@{0}")
+    with pytest.raises(Conflict, match="commits"):
+        workspace.merge(into="job-j1")
+
+
+def test_a_job_that_left_its_history_is_merged_upon_the_base(job: Opener, source: Path) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    git(here, "checkout", "-q", "--orphan", "fresh")
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "no parent")
+    workspace.merge()
+    assert git(source, "rev-parse", "job-j1~1") == workspace.base
+    assert git(source, "diff", "--name-only", "trunk", "job-j1") == "app.py"
+
+
+# --- odd repositories -----------------------------------------------------------------------
+
+
+def test_shallow_and_sha256_repositories_are_good_sources(
+    job: Opener, source: Path, tmp_path: Path
+) -> None:
+    (source / "app.py").write_text("print('more')\n")
+    git(source, "commit", "-qam", "more")
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{source}", str(shallow))
+    other = tmp_path / "sha256"
+    other.mkdir()
+    git(other, "init", "-q", "--object-format=sha256")
+    (other / "app.py").write_text("print('one')\n")
+    git(other, "add", "-A")
+    git(other, "commit", "-qm", "first")
+    for number, place in enumerate((shallow, other)):
+        before = digest(place)
+        workspace = job(source=place, name=f"j{number}")
+        workspace.make()
+        here = work(workspace)
+        start = kept(workspace)
+        (here / "app.py").write_text("print('two')\n")
+        git(here, "commit", "-qam", "second")
+        point = kept(workspace)
+        workspace.restore(start)
+        workspace.restore(point)
+        assert git(here, "log", "-1", "--format=%s") == "second"
+        assert git(here, "status", "--porcelain") == ""
+        assert digest(place) == before
+        assert workspace.merge().made
+        assert git(place, "show", f"job-j{number}:app.py") == "print('two')"
+
+
+def test_a_repository_inside_the_worktree_is_kept_and_not_offered(
+    job: Opener, source: Path
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    (here / "nested").mkdir()
+    git(here / "nested", "init", "-q")
+    (here / "nested" / "file").write_text("x")
+    point = kept(workspace)
+    was = contents(here)
+    shutil.rmtree(here / "nested")
+    workspace.restore(point)
+    assert contents(here) == was
+    assert "nested/.git" not in workspace.diff(patch=True)
+
+
+# --- crashes --------------------------------------------------------------------------------
+
+
+def killed_at(step: int, deed: Callable[[], object]) -> bool:
+    """Do it in another process, which dies at its n-th step; whether it came so far."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def count(event: str, _: tuple[object, ...]) -> None:
+            nonlocal left
+            if event in ("open", "os.rename", "os.remove", "os.mkdir", "subprocess.Popen"):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            deed()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+STEPS = (2, 9, 17, 25, 33, 41, 50, 60, 75, 90)
+
+
+def test_whatever_was_begun_when_we_were_killed_is_done_by_the_next_call(
+    job: Opener, source: Path
+) -> None:
+    before = digest(source)
+    spec = source.parent / "spec"
+    spec.write_text("spec")
+    inputs = {"spec": str(spec)}
+    workspace = job(source=source)
+    deaths = sum(killed_at(step, lambda: job(source=source).make(inputs)) for step in STEPS)
+    workspace.make(inputs)
+    here = work(workspace)
+    fresh = contents(source) | {"attachments/spec": (0, b"spec")}
+    assert contents(here) == fresh
+    assert git(here, "status", "--porcelain") == ""
+    start = kept(workspace)
+
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    (here / "docs" / "new").write_text("new")
+    for step in STEPS[:6]:
+        deaths += killed_at(step, lambda: job(source=source).snapshot("point"))
+    point = kept(workspace, "point")
+    later = contents(here)
+
+    for wanted, files in ((start, fresh), (point, later)):
+        for step in STEPS:
+            deaths += killed_at(step, lambda wanted=wanted: job(source=source).restore(wanted))
+        workspace.restore(wanted)
+        assert contents(here) == files
+        assert workspace.changed_since(wanted) == NOTHING
+        assert git(here, "fsck", "--no-dangling") == ""
+    assert git(here, "log", "--format=%s").splitlines() == ["second", "first"]
+    assert deaths > 20
+    assert digest(source) == before

@@ -134,6 +134,9 @@ def make_checkout(
     if stash := heads.refs.get("refs/stash"):
         line = f"{'0' * len(stash)} {stash} {name} <{address}> 0 +0000\tkept\n"
         said["logs/refs/stash"] = line
+    with Folder(ours.directory) as mine:
+        if shallow := mine.small("shallow", _MOST):
+            said["shallow"] = shallow.decode("ascii", "replace")
     for place, text in said.items():
         fresh.put(f"{GIT}/{place}", 0o100644, [text.encode()], aside)
     fresh.put_folder(f"{GIT}/refs/heads", aside)

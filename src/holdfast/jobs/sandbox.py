@@ -20,7 +20,7 @@ def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str])
     """
     binds = [word for path in readable for word in ("--ro-bind", path, path)]
     return [
-        *_frame(_bubblewrap()),
+        *_frame(bubblewrap()),
         *binds,
         *("--bind", writable, writable, "--chdir", writable),
         "--",
@@ -39,7 +39,7 @@ def _frame(program: str) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _bubblewrap() -> str:
+def bubblewrap() -> str:
     program = shutil.which("bwrap")
     if program is None:
         raise ConfigError("there is no sandbox: bubblewrap is not installed", hint=_HINT)

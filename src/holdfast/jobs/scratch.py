@@ -118,7 +118,7 @@ class Folder:
         """What a regular file holds; None if there is none, or a larger one."""
         try:
             with self.reading(path) as fd:
-                found = os.read(fd, most + 1)
+                found = b"".join(_first(fd, most + 1))
         except (OSError, EOFError):
             return None
         return found if len(found) <= most else None
@@ -177,14 +177,18 @@ class Folder:
         except _ELSEWHERE:
             return
 
-    def prune(self, files: Collection[str], folders: Collection[str], aside: Folder) -> None:
-        """Let nothing be here but these, whatever it is."""
+    def prune(
+        self, files: Collection[str], folders: Collection[str], aside: Folder, *, but: str = ""
+    ) -> None:
+        """Let nothing be here but these, whatever it is; `but` is left alone."""
         pending = [""]
         while pending:
             here = pending.pop()
             with self._at(here, change=True) as fd:
                 for name, about in _entries(fd):
                     path = f"{here}/{name}" if here else name
+                    if path == but:
+                        continue
                     if stat.S_ISDIR(about.st_mode) and path in folders:
                         pending.append(path)
                     elif stat.S_ISDIR(about.st_mode) or path not in files:
@@ -331,6 +335,12 @@ def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _first(fd: int, left: int) -> Iterator[bytes]:
+    while left and (piece := os.read(fd, min(left, _CHUNK))):
+        left -= len(piece)
+        yield piece
 
 
 def pieces(fd: int) -> Iterator[bytes]:

@@ -71,14 +71,13 @@ class Snapshots:
     def look(self, files: Folder, paths: Collection[str] | None, *, partly: bool = False) -> Tree:
         """What is there now, of these paths or of all; `partly` if there are others that count."""
         self.load()
-        aside = self._stamp()
+        now = self._stamp()
         found = files.everything() if paths is None else files.these(paths)
         tree: Tree = {}
         read: dict[str, _Read] = {}
         for path, about in found:
             if about.mode == FOLDER:
-                if paths is None:
-                    tree[path] = Entry(FOLDER, "")
+                tree[path] = Entry(FOLDER, "")
                 continue
             former = self._read.get(path)
             if former is not None and former.seen == about.seen:
@@ -89,7 +88,7 @@ class Snapshots:
                 except FileNotFoundError:
                     continue
                 # One that changed in this very moment may change again and look the same.
-                read[path] = _Read(known, about.seen if about.changed_ns < aside else ())
+                read[path] = _Read(known, about.seen if about.changed_ns < now else ())
             tree[path] = Entry(about.mode, read[path].id)
         self._read = {**self._read, **read} if partly else read
         return tree
@@ -116,8 +115,6 @@ class Snapshots:
     ) -> str:
         """Keep a tree that was just looked at; `upon` are entries that are known to be here."""
         last = self.last
-        if last is not None and last.text == text and last.tree == tree:
-            return last.id
         former = last.tree if last is not None else {}
         changed = difference(former, tree)
         kept = {_kept(path): entry for path, entry in changed.items()}

@@ -64,7 +64,8 @@ class Workspace:
         source: str | None = None,
         base: str | None = None,
     ) -> None:
-        if len(key_parts(job)) != 1 or not checkout.is_ref(f"refs/heads/job-{job}"):
+        fits = source is None or checkout.is_ref(f"refs/heads/job-{job}")
+        if len(key_parts(job)) != 1 or not fits:
             raise BadName(f"not the name of a job: {job[:80]!r}", hint="letters, digits, _ and -")
         if isolation == "none" and source is None:
             raise UsageError("without isolation a job needs a folder", hint="name its source")
@@ -107,7 +108,10 @@ class Workspace:
                 self.attach(name, source)
             return
         with self._alone(), typed("making the workspace", self.path):
-            facts = self._known() or self._make_repository()
+            facts = self._known()
+            if facts is None:
+                self._check_unused()
+                facts = self._make_repository()
             with self._files() as files, self._scratch("aside") as aside:
                 if facts.first is None:
                     self._fill(facts, files, aside)
@@ -139,6 +143,16 @@ class Workspace:
         held = self._snapshots.look(files, [path], partly=True)[path].id
         if ours.get(name) != held:
             self._note(facts._replace(attachments=tuple(sorted((ours | {name: held}).items()))))
+
+    def _check_unused(self) -> None:
+        """The repository is made first: files without one are of a job that lost it."""
+        with Folder(self.folder) as here:
+            if any(here.everything("workspace")):
+                raise Corrupt(
+                    f"the files of a job without what is known of them: {self.path}",
+                    hint="copy out what you need and move the folder away",
+                    path=self.path,
+                )
 
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
@@ -181,7 +195,9 @@ class Workspace:
             self._put_files(files, aside, checked(whole))
             for path in whole.keys() - checked(whole).keys():
                 files.put_folder(path, aside)
-        elif facts.source is not None:
+            return
+        files.prune((), (), aside)
+        if facts.source is not None:
             home = os.path.relpath(os.path.dirname(os.path.dirname(self.folder)), facts.source)
             with Folder(facts.source) as theirs:
                 for path, about in theirs.everything(but=home):
@@ -200,7 +216,7 @@ class Workspace:
     # --- kept and put back ------------------------------------------------------------------
 
     def snapshot(self, message: str = "") -> str | None:
-        """Keep what the workspace holds now; the id of it, the same for the same content.
+        """Keep what the workspace holds now; the id of it, the last one if nothing changed.
 
         It is a commit of our repository.  Its tree is the files; in a work tree its message and
         parents are where the agent's HEAD, branches and latest stash were.
@@ -213,12 +229,15 @@ class Workspace:
     def _snapshot(self, files: Folder, message: str) -> str:
         facts = self._made()
         tree = self._look(facts, files)
+        heads = self._heads(facts, files) if facts.worktree else None
+        last = self._snapshots.last
+        if last is not None and last.tree == tree and _heads_in(last.text) == heads:
+            return last.id
         text = message.replace("\0", " ").strip() or "snapshot"
-        parents: list[str] = []
-        if facts.worktree:
-            heads = self._heads(facts, files)
-            text, parents = f"{text}\n\n{heads.text()}", heads.tips
-        begun = self._snapshots.last is not None or facts.base is None
+        if heads is not None:
+            text = f"{text}\n\n{heads.text()}"
+        parents = heads.tips if heads is not None else []
+        begun = last is not None or facts.base is None
         upon = {} if begun else self._repository.tree(facts.base or "")
         return self._snapshots.take(files, tree, text, parents, upon)
 
@@ -253,11 +272,45 @@ class Workspace:
             with self._files() as files, self._scratch("aside") as aside:
                 before = self._put_back(facts, files, aside, wanted)
                 if facts.worktree:
-                    heads = checkout.heads_in(text.rpartition("\n")[2]) or self._start(facts)
+                    heads = _heads_in(text) or self._start(facts)
                     if heads != checkout.heads_of(files) or not checkout.is_quiet(files):
                         self._put_heads(facts, heads, files, aside)
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, wanted)
+
+    def export(self, tree: str, folder: str) -> None:
+        """Let another job's workspace hold the files of a snapshot of this one."""
+        self._needs_snapshots("to copy")
+        with self._alone(), typed("copying the files", folder), self._scratch("aside") as aside:
+            wanted = dict(self._snapshots.tree_of(tree))
+            folders = {above for path in wanted for above in _above(path)}
+            with Folder(folder) as files:
+                files.prune(wanted, folders, aside, but=GIT if self._made().worktree else "")
+                with self._repository.reading() as blobs:
+                    for path, entry in sorted(wanted.items()):
+                        if entry.mode == FOLDER:
+                            files.put_folder(path[:-1], aside)
+                        else:
+                            files.put(path, entry.mode, blobs.content(entry.id), aside)
+
+    def text_of(self, path: str, most: int = 200_000) -> str | None:
+        """What a file of the workspace says, for a model that cannot look itself.
+
+        None if it is no file inside, is longer than `most` bytes or is no text.
+        """
+        parts = path.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            return None
+        try:
+            with Folder(self.path) as files:
+                found = files.small(path, most)
+        except OSError:
+            return None
+        try:
+            text = (found or b"").decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        return text if found is not None and "\0" not in text else None
 
     def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
         stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
@@ -265,7 +318,8 @@ class Workspace:
             folders = {above for path in (*wanted, *stay) for above in _above(path)}
             try:
                 before = self._look(facts, files)
-            except Corrupt:
+            except StorageError:
+                # Too deep to be looked at, not to be removed.
                 before = {}
             files.prune({*wanted, *stay}, folders, aside)
             self._put_files(files, aside, wanted)
@@ -276,7 +330,8 @@ class Workspace:
         here = self._look(facts, files)
         gone = [path for path in here if path not in wanted and path not in stay]
         for path in gone:
-            files.remove(path, aside)
+            if path[-1] != "/":
+                files.remove(path, aside)
         needed = {above for path in wanted for above in _above(path)}
         emptied = {above for path in gone for above in _above(path)} - needed
         for folder in sorted(emptied, reverse=True):
@@ -328,7 +383,7 @@ class Workspace:
         if heads is None:
             return self._start(facts)
         last = self._snapshots.last
-        former = checkout.heads_in(last.text.rpartition("\n")[2]) if last is not None else None
+        former = _heads_in(last.text) if last is not None else None
         known = {*(former.tips if former else ()), *filter(None, (facts.base,))}
         objects = os.path.join(self.path, GIT, "objects")
         missing = [tip for tip in heads.tips if tip not in known]
@@ -388,7 +443,7 @@ class Workspace:
             if not checkout.is_ref(f"refs/heads/{branch}"):
                 raise BadName(f"not a branch: {branch[:80]!r}", hint="see `git check-ref-format`")
             self._snapshot(files, "")
-            heads = checkout.heads_in(self._last().text.rpartition("\n")[2])
+            heads = _heads_in(self._last().text)
             proposal = self._proposal()
             tip = proposal.commit(self._last().tree, heads or self._start(facts), facts.identity)
             merged = proposal.merge(
@@ -469,7 +524,8 @@ class Workspace:
         try:
             lock.acquire(_PATIENCE)
             self._repository.held = (lock.fd,)
-            self._tidy()
+            with typed("looking at the files of a job", self.folder):
+                self._tidy()
             yield
         finally:
             self._repository.held = ()
@@ -479,10 +535,11 @@ class Workspace:
     @contextmanager
     def _files(self) -> Generator[Folder]:
         """The workspace; a folder, whatever an agent put in its place."""
-        with Folder(self.folder) as here, self._scratch("fresh") as fresh:
+        with Folder(self.folder) as here:
             if here.kind("workspace") != "folder":
-                fresh.put_folder("workspace", fresh)
-                here.move_in("workspace", fresh, fresh)
+                with self._scratch("fresh") as fresh:
+                    fresh.put_folder("workspace", fresh)
+                    here.move_in("workspace", fresh, fresh)
         with Folder(self.path) as files:
             yield files
 
@@ -498,6 +555,7 @@ class Workspace:
 
     def _tidy(self) -> None:
         """Undo what an agent may have done to our repository: no settings but ours hold there."""
+        self._facts = None
         if (facts := self._known()) is None:
             return
         with Folder(self._repository.directory) as ours:
@@ -518,6 +576,11 @@ class Workspace:
     def _note(self, facts: Facts) -> None:
         facts.write(self._repository.directory)
         self._facts = facts
+
+
+def _heads_in(text: str) -> Heads | None:
+    """Where the agent's branches were, by what a snapshot says last."""
+    return checkout.heads_in(text.rpartition("\n")[2])
 
 
 def _above(path: str) -> Generator[str]:
