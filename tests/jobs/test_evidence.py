@@ -129,6 +129,8 @@ def test_a_workspace_that_was_replaced_by_a_link_is_not_entered(workspace: Path)
     outside = workspace.parent / "elsewhere"
     outside.symlink_to(workspace.parent)
     assert examine(str(outside), ["secret"]) == Examined([], ["secret"])
+    assert examine(f"{outside}/", ["secret"]) == Examined([], ["secret"])
+    assert examine(f"{workspace}//", ["notes.md"]) == Examined([], [])
 
 
 def test_each_path_is_told_once_in_the_order_of_the_agent(workspace: Path) -> None:

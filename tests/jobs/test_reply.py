@@ -305,6 +305,13 @@ def test_an_echo_of_what_was_asked_is_no_summary(summary: str) -> None:
     assert "says again what was asked" in judged.summary
 
 
+def test_what_a_program_was_asked_in_an_object_is_echoed_all_the_same() -> None:
+    request = json.dumps({"job_id": "j1", "task_description": PROMPT, "context_files": []})
+    judged = judge(text(summary_for_supervisor=ASKED), STRICT, prompt=request)
+    assert kinds(judged) == ["summary"]
+    assert judge(text(), STRICT, prompt=request + "}").violations == []
+
+
 @pytest.mark.parametrize(
     "summary", ["Made the flaky test pass.", "Read it.", "R", "fix it?", f"Done: {ASKED}"]
 )

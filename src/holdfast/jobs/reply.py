@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, cast
 
 from holdfast.codec import DecodeError
@@ -203,16 +204,24 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
         found.append(f"{len(summary)} characters, {rules.longest_summary} are allowed")
     if control := _CONTROL.search(summary):
         found.append(f"control character {control[0]!r}")
-    if any(_is_echo(summary, each) for each in asked):
+    if any(_is_echo(summary, text) for each in asked for text in _told(each)):
         found.append(f"says again what was asked for; {_REVIEW}")
     return [Violation("summary", f"{name}: {each}") for each in found]
 
 
+def _told(asked: str) -> list[str]:
+    """The texts of a request, which programs get as an object."""
+    if asked[:1] == "{":
+        with suppress(DecodeError):
+            return [each for each in said(asked).value.values() if isinstance(each, str)]
+    return [asked]
+
+
 def _is_echo(summary: str, asked: str) -> bool:
     """Whether it is the question or a paragraph of it, or a long beginning of one."""
-    said = _folded(summary)
+    told = _folded(summary)
     for part in map(_folded, (asked, *asked.split("\n\n"))):
-        if said == part or (len(said) >= _LONG_ECHO and part.startswith(said)):
+        if told == part or (len(told) >= _LONG_ECHO and part.startswith(told)):
             return True
     return False
 
