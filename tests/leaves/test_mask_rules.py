@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
+from hashlib import sha1, sha256
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 
 from bench import mask as measured
 from holdfast.mask import by_key_name, hiding
+from holdfast.mask.encoded import Forms
 
 MASK = by_key_name(lambda: b"k" * 32)
 
@@ -174,6 +179,50 @@ def test_a_long_text_takes_time_by_its_length_whatever_it_says() -> None:
         started = time.process_time()
         masked(text)
         assert time.process_time() - started < 3, unit
+
+
+def test_hashes_take_no_longer_for_being_different() -> None:
+    rng = Random("hashes")
+    different = [rng.randbytes(20).hex() for _ in range(4000)]
+    seconds: list[float] = []
+    masked(f"{different[0]} " * 200)  # what is compiled when it is first needed
+    for hashes in (different[:1] * len(different), different):
+        text = "\n".join(f"commit {each} of 2026" for each in hashes)
+        started = time.process_time()
+        assert masked(text) == text
+        seconds.append(time.process_time() - started)
+    assert seconds[1] < seconds[0] * 3
+
+
+WORD = re.compile(rb"[A-Za-z0-9+/_-]+")
+ODD = re.compile(rb"(?:[A-Z][a-z][A-Z]|[a-z][A-Z]{2})[A-Za-z+/_-]{12,}")
+RUN_PARTS = [
+    "a", "B", "9", "-", "/", "=", "\n", " ", ":", "xyZ", "AbC", "aBC", "abcdefghijkl",
+    "0123456789ab", "ABCDEFGHIJKLMNOPQR", "_of_this_",
+]  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.sampled_from(RUN_PARTS), max_size=30).map("".join))
+def test_every_long_word_with_a_digit_or_odd_capitals_begins_a_run(text: str) -> None:
+    data = text.encode()
+    runs = list(Forms().runs(data))
+    for before, after in pairwise(runs):
+        assert before[1] <= after[0]
+    for word in WORD.finditer(data):
+        dense = len(word[0]) >= 24 and re.search(rb"[0-9]", word[0])
+        dense = dense or (len(word[0]) >= 24 and ODD.search(word[0]))
+        inside = any(start <= word.start() and word.end() <= end for start, end in runs)
+        assert inside or not dense
+
+
+@pytest.mark.parametrize("size", [20, 32])
+def test_a_secret_in_hex_is_no_digest_though_it_is_as_long_as_one(size: int) -> None:
+    text = f"password={TOKEN}"[:size].encode().hex()
+    assert masked(text).startswith("[SECRET:password:")
+    for digest in (sha1(text.encode()).hexdigest(), sha256(text.encode()).hexdigest()):
+        record = {"request": digest, "note": "beside password=hunter2"}
+        assert MASK(record)["request"] == digest
 
 
 @settings(max_examples=60, deadline=None)

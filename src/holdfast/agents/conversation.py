@@ -24,7 +24,7 @@ from holdfast.audit import refused
 from holdfast.codec import Record, pretty
 from holdfast.errors import ModelError, NoKey, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
-from holdfast.store.primitives import START, Cursor, Line, Log
+from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ class Tally(NamedTuple):
         return self.usd + self.assumed_usd + self.reserved_usd
 
 
+class _Known(NamedTuple):
+    """What the view shows after a line."""
+
+    cursor: Cursor
+    state: State
+
+
 class Unsealed(Message):
     """Something said in a sensitive turn; whoever is told it answers in one."""
 
@@ -114,6 +121,7 @@ class Conversation:
         """Whether the last question was put on record sealed."""
         self._heard: set[str] = set()
         self._seen: Cursor | None = None
+        self._known: _Known | None = None
         self._owed: Cursor | None = None
         self._next_refresh = float("-inf")
 
@@ -136,7 +144,7 @@ class Conversation:
 
         def decide(head: Cursor) -> list[Record]:
             nonlocal begun
-            state = self._view.read()
+            state = self._state_at(head)
             number = state["sessions"].get(asked.session, {}).get("turns", 0)
             reserved = _granted(_tally(state, asked.session), asked)
             begun = begun._replace(turn=f"{asked.session}/{number}", reserved_usd=reserved)
@@ -174,6 +182,16 @@ class Conversation:
             raise
         self._refresh(written[-1])
         return begun
+
+    def _state_at(self, head: Cursor) -> State:
+        """The state that the next question meets; under the log's lock.
+
+        What was said has just been read to go with the question.  It was folded on the way, so that
+        it is not read twice in every turn: only if somebody else has written since.
+        """
+        if self._known is None or self._known.cursor != head:
+            self._known = _Known(head, _copied(self._view.read()))
+        return self._known.state
 
     def answer(self, begun: Begun, reply: Reply) -> Cursor:
         """Put the answer on record."""
@@ -266,9 +284,20 @@ class Conversation:
         if self._seen is None:
             self._seen = self.mark()
         for line in self.log.read(self._seen):
-            if isinstance(line, Line) and line.seq is not None and line.hash is not None:
-                self._hear(line, self.log.key)
-                self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
+            if not isinstance(line, Line):
+                continue
+            if line.seq is None or line.hash is None:
+                self._known = None  # a line of others: how it counts is the view's business
+                continue
+            self._hear(line, self.log.key)
+            self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
+            if self._known is not None and line.seq > self._known.cursor.seq:
+                self._known = self._folded(self._known, line, self._seen)
+
+    def _folded(self, known: _Known, line: Line, cursor: Cursor) -> _Known | None:
+        if cursor.seq != known.cursor.seq + 1 or CONTROL in line.record:
+            return None
+        return _Known(cursor, _fold(known.state, line))
 
     def _hear(self, line: Line, log: str) -> None:
         turn, role = meta_of(line.record).get("turn"), line.record.get("role")
@@ -396,6 +425,12 @@ def _tally(state: State, session: str) -> Tally:
 
 def _initial() -> State:
     return {"turns": 0, "sessions": {}, "open": {}, "parts": [], "marks": []}
+
+
+def _copied(state: State) -> State:
+    """A state that can be folded on without changing this one."""
+    sessions = {name: sums.copy() for name, sums in state["sessions"].items()}
+    return {**state, "sessions": sessions, "open": state["open"].copy()}
 
 
 def _fold(state: State, line: Line) -> State:

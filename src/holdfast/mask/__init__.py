@@ -47,6 +47,8 @@ _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
 _LONGEST_ID, _PIECE = 24, "(?:[a-z]{1,11}|[0-9]{1,8}|[a-z0-9]{1,7})"
 _ID = re.compile(rf"{_PIECE}(?:[-_.]{_PIECE})+")
+_DIGEST = re.compile("(?![0-9]*$)(?:[0-9a-f]{40}|[0-9a-f]{64})")
+_PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
 _SHAPE = bytes(
     ord("!") if byte in _SIGNS else ord(" ") if byte in _BLANKS else ord("x") for byte in range(256)
@@ -139,6 +141,9 @@ class _Masking:
     def _text(self, value: str) -> str:
         if len(value) < _SHORT and not _looks_odd(value):
             return value
+        # Beside a text that is worth it, most are names that stand in record after record.
+        if value in _harmless or _is_id(value):
+            return value
         without = _finder().without(value.encode("utf-8", "surrogatepass"), self._tag)
         if without is None:
             _remember(value)
@@ -186,8 +191,15 @@ def _looks_odd(short: str) -> bool:
 
 
 def _is_id(text: str) -> bool:
-    """Whether it is a short one such as a session has: nearly every record holds some."""
-    return len(text) <= _LONGEST_ID and _ID.fullmatch(text) is not None
+    """Whether it is a short one such as a session has, or a digest: most records hold some."""
+    if len(text) <= _LONGEST_ID:
+        return _ID.fullmatch(text) is not None
+    return _DIGEST.fullmatch(text) is not None and not _may_be_text(bytes.fromhex(text[:20]))
+
+
+def _may_be_text(begun: bytes) -> bool:
+    """Whether something in hex may be a text, and so hold a secret, by its first bytes."""
+    return len(begun.translate(None, _PRINTABLE)) <= 1
 
 
 def _may_hold(unseen: list[str]) -> bool:

@@ -277,8 +277,10 @@ def _beside_runs() -> tuple[list[tuple[str, re.Pattern[bytes]]], ...]:
 
 def _plain(data: bytes) -> Iterator[Hit]:
     for scan in _rules().scans:
-        if any(need in data for need in scan.needs):
-            yield from _found(data, scan)
+        for need in scan.needs:
+            if need in data:
+                yield from _found(data, scan)
+                break
 
 
 def _found(data: bytes, scan: _Scan) -> Iterator[Hit]:
