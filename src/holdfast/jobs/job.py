@@ -34,9 +34,13 @@ _PAUSE, _SHARE = 0.05, 20
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
 
+def is_job_id(name: str) -> bool:
+    return _ID.fullmatch(name) is not None
+
+
 def job_id(name: str) -> str:
     """A name that a job can have."""
-    if not _ID.fullmatch(name):
+    if not is_job_id(name):
         raise BadName(
             f"not a job: {name[:80]!r}",
             hint="1 to 128 of A-Z a-z 0-9 _ -, starting with a letter or digit",

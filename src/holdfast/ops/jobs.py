@@ -10,9 +10,9 @@ from typing import Annotated
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.queue import Queue
+from holdfast.jobs.queue import Queue, folders
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.steward import shown_hash, waits_for
+from holdfast.jobs.steward import could, shown_hash, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
 from holdfast.jobs.workspace import Workspace
 from holdfast.ops.context import Context
@@ -52,8 +52,9 @@ def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[
     """The job that is meant; NotFound if there is none."""
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
-    if not home.keys(call.layout.path("job", name)):
-        raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
+    with home.opened_dir(call.layout.path("job", name)) as directory:
+        if directory is None:
+            raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()
         yield job
@@ -72,16 +73,10 @@ def workspace_of(job: Job) -> Workspace:
 
 def names(call: Context) -> list[str]:
     """Every job, oldest first; also one whose maker died before it was listed."""
-    above = call.layout.above("job")
+    there = folders(call.home(), call.layout)
     with queue_of(call) as queue:
         listed = queue.jobs()
-    there = {
-        parts[0]
-        for key in call.home().keys(above)
-        if len(parts := key.removeprefix(f"{above}/").split("/")) == 2
-        and parts[1] == "history.jsonl"
-    }
-    return [*(each for each in listed if each in there), *sorted(there - set(listed))]
+    return [*(each for each in listed if each in there), *sorted(set(there) - set(listed))]
 
 
 def row(job: Job, rank: int | None = None) -> Record:
@@ -103,6 +98,7 @@ def row(job: Job, rank: int | None = None) -> Record:
         "rank": rank,
         "runner": held.owner.pid if held else None,
         "waits_for": waits_for(state),
+        "could": could(state),
         "shown": shown_hash(state)[:16],
         "description": spec.description or _short(spec.task),
         "updated_at": state["updated_at"],
