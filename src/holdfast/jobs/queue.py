@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import NotFound, UsageError, typed
+from holdfast.jobs.job import is_job_id
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.store.primitives import Cursor, Line
 from holdfast.store.view import Shape
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 END = -1
+
+
+def folders(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+    """What may be jobs, listed or not; what is in them is not looked at: they may be large."""
+    above = layout.above("job")
+    with typed("listing", above), home.opened_dir(above) as directory:
+        return sorted(filter(is_job_id, directory.names())) if directory is not None else []
 
 
 class Queue:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import audit
 from holdfast.codec import Record, encode
-from holdfast.contracts.job_states import FINAL
+from holdfast.contracts.job_states import FINAL, TRANSITIONS
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
 
@@ -41,6 +41,23 @@ def waits_for(state: JobState) -> str | None:
     if state["status"] in ("HALTED_COST", "HALTED_TIME") or state["hold"] == "iterations":
         return "resume with a higher limit, or cancel"
     return None
+
+
+def could(state: JobState) -> list[str]:
+    """What a person can do about a job now, the likeliest first."""
+    status, hold = state["status"], state["hold"]
+    if status in FINAL:
+        return []
+    if hold == "approval":
+        return ["approve", "reject", "cancel"]
+    if hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
+        deeds = ["resume"]
+    elif status == "INTERVENTION_REQUIRED":
+        deeds = ["continue", "halt", "suspend"]
+    else:
+        deeds = ["activate"] if status == "DRAFT" else ["suspend"]
+    rewinds = ["rewind"] if status in TRANSITIONS["rewind"][0] else []
+    return [*deeds, *rewinds, "cancel"]
 
 
 def shown_hash(state: JobState) -> str:

@@ -6,7 +6,7 @@ import os
 from typing import Annotated, Literal
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import NotFound, UsageError, typed
+from holdfast.errors import HoldfastError, NotFound, UsageError, typed
 from holdfast.jobs.job import Job
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
@@ -40,7 +40,7 @@ def history(
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id) as job:
         if format == "html":
-            return _page(job, out)
+            return _page(call, job, out)
         told = timeline(job, limit=limit, only=only)
         if only is not None and not told.calls:
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
@@ -80,18 +80,22 @@ def export(
 ) -> Change:
     """Write everything about a job into one page that opens without a network"""
     with opened(call, id) as job:
-        return _written(job, _html(job), out, replace=replace)
+        return _written(job, _html(call, job), out, replace=replace)
 
 
-def _page(job: Job, out: str | None) -> Show | Change:
-    page = _html(job)
+def _page(call: Context, job: Job, out: str | None) -> Show | Change:
+    page = _html(call, job)
     return Show({"html": page}, text=page) if out is None else _written(job, page, out)
 
 
-def _html(job: Job) -> str:
+def _html(call: Context, job: Job) -> str:
     from holdfast.jobs.export import as_html
 
-    diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
+    try:
+        diff = workspace_of(job).diff(patch=True)
+    except HoldfastError as error:
+        diff = ""  # nothing is made yet, or there is nothing to compare with
+        call.warn(f"without the files of {job.name}: {error.message}")
     return as_html(job, diff)
 
 

@@ -13,7 +13,7 @@ from holdfast.jobs.job import Job, is_job_id, job_id
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.steward import shown_hash, waits_for
+from holdfast.jobs.steward import could, shown_hash, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
@@ -98,6 +98,7 @@ def row(job: Job, rank: int | None = None) -> Record:
         "rank": rank,
         "runner": held.owner.pid if held else None,
         "waits_for": waits_for(state),
+        "could": could(state),
         "shown": shown_hash(state)[:16],
         "description": spec.description or _short(spec.task),
         "updated_at": state["updated_at"],

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    StreamingResponse,
+)
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -63,6 +69,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     calls = Calls()
     app.include_router(api.routes(table, setting.context, calls))
     app.include_router(pages.routes(table, setting.context, read_only=setting.read_only))
+    app.add_api_route("/static/job.css", _job_sheet, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(HoldfastError, _failed)
     app.add_exception_handler(RequestValidationError, api.refused)
@@ -76,6 +83,11 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
         app.state.live.close()
 
     return Dashboard(guard, keys, end_streams)
+
+
+def _job_sheet() -> FileResponse:
+    """The sheet that a job has wherever it is shown."""
+    return FileResponse(HERE.parent / "jobs" / "sheet.css", media_type="text/css")
 
 
 def _watching(setting: Setting) -> Any:

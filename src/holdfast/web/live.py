@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError
 from holdfast.ids import is_agent_id
+from holdfast.jobs.queue import folders
 from holdfast.layout import SPENT
 from holdfast.ledger.book import agents
 from holdfast.store.primitives import CONTROL, START, Cursor, Line
@@ -71,6 +72,7 @@ class Live:
         self._seen: dict[str, tuple[int, ...]] = {}
         self._looked, self._began = float("-inf"), False
         self._names: list[str] = []
+        self._jobs: list[str] = []
         self.run = f"{os.getpid():x}{home.clock.now():.0f}"
         """Numbers of events mean something only within one run."""
 
@@ -134,6 +136,9 @@ class Live:
             self._find_agents()
             for agent in self._names:
                 events += self._look_at(agent)
+            for job in self._jobs:
+                if self._changed(f"{self._layout.path('job', job)}/history.jsonl"):
+                    events.append({"kind": "job", "agent": None, "job": job})
             if self._changed(SPENT):
                 events.append({"kind": "spend", "agent": None})
         except (HoldfastError, OSError) as error:
@@ -144,6 +149,8 @@ class Live:
         now = self._home.clock.boottime()
         if now - self._looked >= _AGENTS_AGAIN:
             self._looked, self._names = now, agents(self._home, self._layout)
+            if "queue" in self._layout.paths:
+                self._jobs = folders(self._home, self._layout)
 
     def _look_at(self, agent: str) -> Iterator[Record]:
         if not is_agent_id(agent):

@@ -23,7 +23,9 @@ from holdfast.codec import DecodeError, decode
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.layout import CACHE
 from holdfast.ops.operation import Table
+from holdfast.web import job_pages
 from holdfast.web.api import Opener, call
+from holdfast.web.job_pages import Ask
 
 PAGE_OF_EVENTS = 100
 MOST_LETTERS = 30
@@ -52,7 +54,7 @@ STATES = {
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
-_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -89,6 +91,14 @@ def length(row: Mapping[str, Any]) -> str:
         return ""
 
 
+def since(stamp: object, now: object) -> str:
+    """How long ago it was then."""
+    try:
+        return ago(max(0.0, instant_of(str(now)) - instant_of(str(stamp))))
+    except ValueError:
+        return "?"
+
+
 def money(usd: object) -> str:
     return f"${usd:,.2f}" if isinstance(usd, int | float) else "?"
 
@@ -98,9 +108,9 @@ def meaning(state: object) -> str:
 
 
 def plain(value: object) -> object:
-    """Text in the order in which it was written: what would turn it round is shown instead."""
+    """Text as it was written: what would turn it round or cannot be seen is shown instead."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+        return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
     return value
 
 
@@ -112,14 +122,17 @@ _pages = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_pages.filters |= {
+_FILTERS: dict[str, Any] = {
     "ago": ago,
     "clock": clock_of,
     "day": day_of,
     "length": length,
     "money": money,
     "meaning": meaning,
+    "since": since,
+    "words": job_pages.words,
 }
+_pages.filters.update(_FILTERS)
 
 
 def draw(name: str, **values: Any) -> str:
@@ -151,7 +164,10 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     def page(template: str, **values: Any) -> str:
         with opened() as context:
             today = context.home().today()
-        return draw(template, read_only=read_only, today=today, **values)
+        shared = {"read_only": read_only, "today": today, "decisions": _decisions(ask)}
+        return draw(template, **shared, **values)
+
+    job_pages.add(router, ask, page)
 
     @router.get("/")
     def fleet() -> str:
@@ -224,6 +240,14 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     return router
 
 
+def _decisions(ask: Ask) -> int:
+    """How many jobs wait for a person; what is wrong with the jobs is told on their own page."""
+    try:
+        return ask("job list", waiting=True)["counts"]["jobs"]
+    except HoldfastError:
+        return 0
+
+
 def _proof(opened: Opener) -> dict[str, Any] | None:
     """What whoever tortures this home has counted: acknowledged, killed, lost."""
     with opened() as context:
@@ -239,7 +263,7 @@ def _proof(opened: Opener) -> dict[str, Any] | None:
             return None
 
 
-def _talk(ask: Any, agent: str, limit: int) -> dict[str, Any]:
+def _talk(ask: Ask, agent: str, limit: int) -> dict[str, Any]:
     """The turns of an agent, and which models it can be asked with."""
     found, models = ask("agent turns", agent=agent, limit=limit), ask("model list", agent=agent)
     used = [row["model"] for row in found["rows"] if row["model"]]
@@ -257,7 +281,7 @@ def _talk(ask: Any, agent: str, limit: int) -> dict[str, Any]:
     }
 
 
-def _letters(ask: Any, agent: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _letters(ask: Ask, agent: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with what they say; one that went while we looked is left out."""
     found: list[dict[str, Any]] = []
     for row in rows[:MOST_LETTERS]:

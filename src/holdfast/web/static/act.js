@@ -16,14 +16,19 @@ export function toast(text) {
   setTimeout(() => line.remove(), 6_000);
 }
 
-export async function post(verb, body) {
+// What a verb answers: its envelope, or an object with `error`.
+export async function call(verb, body) {
   const answer = await fetch(`/api/${verb}`, {
     method: "POST",
     headers: { "content-type": "application/json", "x-holdfast-token": await token() },
     body: JSON.stringify(body),
   });
-  const told = await answer.json();
-  if (!answer.ok) { toast(`${told.error.message}. ${told.error.hint ?? ""}`); return null; }
+  return answer.json();
+}
+
+export async function post(verb, body) {
+  const told = await call(verb, body);
+  if (told.error) { toast(`${told.error.message}. ${told.error.hint ?? ""}`); return null; }
   toast(told.detail ?? "done");
   return told;
 }

@@ -1,6 +1,7 @@
 // The page: live, by keyboard, in the theme that was chosen.  It draws nothing itself: when
 // something changed it asks for the page again and takes over the parts that are different.
 import { act, token } from "./act.js";
+import { steward, undecided } from "./steward.js";
 import { talk } from "./talk.js";
 
 const $ = (id) => document.getElementById(id);
@@ -37,6 +38,7 @@ function takeOver(fresh) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
     if (!next || next.innerHTML === part.dataset.drawn) continue;
+    if (undecided(part)) continue;
     if (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) continue;
     part.dataset.drawn = next.innerHTML;
     const known = new Set([...part.querySelectorAll("tr[id]")].map((row) => row.id));
@@ -123,12 +125,13 @@ document.addEventListener("keydown", (press) => {
     j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1),
     p: pause, t: turnTheme, "?": () => $("keys").showModal(),
     "/": () => (document.querySelector(".filter input") ?? document.querySelector("nav a[href='/ledger']")).focus(),
-    c: () => document.querySelector("form.talk textarea")?.focus(),
+    c: () => document.querySelector("form.talk textarea, form.decide textarea")?.focus(),
     gf: () => { location.href = "/"; }, gl: () => { location.href = "/ledger"; },
+    gj: () => { location.href = "/jobs"; }, gd: () => { location.href = "/decisions"; },
     Enter: () => {
       const row = document.querySelector(CHOSEN);
       if (!row || press.target.matches("a, button, summary")) return false;
-      if (row.dataset.href) location.href = row.dataset.href; else row.querySelector("button")?.focus();
+      if (row.dataset.href) location.href = row.dataset.href; else row.querySelector("button, summary")?.focus();
     },
   };
   const deed = keys[said] ?? keys[press.key];
@@ -160,6 +163,7 @@ $("theme").addEventListener("click", turnTheme);
 $("help").addEventListener("click", () => $("keys").showModal());
 act();
 talk();
+steward();
 document.addEventListener("said", redraw);
 token();
 listen();

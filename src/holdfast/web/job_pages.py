@@ -1,0 +1,126 @@
+"""The pages of jobs: all of them, one of them, a call of one, and what waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from holdfast.contracts.job_states import STATES
+from holdfast.errors import HoldfastError, NotFound
+
+PAGE_OF_CALLS, MOST_CALLS = 20, 2000
+MOST_DECISIONS = 50
+_ORDER = {"RUNNING": 1, "PENDING": 2, "REVIEWING": 2, "DRAFT": 3}
+
+
+class Ask(Protocol):
+    """What a verb says."""
+
+    def __call__(self, name: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+def words(status: object) -> str:
+    """A state, an event or an action as one says it."""
+    return str(status or "").replace("_", " ").lower()
+
+
+def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
+    @router.get("/jobs")
+    def jobs(
+        status: Annotated[str, Query(max_length=40)] = "",
+        waiting: Annotated[bool, Query()] = False,
+    ) -> str:
+        every = ask("job list")
+        found = (
+            ask("job list", status=status or None, waiting=waiting) if status or waiting else every
+        )
+        return page(
+            "jobs.html",
+            jobs=sorted(found["rows"], key=_first),
+            counts=every["counts"],
+            states=[each for each in STATES if each in every["counts"]],
+            chosen=status,
+            waiting=waiting,
+            as_of=found["as_of"],
+        )
+
+    @router.get("/jobs/{id}")
+    def job(id: str, calls: Annotated[int, Query(ge=1, le=MOST_CALLS)] = PAGE_OF_CALLS) -> str:
+        shown = ask("job show", id=id)
+        history = ask("job history", id=id, format="json", limit=calls)["data"]
+        return page(
+            "job.html",
+            job=shown["data"],
+            items=_newest_first(history),
+            asking=history["asking"],
+            points=history["recovery_points"][::-1],
+            total=history["calls"],
+            shown=len(history["interactions"]),
+            more=min(MOST_CALLS, calls * 3),
+            as_of=shown["as_of"],
+        )
+
+    @router.get("/jobs/{id}/call/{number}")
+    def one_call(id: str, number: int) -> str:
+        shown = ask("job show", id=id)["data"]
+        (each,) = ask("job history", id=id, format="json", only=number)["data"]["interactions"]
+        return page("call.html", job=shown, call=each)
+
+    @router.get("/jobs/{id}/replay")
+    def replay(id: str) -> str:
+        shown, found, differs = ask("job show", id=id)["data"], None, None
+        try:
+            found = ask("job replay", id=id)["data"]
+        except HoldfastError as error:
+            if error.code != "replay_differs":
+                raise
+            differs = error
+        return page("replay.html", job=shown, found=found, differs=differs)
+
+    @router.get("/jobs/{id}/{name}.html")
+    def export(id: str, name: str) -> Response:
+        if name != id:
+            raise NotFound("there is no such page", hint=f"/jobs/{id}/{id}.html is the export")
+        text = ask("job history", id=id, format="html")["data"]["html"]
+        return Response(text, media_type="text/html; charset=utf-8", headers=_kept(f"{id}.html"))
+
+    @router.get("/jobs/{id}/{name}.csv")
+    def table(id: str, name: str) -> Response:
+        if name != id:
+            raise NotFound("there is no such page", hint=f"/jobs/{id}/{id}.csv is the table")
+        text = ask("job show", id=id, csv=True)["data"]["csv"]
+        return Response(text, media_type="text/csv; charset=utf-8", headers=_kept(f"{id}.csv"))
+
+    @router.get("/decisions")
+    def decisions() -> str:
+        found = ask("job list", waiting=True)
+        some = found["rows"][:MOST_DECISIONS]
+        return page(
+            "decisions.html",
+            jobs=[ask("job show", id=row["job"])["data"] for row in some],
+            more=len(found["rows"]) - len(some),
+            as_of=found["as_of"],
+        )
+
+
+def _kept(name: str) -> dict[str, str]:
+    """As a file: its own style is not one that a page of ours may have."""
+    return {"content-disposition": f'attachment; filename="{name}"'}
+
+
+def _first(row: dict[str, Any]) -> tuple[int, float, str]:
+    """Those that wait for somebody, then those that go on, in the order of the queue."""
+    place = 0 if row["waits_for"] else _ORDER.get(row["status"], 4)
+    rank = row["rank"]
+    return place, float("inf") if rank is None else rank, row["job"]
+
+
+def _newest_first(history: dict[str, Any]) -> list[dict[str, Any]]:
+    """Calls and what was decided between them."""
+    items = [(each["sequence"] + 0.5, {"call": each}) for each in history["interactions"]]
+    items += [(float(each["before"]), {"event": each}) for each in history["events"]]
+    # Stable: what lies between two calls stays in its order, then all is turned round.
+    return [item for _, item in sorted(items, key=lambda each: each[0])][::-1]
