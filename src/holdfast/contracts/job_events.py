@@ -39,6 +39,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "point": ("point",),
     "attach": ("path",),
     "note": (),
+    "told": ("interaction",),
+    "imported": ("status", "imported"),
 }
 """For each event what its line has to say."""
 
@@ -84,6 +86,8 @@ class JobLine(Record):
         "point",
         "attach",
         "note",
+        "told",
+        "imported",
     ]
     job_id: JobId | None = None
     created_at: UtcTime | None = None
@@ -145,6 +149,10 @@ class JobLine(Record):
     point: _Open | None = None
     place: Count | None = None
     path: NonEmpty | None = None
+    interaction: _Open | None = None
+    """A call of another system, as its history tells it."""
+    imported: _Open | None = None
+    """What such a job had come to."""
     copied_from: OffsetTime | None = None
     """When the line was written in the job that this one goes on with."""
     fence: Fence | None = None

@@ -50,6 +50,8 @@ class Calls:
                 self._reply = record
             case "judged" if self._is_open(record) and self._reply is not None:
                 return self._ended(_answered(record, self._reply, self.state))
+            case "told" if isinstance(record.get("interaction"), dict):
+                return record["interaction"]
             case "move" if record.get("cause") == "lost" and self._call is not None:
                 return self._ended(_lost(record, self.state))
             case _:
@@ -207,7 +209,9 @@ def _rendered(job: Job, head: Cursor) -> bytes:
 
 
 def _whole(state: JobState, kept: list[Record]) -> Record:
+    foreign: Record = state["foreign"] or {}
     return {
+        **foreign.get("history", {}),
         "schema_version": "1.0",
         "job_id": state["job_id"],
         "created_at": state["created_at"],

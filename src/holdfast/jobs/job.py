@@ -29,7 +29,7 @@ State = fold.Job
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
-_VERSION = 1
+_VERSION = 2
 _PAUSE, _SHARE = 0.05, 20
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
@@ -66,7 +66,13 @@ class Job:
 
     # -- beginning ---------------------------------------------------------------------
 
-    def create(self, spec: JobSpec, origin: Record | None = None) -> None:
+    def create(
+        self,
+        spec: JobSpec,
+        origin: Record | None = None,
+        *,
+        created_at: str | None = None,
+    ) -> None:
         """Write the first line; Conflict if there is one."""
 
         def decide(state: State) -> Sequence[Record]:
@@ -74,7 +80,8 @@ class Job:
                 raise Conflict(
                     f"there is a job {self.name} already", hint="give the new one another --id"
                 )
-            line: Record = {"event": "new", "job_id": self.name, "created_at": self.now()}
+            made = created_at or (None if origin and "imported" in origin else self.now())
+            line: Record = {"event": "new", "job_id": self.name, "created_at": made}
             line["spec"] = spec.value()
             return [line | {"origin": origin} if origin else line]
 
@@ -230,7 +237,21 @@ def manifest(state: State) -> Record:
     }
     origin: Record = state["origin"] or {}
     foreign = origin.get("foreign_status")
-    return shown | ({"foreign_status": foreign} if foreign else {})
+    return _with_foreign(state, shown | ({"foreign_status": foreign} if foreign else {}))
+
+
+def _with_foreign(state: State, shown: Record) -> Record:
+    """What a manifest of another system said that ours has no field for."""
+    foreign: Record = state["foreign"] or {}
+    if not foreign:
+        return shown
+    phases: Record = foreign.get("phases", {})
+    return {
+        **foreign.get("manifest", {}),
+        **shown,
+        "metrics": {**foreign.get("metrics", {}), **shown["metrics"]},
+        "phases": [{**phases.get(each["name"], {}), **each} for each in shown["phases"]],
+    }
 
 
 def _first_line(text: str) -> str | None:

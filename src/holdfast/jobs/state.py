@@ -70,6 +70,7 @@ def initial() -> Job:
         "result": None,
         "fence": 0,
         "origin": None,
+        "foreign": None,
         "trail": [],
     }
 
@@ -414,6 +415,29 @@ def _note(state: Job, record: Record) -> None:
     _hear(state, record)
 
 
+def _told(state: Job, record: Record) -> None:
+    """A call of another system: it is shown, and counts for nothing."""
+    call = record.get("interaction")
+    number = cast("Record", call).get("sequence") if isinstance(call, dict) else None
+    if isinstance(number, int) and state["foreign"] is None:
+        state["sequence"] = max(state["sequence"], number + 1)
+
+
+def _imported(state: Job, record: Record) -> None:
+    """What a job of another system had come to."""
+    status, found = record.get("status"), record.get("imported")
+    if state["origin"] is None or state["foreign"] is not None or status not in STATES:
+        return
+    told = cast("Record", found) if isinstance(found, dict) else {}
+    state |= {name: told[name] for name in _BROUGHT if name in told}
+    state["foreign"] = told.get("foreign") or {}
+    state["status"], state["hold"] = status, record.get("hold")
+    state["phase"], state["why"] = record.get("phase") or 0, record.get("reason")
+
+
+_BROUGHT = ("cost_usd", "seconds", "steps", "trail", "former", "points")
+
+
 _ACTS: dict[str, Callable[[Job, Record], None]] = {
     "new": _new,
     "set": _set,
@@ -426,4 +450,6 @@ _ACTS: dict[str, Callable[[Job, Record], None]] = {
     "point": _point,
     "attach": _attach,
     "note": _note,
+    "told": _told,
+    "imported": _imported,
 }

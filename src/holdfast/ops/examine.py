@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HoldfastError
 from holdfast.layout import HOLDFAST, Part, is_scratch
 from holdfast.ledger.book import Ledger, agents
+from holdfast.ledger.sealed import FOLDER
 from holdfast.ops.answer import Answer
 from holdfast.ops.examine_fleet import examine_fleet
 from holdfast.settings import settings, unread
@@ -163,6 +164,18 @@ def proved(home: Home) -> Iterator[Finding]:
     for agent in agents(home):
         for problem in _with_imported(home, agent):
             yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
+    for job in _imported_jobs(home):
+        from holdfast.jobs.adopt import problems
+
+        for problem in problems(home, job):
+            yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
+
+
+def _imported_jobs(home: Home) -> list[str]:
+    """Jobs that were brought from elsewhere, by the folder that they then have."""
+    above = HOLDFAST.above("job")
+    found = (key.removeprefix(f"{above}/").split("/") for key in home.keys(above))
+    return sorted({parts[0] for parts in found if parts[1:2] == [FOLDER]})
 
 
 def _is_unused_journal(home: Home, found: Finding) -> bool:

@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 from holdfast.agents.adopt import Adoption, Flagged, Found, Stop
 from holdfast.agents.flags import Flag, NoFlag, flags_in
@@ -15,7 +15,10 @@ from holdfast.codec import DecodeError, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import BadName, ConfigError, HoldfastError, NotFound
 from holdfast.ids import mapped_agent_id, session_id
-from holdfast.layout import HOLDFAST, LUKA
+from holdfast.jobs import adopt as jobs
+from holdfast.jobs.job import Job
+from holdfast.jobs.queue import Queue
+from holdfast.layout import HOLDFAST, LOGIST, LUKA
 from holdfast.ledger import adopt as ledgers
 from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.ledger.book import Ledger, agents
@@ -35,10 +38,12 @@ class Row(NamedTuple):
     agent: str | None
     part: str
     taken: Taken
+    job: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "agent": self.agent,
+            "job": self.job,
             "part": self.part,
             "file": self.taken.path,
             "state": self.taken.outcome,
@@ -55,18 +60,21 @@ def import_(
 ) -> Rows:
     """Bring a tree of another system into the home
 
-    SRC is only read. --layout says whose tree it is (teleo: agents' state; luka: ledgers); without
-    it, its content tells. Files are kept byte for byte under `imported`, with their sha256 in a
-    chained line; what could not be read is kept too, and not used (`quarantined`). A file that
-    was imported before is left out, so the same import twice adds nothing, and one that was cut
-    off is completed by running it again.
+    SRC is only read. --layout says whose tree it is (teleo: agents' state; luka: ledgers; logist:
+    jobs); without it, its content tells. Files are kept byte for byte under `imported`, with their
+    sha256 in a chained line; what could not be read is kept too, and not used (`quarantined`). A
+    file that was imported before is left out, so the same import twice adds nothing, and one that
+    was cut off is completed by running it again.
 
     Flags that agents left for each other in a shared folder (`collective/flag-SENDER-TOPIC.md`)
     become messages in the inboxes of those they name, each once.
 
-    An agent whose name does not fit gets one that does: accents dropped, other characters become
-    dashes, and 8 digits of the sha256 of its name follow. Its manifest keeps the name as
-    `display_name`.
+    A job comes with its calls, and in the state that it had; one that somebody ran there waits for
+    a decision here. Amounts of its manifest are cents. Its workspace is left where it is.
+
+    An agent or job whose name does not fit gets one that does: accents dropped, other characters
+    become dashes, and 8 digits of the sha256 of its name follow. An agent's manifest keeps the name
+    as `display_name`, a job's history as its origin.
     """
     said = context.take_layout()
     with Tree(src) as tree:
@@ -120,6 +128,10 @@ class _Run:
         self.ignored = 0
 
     def rows(self) -> Iterator[Row]:
+        if self._layout is LOGIST:
+            yield from self._jobs()
+            self.ignored = len(self._found.others)
+            return
         yield from self._stops()
         by_name: dict[str, list[Member]] = defaultdict(list)
         for member in self._found.members:
@@ -274,6 +286,47 @@ class _Run:
             yield "", Taken(file.path, "skipped", str(why))
         for name, found in by_name.items():
             yield name, Flagged(file, found, utc_stamp(member.file.changed))
+
+    # -- jobs --------------------------------------------------------------------------
+
+    def _jobs(self) -> Iterator[Row]:
+        by_name: dict[str, list[Member]] = defaultdict(list)
+        for member in self._found.members:
+            if member.slot.part == "job":
+                by_name[member.slot.name].append(member)
+        for name in sorted(by_name):
+            yield from self._job(name, by_name[name])
+        for member in self._found.members:
+            if member.slot.part == "jobs":
+                yield Row(None, "jobs", self._job_index(member, set(by_name)))
+
+    def _job(self, name: str, members: list[Member]) -> Iterator[Row]:
+        adoption = jobs.Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
+        troubles: list[Taken] = []
+        files = [found.file for found in self._loaded(members, troubles)]
+        taken = adoption.take(files) if files else []
+        if files and not self._dry_run:
+            with Job(self._home, adoption.job) as job, Queue(self._home) as queue:
+                queue.register(adoption.job, job.state()["created_at"], use=False)
+        yield from (Row(None, "job", each, adoption.job) for each in (*taken, *troubles))
+
+    def _job_index(self, member: Member, brought: set[str]) -> Taken:
+        """Who waits for a runner there waits for nobody here: only what is missing is told."""
+        file = self._load(member)
+        if isinstance(file, Taken):
+            return file
+        try:
+            told = decode(file.data.strip())
+        except DecodeError as error:
+            return Taken(file.path, "skipped", f"{error}; jobs are known by their folders")
+        listed: Any = told.get("jobs") if isinstance(told, dict) else None
+        gone = (
+            sorted(set(cast("dict[str, Any]", listed)) - brought)
+            if isinstance(listed, dict)
+            else []
+        )
+        missing = f"; no folder here: {', '.join(gone[:5])[:200]}" if gone else ""
+        return Taken(file.path, "skipped", f"queue and choice of job stay there{missing}")
 
     # -- the rest ----------------------------------------------------------------------
 

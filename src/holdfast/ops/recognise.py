@@ -16,7 +16,8 @@ from holdfast.agents import flags
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.scan import Scan
 from holdfast.errors import ConfigError, HoldfastError, NotFound
-from holdfast.layout import LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
+from holdfast.jobs import adopt as jobs
+from holdfast.layout import LOGIST, LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
 from holdfast.ledger.foreign import as_entry
 from holdfast.ledger.pieces import pieces
 from holdfast.ops.tree import File, Tree
@@ -27,6 +28,7 @@ IMPORTABLE: dict[str, tuple[Part, ...]] = {
         *("stops", "flags"),
     ),
     LUKA.name: ("ledger", "status", "summaries"),
+    LOGIST.name: ("job", "jobs"),
 }
 _KINDS: dict[Part, str] = {
     "report": "report",
@@ -38,6 +40,7 @@ _KINDS: dict[Part, str] = {
     "stops": "legacy-session",
     "ledger": "ledger",
     "status": "status",
+    "jobs": "job-index",
 }
 _FOLDERS: dict[Part, str] = {"inbox": ".json", "stops": ".json", "summaries": ".md"}
 _DAY_FILE = re.compile(r"(?:^|/)\d{4}-\d{2}-\d{2}[^/]*\.jsonl[^/]*$")
@@ -81,7 +84,8 @@ def recognise(tree: Tree, said: str | None) -> Recognised:
     trees = " or ".join(layout.name for layout in layouts)
     raise NotFound(
         f"nothing of a tree of {trees} in {tree.path}",
-        hint="name the folder that holds the agents; `holdfast validate` says what files are",
+        hint="name the folder that holds the agents or jobs; "
+        "`holdfast validate` says what files are",
         path=tree.path,
     )
 
@@ -116,6 +120,8 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
         return "/" not in slot.rest and ".jsonl" in (slot.rest or slot.name)
     if slot.part == "flags":
         return "/" not in slot.rest and slot.rest.startswith(flags.PREFIX)
+    if slot.part == "job":
+        return jobs.is_part(slot.rest)
     if ending := _FOLDERS.get(slot.part):
         return "/" not in slot.rest and slot.rest.endswith(ending)
     return slot.rest == ""
@@ -134,6 +140,9 @@ def _looks_right(tree: Tree, member: Member) -> bool:
         return True
     if member.slot.part == "flags":
         return _is_flag(tree, member.file)
+    if member.slot.part == "job":
+        value = _first_value(tree, member.file)
+        return value is not None and jobs.kind_of(member.slot.rest).looks(value)
     return _looks_like(_KINDS[member.slot.part], _first_value(tree, member.file))
 
 
