@@ -62,7 +62,8 @@ def asking(
     context = [*state["context"]]
     task = list(filter(None, _task(state, phase, context)))
     if sent == "chat" and contents is not None:
-        task += [text for path in context if (text := contents(path)) is not None]
+        read = ((path, contents(path)) for path in context)
+        task += [f"# File {path}\n\n{text}" for path, text in read if text is not None]
     system = _system_of(phase.role, tuple(phase.accepts))
     limits = state["limits"]
     request = AgentRequest.model_validate(

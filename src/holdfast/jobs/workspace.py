@@ -48,8 +48,6 @@ Isolation = Literal["none", "directory", "worktree", "sandbox"]
 ATTACHMENTS = "attachments"
 _PATIENCE = 600.0
 _MOST_NAME = 200
-_MOST_SHOWN = 32 << 10
-"""Bytes of a file that is shown to a model."""
 
 
 class Workspace:
@@ -347,33 +345,6 @@ class Workspace:
                     files.put_folder(path[:-1], aside)
                 elif here.get(path) != entry:
                     files.put(path, entry.mode, blobs.content(entry.id), aside)
-
-    def copy_to(self, other: Workspace, tree: str) -> None:
-        """Let another job's files be what a snapshot of ours says, beside what it has."""
-        wanted = self._snapshots.tree_of(tree)
-        with (
-            other._alone(),
-            typed("copying the files", other.path),
-            other._files() as files,
-            other._scratch("aside") as aside,
-            self._repository.reading() as blobs,
-        ):
-            for path, entry in sorted(wanted.items()):
-                if entry.mode == FOLDER:
-                    files.put_folder(path[:-1], aside)
-                else:
-                    files.put(path, entry.mode, blobs.content(entry.id), aside)
-
-    def text_of(self, path: str) -> str | None:
-        """A file as a model is shown it that cannot look itself; None if it is no text."""
-        try:
-            with Folder(self.path) as files:
-                data = files.small(path, _MOST_SHOWN)
-        except OSError:
-            return None
-        if not data or b"\0" in data:
-            return None
-        return f"# File {path}\n\n{data.decode('utf-8', 'replace')}"
 
     # --- the agent's repository -------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
         if tree is not None:
             workspace = workspace_of(new)
             workspace.make()
-            workspace_of(job).copy_to(workspace, tree)
+            workspace_of(job).export(tree, workspace.path)
         with running(call, new) as runner:
             runner.run()
         was, now = _figures(job), _figures(new)

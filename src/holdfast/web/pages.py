@@ -54,7 +54,9 @@ STATES = {
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
-_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ODD = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
