@@ -361,3 +361,11 @@ def test_a_job_stops_where_the_fleet_has_spent_what_it_may(scene: Scene) -> None
     with Spend(scene.home) as spend:
         (tally,) = spend.agents(scene.home.today()).values()
         assert (tally.usd, tally.reserved_usd) == (0.25, 0.0)
+
+
+def test_a_reply_without_end_is_cut_and_is_no_answer(scene: Scene) -> None:
+    state = scene.run([said(summary="x" * 9_000_000)])
+    assert state["status"] == "INTERVENTION_REQUIRED"
+    raw = scene.calls()[0]["response"]["raw_response"]
+    assert raw.endswith("characters more]")
+    assert len(raw) < 1_100_000

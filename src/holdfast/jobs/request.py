@@ -40,6 +40,10 @@ How to answer:
 6. Choose exactly one action, by whether the work of this phase is done: {actions}."""
 
 
+_MOST_SHOWN = 200_000
+"""Characters of files that a model is shown with a question."""
+
+
 class Asking(NamedTuple):
     """One request, taken apart."""
 
@@ -62,8 +66,7 @@ def asking(
     context = [*state["context"]]
     task = list(filter(None, _task(state, phase, context)))
     if sent == "chat" and contents is not None:
-        read = ((path, contents(path)) for path in context)
-        task += [f"# File {path}\n\n{text}" for path, text in read if text is not None]
+        task += _shown(context, contents)
     system = _system_of(phase.role, tuple(phase.accepts))
     limits = state["limits"]
     request = AgentRequest.model_validate(
@@ -160,6 +163,18 @@ def _task(state: Job, phase: PhaseSpec, context: Sequence[str]) -> list[str]:
     if context:
         texts.append("# Files to look at\n\n" + "\n".join(f"- {each}" for each in context))
     return texts
+
+
+def _shown(paths: Sequence[str], contents: Callable[[str], str | None]) -> list[str]:
+    """Files for a model that cannot look itself, the latest named ones first to be sure of room."""
+    shown: dict[str, str] = {}
+    room = _MOST_SHOWN
+    for path in reversed(paths):
+        text = contents(path)
+        if text is not None and len(text) <= room:
+            shown[path] = f"# File {path}\n\n{text}"
+            room -= len(text)
+    return [shown[path] for path in paths if path in shown]
 
 
 def _phase(phase: PhaseSpec) -> str:

@@ -35,6 +35,8 @@ API_TRIES = 3
 """How often a call that failed for no fault of ours is made again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _TINY = 1e-9
+_MOST_RAW = 1 << 20
+"""Characters of a reply that are kept; a longer one is no answer to anything."""
 
 Watch = Callable[[str, Record], None]
 """Is told of each step as it happens: a word, and the state."""
@@ -206,7 +208,10 @@ class Runner:
                 retryable=error.retryable,
             )
         hit("job.answered")
-        return answer._replace(seconds=self._clock.boottime() - began)
+        raw = answer.raw
+        if len(raw) > _MOST_RAW:
+            raw = f"{raw[:_MOST_RAW]}… [{len(raw) - _MOST_RAW} characters more]"
+        return answer._replace(raw=raw, seconds=self._clock.boottime() - began)
 
     # -- after -------------------------------------------------------------------------
 
