@@ -21,6 +21,7 @@ from holdfast.clock import Clock
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Stream
 from holdfast.ops.table import TABLE
+from tests.forked import can_fork, forked
 
 REPO = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(sys.executable).parent / "holdfast")
@@ -78,6 +79,11 @@ class Shell:
         before: Callable[[], None] | None = None,
     ) -> Ran:
         """Run `holdfast --home HOME words…` to its end."""
+        if before is None and can_fork(env):
+            all_words = self.command(words)[1:]
+            whole = self.environment(env)
+            code, out, err = forked(all_words, whole, self.cwd, said, PATIENCE)
+            return Ran(code, out.decode(), err.decode())
         return self.run(self.command(words), env=env, said=said, before=before)
 
     def run(

@@ -1,0 +1,105 @@
+"""A command of ours as a process that need not begin with loading Python.
+
+Most of what a short command costs is imports.  A copy of the process that runs the tests has them
+behind it; otherwise it is a process like any other, with its own number, files, folder and
+environment.  Where that would make a difference, the caller starts a real one.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+OWN_START = ("HOLDFAST_FAILPOINTS", "HOLDFAST_DEBUG", "PYTHON", "COVERAGE", "LD_", "OTEL_")
+"""Variables that are read when a process begins."""
+
+
+def can_fork(env: Mapping[str, str]) -> bool:
+    """Whether a copy is as good as a new process; with several threads it would not be."""
+    return threading.active_count() == 1 and not any(name.startswith(OWN_START) for name in env)
+
+
+def forked(
+    words: Sequence[str | bytes], env: Mapping[str, str], cwd: Path, said: bytes, patience: float
+) -> tuple[int, bytes, bytes]:
+    """Run `holdfast words…`; its exit code as a shell has it, and what it printed."""
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(said)
+        given.seek(0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _become(words, env, cwd, (given.fileno(), out.fileno(), err.fileno()))
+        code = _ended(pid, patience)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()
+
+
+def _ended(pid: int, patience: float) -> int:
+    watch = os.pidfd_open(pid)
+    try:
+        if not select.select([watch], [], [], patience)[0]:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise AssertionError(f"still running after {patience:g} s")
+    finally:
+        os.close(watch)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become(
+    words: Sequence[str | bytes],
+    env: Mapping[str, str],
+    cwd: Path,
+    descriptors: tuple[int, int, int],
+) -> NoReturn:
+    code = 70
+    try:
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.closerange(3, 4096)
+        os.chdir(cwd)
+        for name in [*os.environ]:
+            del os.environ[name]
+        os.environ.update(env)
+        time.tzset()
+        warnings.resetwarnings()
+        signal.set_wakeup_fd(-1)
+        sys.unraisablehook = sys.__unraisablehook__
+        sys.excepthook = sys.__excepthook__
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8")
+        sys.stderr = io.TextIOWrapper(
+            io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True
+        )
+        sys.argv = ["holdfast", *(os.fsdecode(word) for word in words)]
+        gc.disable()
+        from holdfast.cli.main import main  # noqa: PLC0415 - in the child only
+
+        code = main()
+        sys.stdout.flush()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code & 0xFF)
