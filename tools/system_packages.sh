@@ -12,6 +12,8 @@ need() {  # command, packages...
     shift
     missing="$missing $*"
 }
+need git git
+need bwrap bubblewrap
 need strace strace
 need mkfs.xfs xfsprogs
 need mkfs.ext4 e2fsprogs

@@ -248,7 +248,7 @@ def test_folders_of_any_depth_can_be_removed(tmp_path: Path) -> None:
     workspace = made(tmp_path)
     point = kept(workspace)
     deep = os.open(workspace.path, os.O_RDONLY)
-    for _ in range(600):
+    for _ in range(300):
         os.mkdir("deep", dir_fd=deep)
         inner = os.open("deep", os.O_RDONLY, dir_fd=deep)
         os.close(deep)

@@ -222,7 +222,7 @@ class Snapshots:
         }
         beside = f"{self._place()}.new"
         with open(beside, "w", encoding="ascii") as file:  # direct write: made again if it is lost
-            json.dump(said, file)
+            file.write(json.dumps(said))
         os.replace(beside, self._place())  # noqa: TID251 - direct write: the same
 
     def remember(self, last: Last) -> None:

@@ -15,7 +15,7 @@ with what they have to be, and repositories are made aside and moved in whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Literal
@@ -253,7 +253,7 @@ class Workspace:
                 path = f"{ATTACHMENTS}/{name}"
                 if path in now and now[path].id == held:
                     now.pop(path)
-                    former = {each: entry for each, entry in former.items() if each != path}
+                    former = _without(former, {path})
             return measured(former, now)
 
     def restore(self, tree: str) -> Measured:
@@ -321,7 +321,7 @@ class Workspace:
                 before = {}
             files.prune({*wanted, *stay}, folders, aside)
             self._put_files(files, aside, wanted)
-            return {path: entry for path, entry in before.items() if path not in stay - set(wanted)}
+            return _without(before, stay - wanted.keys())
         before = self._look(facts, files)
         self._put_files(files, aside, wanted)
         # Only now do the rules of the snapshot say what is ignored.
@@ -334,7 +334,7 @@ class Workspace:
         emptied = {above for path in gone for above in _above(path)} - needed
         for folder in sorted(emptied, reverse=True):
             files.remove_if_empty(folder)
-        return {path: entry for path, entry in before.items() if path not in stay - set(wanted)}
+        return _without(before, stay - wanted.keys())
 
     def _put_files(self, files: Folder, aside: Folder, wanted: Tree) -> None:
         paths = [path for path in wanted if path[-1] != "/"]
@@ -547,6 +547,10 @@ class Workspace:
     def _note(self, facts: Facts) -> None:
         facts.write(self._repository.directory)
         self._facts = facts
+
+
+def _without(tree: Tree, paths: Collection[str]) -> Tree:
+    return {path: entry for path, entry in tree.items() if path not in paths}
 
 
 def _heads_in(text: str) -> Heads | None:
