@@ -299,6 +299,20 @@ def test_an_unfinished_merge_is_gone_after_putting_back(job: Opener, source: Pat
     assert git(here, "status", "--porcelain") == ""
 
 
+def test_what_the_agent_staged_is_not_staged_after_putting_back(job: Opener, source: Path) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    git(here, "config", "user.name", "the agent's own")
+    point = kept(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    (here / "new").write_text("new")
+    git(here, "add", "-A")
+    workspace.restore(point)
+    assert git(here, "status", "--porcelain") == ""
+    assert git(here, "config", "user.name") == "the agent's own"
+
+
 @pytest.mark.parametrize("harm", ["deleted", "emptied", "file", "link", "no objects", "no index"])
 def test_a_repository_that_the_agent_destroyed_is_made_anew(
     job: Opener, source: Path, harm: str, tmp_path: Path

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record
 from holdfast.git.repository import Repository
-from holdfast.jobs.scratch import Folder
+from holdfast.jobs.scratch import Folder, pieces
 
 GIT = ".git"
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -143,3 +143,14 @@ def make_checkout(
     if heads.commit:
         index = os.path.join(fresh.path, GIT, "index")
         ours.ask("read-tree", heads.commit, index=index, files=workspace)
+
+
+def reset_index(
+    ours: Repository, heads: Heads, workspace: str, files: Folder, aside: Folder
+) -> None:
+    """Let nothing be staged: what was staged is of files that were put back."""
+    name = aside.fresh()
+    index = os.path.join(aside.path, name)
+    ours.ask("read-tree", heads.commit or "--empty", index=index, files=workspace)
+    with aside.reading(name) as fd:
+        files.put(f"{GIT}/index", 0o100644, pieces(fd), aside)

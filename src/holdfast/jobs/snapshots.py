@@ -29,6 +29,8 @@ from holdfast.jobs.scratch import Folder, Found, pieces
 _REFS = "refs/holdfast/snapshots/"
 _SMALL = 8 << 20
 _EMPTY_FOLDER = "/%"
+_CACHE, _MOST = "holdfast.cache", 1 << 30
+"""What is remembered between processes; made again if it is lost."""
 
 
 class Measured(NamedTuple):
@@ -71,7 +73,8 @@ class Snapshots:
     def look(self, files: Folder, paths: Collection[str] | None, *, partly: bool = False) -> Tree:
         """What is there now, of these paths or of all; `partly` if there are others that count."""
         self.load()
-        now = self._stamp()
+        with Folder(self.repository.directory) as ours:
+            now = ours.stamp("holdfast.stamp")
         found = files.everything() if paths is None else files.these(paths)
         tree: Tree = {}
         read: dict[str, _Read] = {}
@@ -100,13 +103,6 @@ class Snapshots:
         with files.reading(path) as fd:
             size = os.fstat(fd).st_size
             return self.repository.id_of(size, exactly(fd, size))
-
-    def _stamp(self) -> int:
-        """The instant that the file system would give a file changed now."""
-        place = os.path.join(self.repository.directory, "holdfast.stamp")
-        with open(place, "wb") as file:  # direct write: only its time counts
-            file.write(b".")
-        return os.stat(place).st_ctime_ns
 
     # --- kept -------------------------------------------------------------------------------
 
@@ -202,8 +198,8 @@ class Snapshots:
             return
         self._loaded = True
         try:
-            with open(self._place(), encoding="ascii") as file:
-                said = json.load(file)
+            with Folder(self.repository.directory) as ours:
+                said = json.loads(ours.small(_CACHE, _MOST) or b"")
             tree = {path: Entry(mode, blob) for path, (mode, blob) in said["tree"].items()}
             self.last = Last(said["last"], said["text"], tree, said["root"])
             read = said["read"]
@@ -220,18 +216,13 @@ class Snapshots:
             "tree": self.last.tree,
             "read": self._read,
         }
-        beside = f"{self._place()}.new"
-        with open(beside, "w", encoding="ascii") as file:  # direct write: made again if it is lost
-            file.write(json.dumps(said))
-        os.replace(beside, self._place())  # noqa: TID251 - direct write: the same
+        with Folder(self.repository.directory) as ours:
+            ours.put(_CACHE, FILE, [json.dumps(said).encode("ascii")], ours)
 
     def remember(self, last: Last) -> None:
         """Say what the workspace was made to be."""
         self.last = last
         self._save()
-
-    def _place(self) -> str:
-        return os.path.join(self.repository.directory, "holdfast.cache")
 
 
 class _Kept(Mapping[str, "Entry | None"]):

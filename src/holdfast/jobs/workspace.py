@@ -17,14 +17,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
 from typing import Literal
 
 from holdfast.clock import SystemClock
 from holdfast.errors import (
     BadName,
     ConfigError,
-    Conflict,
     Corrupt,
     NotFound,
     StorageError,
@@ -35,6 +33,7 @@ from holdfast.git.repository import FILE, FOLDER, PROGRAM, Repository, Tree
 from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
+from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.origin import Facts, facts_in, survey
 from holdfast.jobs.proposal import Merged, Proposal
@@ -45,9 +44,7 @@ from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
-ATTACHMENTS = "attachments"
 _PATIENCE = 600.0
-_MOST_NAME = 200
 
 
 class Workspace:
@@ -98,7 +95,7 @@ class Workspace:
     def make(self, attachments: Mapping[str, str] | None = None) -> None:
         """Let the workspace be there; what an agent did in one that was made is left alone."""
         for name in attachments or {}:
-            _attachment(name)
+            check_name(name)
         if self.isolation == "none":
             if not os.path.isdir(self.path):
                 raise NotFound(f"no such folder: {self.path}", hint="name the source of the job")
@@ -123,11 +120,11 @@ class Workspace:
 
     def attach(self, name: str, source: str) -> str:
         """Copy a file into the workspace; the path it has there."""
-        _attachment(name)
+        check_name(name)
         with typed("attaching a file", self.path):
             if self.isolation == "none":
                 with Folder(self.path) as files:
-                    _copy_in(files, files, name, source, may_replace=False)
+                    copy_in(files, files, name, source, may_replace=False)
                 return f"{ATTACHMENTS}/{name}"
             with self._alone(), self._files() as files, self._scratch("aside") as aside:
                 self._attach(files, aside, name, source)
@@ -136,7 +133,7 @@ class Workspace:
     def _attach(self, files: Folder, aside: Folder, name: str, source: str) -> None:
         facts = self._made()
         ours = dict(facts.attachments)
-        _copy_in(files, aside, name, source, may_replace=name in ours)
+        copy_in(files, aside, name, source, may_replace=name in ours)
         path = f"{ATTACHMENTS}/{name}"
         held = self._snapshots.look(files, [path], partly=True)[path].id
         if ours.get(name) != held:
@@ -273,6 +270,8 @@ class Workspace:
                     heads = _heads_in(text) or self._start(facts)
                     if heads != checkout.heads_of(files) or not checkout.is_quiet(files):
                         self._put_heads(facts, heads, files, aside)
+                    elif before != wanted:
+                        checkout.reset_index(self._repository, heads, self.path, files, aside)
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, wanted)
 
@@ -351,10 +350,10 @@ class Workspace:
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
         heads = checkout.heads_of(files)
-        if heads is None:
-            return self._start(facts)
         last = self._snapshots.last
         former = _heads_in(last.text) if last is not None else None
+        if heads is None:
+            return former or self._start(facts)
         known = {*(former.tips if former else ()), *filter(None, (facts.base,))}
         objects = os.path.join(self.path, GIT, "objects")
         missing = [tip for tip in heads.tips if tip not in known]
@@ -530,9 +529,9 @@ class Workspace:
         if (facts := self._known()) is None:
             return
         with Folder(self._repository.directory) as ours:
-            if ours.small("config", 4096) != facts.config.encode():
-                with self._scratch("aside") as aside:
-                    ours.put("config", FILE, [facts.config.encode()], aside)
+            for name, text in (("config", facts.config), ("info/exclude", facts.exclude)):
+                if ours.small(name, 1 << 20) != text.encode():
+                    ours.put(name, FILE, [text.encode()], ours)
 
     def _made(self) -> Facts:
         if (facts := self._known()) is None:
@@ -562,38 +561,3 @@ def _above(path: str) -> Generator[str]:
     """The folders that a path lies in; for `a/b/` also that folder."""
     while path := path.rpartition("/")[0]:
         yield path
-
-
-def _attachment(name: str) -> None:
-    fits = name.isprintable() and "/" not in name and len(name.encode()) <= _MOST_NAME
-    if not (fits and name and name[0] not in ".-~%"):
-        raise BadName(
-            f"not a name for an attachment: {name[:80]!r}",
-            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %",
-        )
-
-
-def _copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace: bool) -> None:
-    """Copy a file of the user's to `attachments`, over nothing that is not ours."""
-    path = f"{ATTACHMENTS}/{name}"
-    above, _, last = os.path.abspath(source).rpartition("/")
-    if not os.path.isfile(source):
-        raise NotFound(f"no such file: {source}", hint="attach a regular file", path=source)
-    with Folder(os.path.realpath(above or "/")) as there:
-        if there.kind(last) == "link":
-            real = os.path.realpath(source)
-            return _copy_in(files, aside, name, real, may_replace=may_replace)
-        if files.kind(ATTACHMENTS) not in ("", "folder"):
-            raise Conflict(f"{ATTACHMENTS} is no folder here", hint="rename what stands there")
-        if files.kind(path) == "file" and _same(files, path, there, last):
-            return None
-        if files.kind(path) and not may_replace:
-            raise Conflict(f"{path} is there and differs", hint="attach it by another name")
-        with there.reading(last) as fd:
-            files.put(path, FILE, pieces(fd), aside)
-    return None
-
-
-def _same(one: Folder, path: str, other: Folder, name: str) -> bool:
-    with one.reading(path) as first, other.reading(name) as second:
-        return all(a == b for a, b in zip_longest(pieces(first), pieces(second)))

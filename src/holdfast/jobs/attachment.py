@@ -1,0 +1,48 @@
+"""Files that people give to a job: copied into its workspace, under `attachments/`."""
+
+from __future__ import annotations
+
+import os
+from itertools import zip_longest
+
+from holdfast.errors import BadName, Conflict, NotFound
+from holdfast.git.repository import FILE
+from holdfast.jobs.scratch import Folder, pieces
+
+ATTACHMENTS = "attachments"
+_MOST_NAME = 200
+
+
+def check_name(name: str) -> None:
+    fits = name.isprintable() and "/" not in name and len(name.encode()) <= _MOST_NAME
+    if not (fits and name and name[0] not in ".-~%"):
+        raise BadName(
+            f"not a name for an attachment: {name[:80]!r}",
+            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %",
+        )
+
+
+def copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace: bool) -> None:
+    """Copy a file of the user's to `attachments`, over nothing that is not ours."""
+    path = f"{ATTACHMENTS}/{name}"
+    above, _, last = os.path.abspath(source).rpartition("/")
+    if not os.path.isfile(source):
+        raise NotFound(f"no such file: {source}", hint="attach a regular file", path=source)
+    with Folder(os.path.realpath(above or "/")) as there:
+        if there.kind(last) == "link":
+            real = os.path.realpath(source)
+            return copy_in(files, aside, name, real, may_replace=may_replace)
+        if files.kind(ATTACHMENTS) not in ("", "folder"):
+            raise Conflict(f"{ATTACHMENTS} is no folder here", hint="rename what stands there")
+        if files.kind(path) == "file" and _same(files, path, there, last):
+            return None
+        if files.kind(path) and not may_replace:
+            raise Conflict(f"{path} is there and differs", hint="attach it by another name")
+        with there.reading(last) as fd:
+            files.put(path, FILE, pieces(fd), aside)
+    return None
+
+
+def _same(one: Folder, path: str, other: Folder, name: str) -> bool:
+    with one.reading(path) as first, other.reading(name) as second:
+        return all(a == b for a, b in zip_longest(pieces(first), pieces(second)))
