@@ -12,7 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import BadName, ConfigError, Conflict, Corrupt, NotFound, StorageError
+from holdfast.errors import (
+    BadName,
+    ConfigError,
+    Conflict,
+    Corrupt,
+    NotFound,
+    StorageError,
+    UsageError,
+)
 from holdfast.jobs import sandbox
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
@@ -72,6 +80,8 @@ def test_a_folder_starts_with_a_copy_of_its_source(tmp_path: Path) -> None:
     (source / "away").symlink_to("/etc/hostname")
     before = digest(source)
     # The home may lie inside of what is copied; it is not part of it.
+    (source / "home").mkdir()
+    (source / "home" / "holdfast.toml").write_text("format = 1\n")
     workspace = Workspace(str(source / "home/jobs/j1"), "directory", job="j1", source=str(source))
     workspace.make()
     copy = contents(Path(workspace.path))
@@ -80,6 +90,12 @@ def test_a_folder_starts_with_a_copy_of_its_source(tmp_path: Path) -> None:
         "run": (0o100, b"x"),
         "away": (0, b"/etc/hostname"),
     }
+    second = workspace.folder[:-1] + "2"
+    Workspace(second, "directory", job="j2", source=workspace.path).make()
+    assert contents(Path(second, "workspace")) == copy
+    with pytest.raises(UsageError):
+        third = workspace.folder[:-1] + "3"
+        Workspace(third, "directory", job="j3", source=str(source / "home")).make()
     shutil.rmtree(source / "home")
     assert {name: held[0::2] for name, held in digest(source).items()} == {
         name: held[0::2] for name, held in before.items()

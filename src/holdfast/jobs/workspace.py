@@ -40,6 +40,7 @@ from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
+from holdfast.store.home import SETTINGS
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 
@@ -149,11 +150,22 @@ class Workspace:
                     path=self.path,
                 )
 
+    def _check_source(self, source: str) -> None:
+        if not os.path.isdir(source):
+            raise NotFound(f"no such folder: {source}", hint="name the source of the job")
+        home, source = _home_of(self.folder), os.path.realpath(source)
+        if _is_in(os.path.realpath(self.folder), source) and _is_in(source, home):
+            raise UsageError(
+                f"the source of a job would hold the job itself: {source}",
+                hint="name a folder of your own",
+                path=source,
+            )
+
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
         found = source_of(self._source) if self._source is not None else None
-        if self._source is not None and not os.path.isdir(self._source):
-            raise NotFound(f"no such folder: {self._source}", hint="name the source of the job")
+        if self._source is not None:
+            self._check_source(self._source)
         if found is None and self.isolation == "worktree":
             raise ConfigError(
                 f"not in a git repository: {self._source}",
@@ -193,9 +205,9 @@ class Workspace:
             return
         files.prune((), (), aside)
         if facts.source is not None:
-            home = os.path.relpath(os.path.dirname(os.path.dirname(self.folder)), facts.source)
-            with Folder(facts.source) as theirs:
-                for path, about in theirs.everything(but=home):
+            ours = os.path.relpath(_home_of(self.folder), os.path.realpath(facts.source))
+            with Folder(os.path.realpath(facts.source)) as theirs:
+                for path, about in theirs.everything(but=ours):
                     if about.mode == FOLDER:
                         files.put_folder(path[:-1], aside)
                     elif about.mode in (FILE, PROGRAM):
@@ -546,6 +558,21 @@ class Workspace:
     def _note(self, facts: Facts) -> None:
         facts.write(self._repository.directory)
         self._facts = facts
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
+def _home_of(folder: str) -> str:
+    """The home that the folder of a job is in; that folder itself if there is none."""
+    here = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(here, SETTINGS)):
+        above = os.path.dirname(here)
+        if above == here:
+            return os.path.realpath(folder)
+        here = above
+    return here
 
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:
