@@ -64,7 +64,7 @@ def an_approval(errands: Errands, id: str = "release-notes") -> None:
             {"name": "publish", "instructions": "Put them on the site."},
         ],
         models={"worker": errands.script(f"{id}-worker", wrote, again, said("COMPLETED", "Done."))},
-        budget={"max_cost": 0.06},
+        budget={"max_cost": 0.1},
     )
     assert errands.run(id) == 1
 
