@@ -114,6 +114,9 @@ class Desk:
         found = [json.loads(line) for line in data.splitlines()]
         return [each for each in found if event is None or each.get("event") == event]
 
+    def workspace(self, id: str = "demo") -> Path:
+        return Path(self.show(id)["workspace"])
+
     def queue(self) -> list[str]:
         return [row["job"] for row in self.ok("job", "queue")["rows"]]
 

@@ -174,16 +174,17 @@ def points(state: JobState) -> list[Record]:
 # --- writing --------------------------------------------------------------------------------
 
 
-def show(job: Job) -> None:
-    """Bring jobHistory.json up to date with what is durable."""
+def show(job: Job, *, anew: bool = False) -> list[str]:
+    """Bring jobHistory.json up to date with what is durable; where an edited one was kept."""
     cell = job.home.cell(f"{job.key}/jobHistory.json")
     try:
         head = job.log.settle()
         stamp = cell.load(_VERSION)
-        if stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
-            return
+        if not anew and stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
+            return []
         data = _rendered(job, head)
-        cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
+        aside = cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
+        return [] if aside is None else [aside]
     finally:
         cell.close()
 

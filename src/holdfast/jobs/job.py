@@ -181,6 +181,11 @@ class Job:
             after = self.home.clock.boottime()
             self._next_show = after + max(_PAUSE, _SHARE * (after - now))
 
+    def rebuild(self) -> list[str]:
+        """Make manifest.json anew; the names under which edited ones were kept."""
+        self._manifest.rebuild()
+        return self._manifest.kept_aside
+
     def close(self) -> None:
         if self._owed is not None:
             self._manifest.refresh(self._owed)

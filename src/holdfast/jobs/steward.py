@@ -309,12 +309,7 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
     """A recovery point by hand."""
 
     def decide(state: JobState) -> Sequence[Record]:
-        if state["status"] in ("DRAFT", "RUNNING", *FINAL):
-            raise refusal(state, "checkpoint")
-        if any(each["id"] == name for each in state["points"]):
-            raise UsageError(
-                f"there is a recovery point {name!r} already", hint="take another name"
-            )
+        check_checkpoint(state, name)
         phase = phase_of(state)
         former: Record = state["former"] or {}
         evidence: list[str] = former.get("evidence_files", [])
@@ -335,3 +330,15 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
         return [{"event": "point", "point": point, "place": state["phase"], "tree": tree}]
 
     job.decide(decide)
+
+
+def check_checkpoint(state: JobState, name: str) -> None:
+    """Refuse a recovery point of a job that has nothing to keep, or under a name that is taken."""
+    if state["status"] in ("DRAFT", "RUNNING", *FINAL):
+        raise refusal(state, "checkpoint")
+    if any(each["id"] == name for each in state["points"]):
+        known = ", ".join(each["id"] for each in state["points"])
+        raise UsageError(
+            f"there is a recovery point {name[:80]!r} already",
+            hint=f"take another name than {known}",
+        )

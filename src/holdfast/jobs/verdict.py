@@ -137,10 +137,10 @@ class Verdict(NamedTuple):
 
     def tell_audit(self, home: Home, job: str, sequence: int, log: str) -> None:
         """One entry for each violation and each piece of evidence that is not there."""
-        for number, each in enumerate([*self.violations, *self.warnings][:_MOST_TOLD]):
-            if each.kind in audit.KINDS:
-                ref = f"{log}#{sequence}/{number}"
-                audit.tell(home, each.kind, each.reason, job=job, sequence=sequence, ref=ref)
+        missing = [each for each in self.warnings if each.kind == "evidence_missing"]
+        for number, each in enumerate([*self.violations, *missing][:_MOST_TOLD]):
+            ref = f"{log}#{sequence}/{number}"
+            audit.tell(home, each.kind, each.reason, job=job, sequence=sequence, ref=ref)
 
 
 def verdict_on(

@@ -10,6 +10,8 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import bootstrap, missing, name_of
 from holdfast.agents.standing import fleet
 from holdfast.errors import NotFound
+from holdfast.jobs.upkeep import list_them, rebuilt, unlisted
+from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Ledger
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
@@ -75,6 +77,18 @@ def _mend(home: Home, *, dry_run: bool) -> Iterator[Row]:
             done = {agent.key(part) for part in lacks}
             for key, what in _views(home, agent, wrong - done, dry_run=dry_run):
                 yield mended(key, what)
+    for key, what in _jobs(home, wrong, dry_run=dry_run):
+        yield mended(key, what)
+
+
+def _jobs(home: Home, wrong: set[str], *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    """List jobs that are not, and make anew what does not show what their history says."""
+    for name in unlisted(home) if dry_run else list_them(home):
+        yield f"job {name}", "put on the list of jobs"
+    if any(key.startswith(f"{HOLDFAST.above('job')}/") for key in wrong):
+        for key, aside in rebuilt(home, dry_run=dry_run):
+            if key in wrong:
+                yield key, _folded(aside)
 
 
 def _views(

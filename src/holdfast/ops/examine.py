@@ -38,7 +38,18 @@ def examine(home: Home) -> Iterator[Answer]:
     yield _clock(home)
     yield from _locks(home)
     yield from examine_fleet(home)
+    yield from _jobs(home)
     yield from _integrity(home)
+
+
+def _jobs(home: Home) -> Iterator[Answer]:
+    from holdfast.jobs.upkeep import known, troubles
+
+    found = list(troubles(home))
+    for each in found:
+        yield Answer(f"job {each.job}", "warning", each.what, each.fix)
+    if not found and (jobs := known(home)):
+        yield Answer("jobs", "ok", f"{len(jobs)} jobs, none of them left by its runner")
 
 
 def _settings(home: Home) -> Iterator[Answer]:

@@ -151,6 +151,11 @@ def rebuild(
     home, layout = context.home_to_change(), context.layout
     keys: list[str] = []
     found = [_rebuilt(home, layout, name, dry_run=dry_run) for name in agents(home, layout)]
+    if layout is HOLDFAST:
+        # Most homes have no jobs, and loading what they need takes its time.
+        from holdfast.jobs.upkeep import rebuilt
+
+        found.append(rebuilt(home, layout, dry_run=dry_run))
     for key, aside in chain(*found, _rebuilt_of_the_fleet(home, dry_run=dry_run)):
         keys.append(key)
         for kept in aside:
@@ -198,7 +203,7 @@ def _rebuilt_of_the_fleet(home: Home, *, dry_run: bool) -> Iterator[tuple[str, l
 
 def path(
     context: Context,
-    id: Annotated[str | None, Arg("An agent, a session or a key", positional=True)] = None,
+    id: Annotated[str | None, Arg("An agent, a session, a job or a key", positional=True)] = None,
 ) -> Show:
     home = context.home()
     place = home.path if id is None else os.path.join(home.path, _key_of(context, id))
@@ -224,6 +229,8 @@ def _key_of(context: Context, id: str) -> str:
             return key_of(home, context.layout, "agent", name)
     except BadName:
         pass
+    if (job := _job_called(context, id)) is not None:
+        return job
     try:
         return _file_of(context, session_id(id))
     except BadName:
@@ -231,5 +238,16 @@ def _key_of(context: Context, id: str) -> str:
     if any(key == id or key.startswith(f"{id}/") for key in home.keys()):
         return id
     raise NotFound(
-        f"nothing called {id}", hint="an agent, a session id, or a key such as ledger/rio"
+        f"nothing called {id}", hint="an agent, a session id, a job, or a key such as ledger/rio"
     )
+
+
+def _job_called(context: Context, id: str) -> str | None:
+    """The folder of a job."""
+    from holdfast.jobs.job import is_job_id
+    from holdfast.jobs.upkeep import has_history
+
+    if context.layout is not HOLDFAST or not is_job_id(id):
+        return None
+    key = HOLDFAST.path("job", id)
+    return key if has_history(context.home(), key) else None

@@ -34,6 +34,9 @@ def replay(
     """
     if until is not None and from_ is not None:
         raise UsageError("--until and --from", hint="one of them")
+    for option, count in (("--until", until), ("--from", from_)):
+        if count is not None and count < 0:
+            raise UsageError(f"{option} {count} is no number of calls", hint="0 or more")
     if model is not None and from_ is None:
         raise UsageError("--model goes with --from", hint="say behind how many calls")
     with opened(call, id, change=from_ is not None) as job:

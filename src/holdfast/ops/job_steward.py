@@ -131,9 +131,9 @@ def checkpoint(
 ) -> Change:
     """Make a recovery point of the job as it is now"""
     with opened(call, id, change=True) as job:
-        state = job.state()
-        if state["status"] == "RUNNING":
+        if job.state()["status"] == "RUNNING":
             job.own(f"checkpoint of {job.name}")  # Busy: files that change cannot be kept
+        steward.check_checkpoint(job.state(), name)
         workspace = workspace_of(job)
         workspace.make()
         tree = workspace.snapshot(f"checkpoint {name}")

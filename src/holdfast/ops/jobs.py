@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
-from holdfast.jobs.job import Job, is_job_id, job_id
+from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import could, shown_hash, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
+from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
 
 if TYPE_CHECKING:
-    from holdfast.store.home import Home
+    pass
 
 Id = Annotated[
     str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
@@ -55,7 +56,7 @@ def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[
     """The job that is meant; NotFound if there is none."""
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
-    if not _has_history(home, call.layout.path("job", name)):
+    if not has_history(home, call.layout.path("job", name)):
         raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()
@@ -64,19 +65,7 @@ def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[
 
 def names(call: Context) -> list[str]:
     """Every job, oldest first; also one whose maker died before it was listed."""
-    home = call.home()
-    with queue_of(call) as queue:
-        listed = queue.jobs()
-    with home.opened_dir(call.layout.above("job")) as directory:
-        there = {name for name in directory.names() if is_job_id(name)} if directory else set[str]()
-    found = [each for each in listed if each in there] + sorted(there - set(listed))
-    return [each for each in found if _has_history(home, call.layout.path("job", each))]
-
-
-def _has_history(home: Home, key: str) -> bool:
-    with home.opened_dir(key) as directory:
-        names = directory.names() if directory is not None else []
-    return any(name.startswith("history.") for name in names)
+    return known(call.home(), call.layout)
 
 
 def row(job: Job, rank: int | None = None) -> Record:

@@ -11,7 +11,7 @@ from holdfast.clock import zone
 from holdfast.codec import Record
 from holdfast.errors import ConfigError, NotFound, UsageError
 from holdfast.ids import agent_id
-from holdfast.layout import Layout
+from holdfast.layout import HOLDFAST, Layout
 from holdfast.ledger.book import agents
 from holdfast.ledger.status import SHOWN
 from holdfast.ops.context import Context
@@ -41,6 +41,7 @@ def status(
     states = [row["state"] for row in rows]
     attention = sum(bool(row["troubles"]) for row in rows)
     counts = {"agents": len(rows), **{s: states.count(s) for s in sorted(set(states))}}
+    counts |= _jobs(home, layout) if agent is None else {}
     plain = list(detail(rows[0])) if agent is not None else None
     return Rows(
         rows,
@@ -48,6 +49,19 @@ def status(
         exit_code=ATTENTION if attention else 0,
         plain=plain,
     )
+
+
+def _jobs(home: Home, layout: Layout) -> dict[str, int]:
+    """Jobs that are not over, and those that wait for a person; nothing where there are none."""
+    if layout is not HOLDFAST:
+        return {}
+    with home.opened_dir(layout.above("job")) as directory:
+        if directory is None:
+            return {}
+    from holdfast.jobs.upkeep import waiting
+
+    under_way, asked = waiting(home, layout)
+    return {"jobs": under_way, "jobs_waiting_for_you": asked}
 
 
 def known_agent(home: Home, layout: Layout, agent: str) -> str:

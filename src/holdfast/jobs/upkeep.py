@@ -1,0 +1,109 @@
+"""All jobs of a home: which there are, what is shown of them made again, and what is amiss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.jobs import history
+from holdfast.jobs.job import Job, is_job_id
+from holdfast.jobs.queue import SHAPE, Queue
+from holdfast.jobs.steward import waits_for
+from holdfast.layout import HOLDFAST, Layout
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
+
+
+def known(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+    """Every job, oldest first; also one whose maker died before it was listed."""
+    with Queue(home, layout) as queue:
+        listed = queue.jobs()
+    there = _there(home, layout)
+    return [*(each for each in listed if each in there), *sorted(there - set(listed))]
+
+
+def unlisted(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+    with Queue(home, layout) as queue:
+        return sorted(_there(home, layout) - set(queue.jobs()))
+
+
+def list_them(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+    """Put those on the list that are not; their names."""
+    names = unlisted(home, layout)
+    for name in names:
+        with Job(home, name, layout) as job, Queue(home, layout) as queue:
+            queue.register(name, job.state()["created_at"], use=False)
+    return names
+
+
+def _there(home: Home, layout: Layout) -> set[str]:
+    with home.opened_dir(layout.above("job")) as directory:
+        names = [name for name in directory.names() if is_job_id(name)] if directory else []
+    return {name for name in names if has_history(home, layout.path("job", name))}
+
+
+def has_history(home: Home, key: str) -> bool:
+    with home.opened_dir(key) as directory:
+        names = directory.names() if directory is not None else []
+    return any(name.startswith("history.") for name in names)
+
+
+# --- shown ----------------------------------------------------------------------------------
+
+
+def rebuilt(
+    home: Home, layout: Layout = HOLDFAST, *, dry_run: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """Make every file anew that shows jobs; its key, and the names of edited ones kept aside."""
+    if not dry_run:
+        list_them(home, layout)
+    for name in sorted(_there(home, layout)):
+        with Job(home, name, layout) as job:
+            yield f"{job.key}/manifest.json", [] if dry_run else job.rebuild()
+            yield f"{job.key}/jobHistory.json", [] if dry_run else history.show(job, anew=True)
+    key = layout.path("jobs")
+    with (
+        closing(home.log(layout.path("queue"))) as log,
+        closing(home.view(key, log, SHAPE)) as view,
+    ):
+        if log.segments():
+            if not dry_run:
+                view.rebuild()
+            yield key, view.kept_aside
+
+
+# --- amiss ----------------------------------------------------------------------------------
+
+
+class Trouble(NamedTuple):
+    job: str
+    what: str
+    fix: str
+
+
+def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
+    """What somebody should look at; a job that waits in the queue is none, however long."""
+    for name in unlisted(home, layout):
+        fix = "`holdfast doctor --fix` lists it"
+        yield Trouble(name, "not listed: whoever made it was ended", fix)
+    for name in known(home, layout):
+        with Job(home, name, layout) as job:
+            state = job.state()
+            if state["status"] == "RUNNING" and job.holder() is None:
+                call = state["call"] or {}
+                whom = f" while {call['model']} was asked" if call else ""
+                fix = f"`holdfast job run {name}` goes on, or asks you whether to"
+                yield Trouble(name, f"its runner died{whom}", fix)
+
+
+def waiting(home: Home, layout: Layout = HOLDFAST) -> tuple[int, int]:
+    """How many jobs are not over, and how many of them wait for a person."""
+    under_way = asked = 0
+    for name in known(home, layout):
+        with Job(home, name, layout) as job:
+            state = job.state()
+            under_way += state["status"] not in ("SUCCESS", "CANCELED")
+            asked += waits_for(state) is not None
+    return under_way, asked
