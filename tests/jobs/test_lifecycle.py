@@ -305,7 +305,12 @@ def test_phases_are_visited_in_order_with_their_words_in_what_was_asked(desk: De
     assert (data["status"], data["calls"]) == ("SUCCESS", 4)
     calls = desk.calls()
     assert [call["request"]["metadata"]["phase"] for call in calls] == names
-    assert [call["state_before"] for call in calls] == ["PENDING", "PENDING", "REVIEWING", "PENDING"]
+    assert [call["state_before"] for call in calls] == [
+        "PENDING",
+        "PENDING",
+        "REVIEWING",
+        "PENDING",
+    ]
     after = [call["response"]["new_status"] for call in calls]
     assert after == ["PENDING", "REVIEWING", "PENDING", "SUCCESS"]
     for call, phase in zip(calls, phases, strict=True):

@@ -174,21 +174,21 @@ def points(state: JobState) -> list[Record]:
 # --- writing --------------------------------------------------------------------------------
 
 
-def show(job: Job) -> None:
-    """Bring jobHistory.json up to date with what is durable."""
+def show(job: Job, largest: int = LARGEST) -> None:
+    """Bring jobHistory.json up to date with what is durable; `largest` in bytes of calls."""
     cell = job.home.cell(f"{job.key}/jobHistory.json")
     try:
         head = job.log.settle()
         stamp = cell.load(_VERSION)
         if stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
             return
-        data = _rendered(job, head)
+        data = _rendered(job, head, largest)
         cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
     finally:
         cell.close()
 
 
-def _rendered(job: Job, head: Cursor) -> bytes:
+def _rendered(job: Job, head: Cursor, largest: int) -> bytes:
     reading = Calls(job.workspace_shown())
     kept: list[Record] = []
     archives: list[str] = []
@@ -200,7 +200,7 @@ def _rendered(job: Job, head: Cursor) -> bytes:
         if call is None:
             continue
         more = len(encode(call, limit=LARGEST * 2))
-        if kept and size + more > LARGEST:
+        if kept and size + more > largest:
             archives.append(_archive(job, len(archives) + 1, reading.state, kept))
             kept, size = [], 0
         kept.append(call)

@@ -7,6 +7,7 @@ import secrets
 from holdfast.codec import Record
 from holdfast.jobs.again import begin_again
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import check_unpacked
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
@@ -15,6 +16,7 @@ from holdfast.ops.jobs import queue_of, workspace_of
 
 def again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
+    check_unpacked(job.state(), "replay --from")
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
     with Job(call.home_to_change(), name, call.layout) as new:
         tree = begin_again(job, new, behind, model)

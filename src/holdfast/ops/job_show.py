@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from holdfast.codec import Record, pretty
 from holdfast.errors import NotFound, UsageError, typed
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import changes_of
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -91,7 +92,9 @@ def _page(job: Job, out: str | None) -> Show | Change:
 def _html(job: Job) -> str:
     from holdfast.jobs.export import as_html
 
-    diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
+    diff = changes_of(job, patch=True)
+    if diff is None:
+        diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
     return as_html(job, diff)
 
 
