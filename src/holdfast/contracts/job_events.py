@@ -41,6 +41,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "note": (),
     "told": ("interaction",),
     "imported": ("status", "imported"),
+    "archived": ("archived",),
 }
 """For each event what its line has to say."""
 
@@ -88,6 +89,7 @@ class JobLine(Record):
         "note",
         "told",
         "imported",
+        "archived",
     ]
     job_id: JobId | None = None
     created_at: UtcTime | None = None
@@ -153,6 +155,8 @@ class JobLine(Record):
     """A call of another system, as its history tells it."""
     imported: _Open | None = None
     """What such a job had come to."""
+    archived: _Open | None = None
+    """The files that a job was packed into: `name`, `sha256`, `bytes` of each."""
     copied_from: OffsetTime | None = None
     """When the line was written in the job that this one goes on with."""
     fence: Fence | None = None

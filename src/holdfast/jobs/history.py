@@ -174,22 +174,25 @@ def points(state: JobState) -> list[Record]:
 # --- writing --------------------------------------------------------------------------------
 
 
-def show(job: Job, *, anew: bool = False) -> list[str]:
-    """Bring jobHistory.json up to date with what is durable; where an edited one was kept."""
+def show(job: Job, *, anew: bool = False, largest: int = LARGEST) -> list[str]:
+    """Bring jobHistory.json up to date with what is durable; where an edited one was kept.
+
+    `largest` is in bytes of calls.
+    """
     cell = job.home.cell(f"{job.key}/jobHistory.json")
     try:
         head = job.log.settle()
         stamp = cell.load(_VERSION)
         if not anew and stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
             return []
-        data = _rendered(job, head)
+        data = _rendered(job, head, largest)
         aside = cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
         return [] if aside is None else [aside]
     finally:
         cell.close()
 
 
-def _rendered(job: Job, head: Cursor) -> bytes:
+def _rendered(job: Job, head: Cursor, largest: int) -> bytes:
     reading = Calls(job.workspace_shown())
     kept: list[Record] = []
     archives: list[str] = []
@@ -201,7 +204,7 @@ def _rendered(job: Job, head: Cursor) -> bytes:
         if call is None:
             continue
         more = len(encode(call, limit=LARGEST * 2))
-        if kept and size + more > LARGEST:
+        if kept and size + more > largest:
             archives.append(_archive(job, len(archives) + 1, reading.state, kept))
             kept, size = [], 0
         kept.append(call)

@@ -71,6 +71,7 @@ def initial() -> Job:
         "fence": 0,
         "origin": None,
         "foreign": None,
+        "archived": None,
         "trail": [],
     }
 
@@ -435,6 +436,12 @@ def _imported(state: Job, record: Record) -> None:
     state["phase"], state["why"] = record.get("phase") or 0, record.get("reason")
 
 
+def _archived(state: Job, record: Record) -> None:
+    told = record.get("archived")
+    if state["status"] in FINAL and isinstance(told, dict):
+        state["archived"] = told or {"files": None}
+
+
 _BROUGHT = ("cost_usd", "seconds", "steps", "trail", "former", "points")
 
 
@@ -452,4 +459,5 @@ _ACTS: dict[str, Callable[[Job, Record], None]] = {
     "note": _note,
     "told": _told,
     "imported": _imported,
+    "archived": _archived,
 }

@@ -9,6 +9,7 @@ from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs.again import begin_again
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import check_unpacked
 from holdfast.jobs.replay import replay as replayed
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -52,6 +53,7 @@ def replay(
 
 def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
+    check_unpacked(job.state(), "replay --from")
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
     with Job(call.home_to_change(), name, call.layout) as new:
         tree = begin_again(job, new, behind, model)

@@ -112,6 +112,8 @@ def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
             elif job.name not in queue.waiting():
                 queue.enqueue(job.name)
         history.show(job)
+        if len(job.log.segments()) > 1:
+            job.log.archive()
 
 
 def _told(call: Context) -> Watch | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from holdfast.codec import Record, pretty
 from holdfast.errors import HoldfastError, NotFound, UsageError, typed
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import changes_of
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -91,8 +92,10 @@ def _page(call: Context, job: Job, out: str | None) -> Show | Change:
 def _html(call: Context, job: Job) -> str:
     from holdfast.jobs.export import as_html
 
+    diff = changes_of(job, patch=True)
     try:
-        diff = workspace_of(job).diff(patch=True)
+        if diff is None:
+            diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
         call.warn(f"without the files of {job.name}: {error.message}")

@@ -1,0 +1,229 @@
+"""A job that is over, packed: its history compressed, its files in one archive.
+
+    files.tar.zst · result.patch · the line `archived` with their hashes · the files are removed ·
+    older segments of the history are compressed
+
+The line comes behind what it speaks of and before anything is removed, so whoever dies in between
+is followed by one who goes on from there.  The line begins a new segment: all that was said before
+it can be compressed.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import zstandard
+
+from holdfast.codec import Record
+from holdfast.contracts.job_states import FINAL
+from holdfast.errors import Corrupt, HoldfastError, NotFound, typed
+from holdfast.jobs import history
+from holdfast.jobs.place import workspace_of
+from holdfast.jobs.scratch import Folder
+from holdfast.jobs.state import Refused, refusal
+from holdfast.layout import JOB_FILES, JOB_LINK
+from holdfast.store.failpoints import hit
+from holdfast.store.vfs import CREATE_NEW, READ
+
+if TYPE_CHECKING:
+    from holdfast.jobs.job import Job
+    from holdfast.jobs.job import State as JobState
+    from holdfast.store.primitives import Cursor
+    from holdfast.store.vfs import Dir
+
+FILES, PATCH = "files.tar.zst", "result.patch"
+_LEFT_OUT = frozenset({".files.lock", "aside", "fresh"})
+_CHUNK = 1 << 20
+
+
+class Packed(NamedTuple):
+    """What became of a job."""
+
+    files: Record | None
+    """`name`, `sha256`, `bytes` of the archive; None if the job has no files of its own."""
+    segments: list[str]
+    """Parts of the history that were compressed now."""
+    applied: bool
+
+
+def check_packable(state: JobState) -> None:
+    if state["status"] not in FINAL:
+        raise refusal(state, "archive", why="only a job that is over can be packed")
+
+
+def pack(job: Job) -> Packed:
+    """Pack a job that is over; what was begun before is completed."""
+    check_packable(job.state())
+    job.own(f"job archive {job.name}")
+    try:
+        before = job.state()["archived"]
+        if before is None:
+            history.show(job)
+            _put_on_record(job, _packed_files(job))
+            hit("job.packed")
+        _remove_files(job)
+        segments = [each.segment for each in job.log.archive() if not each.left]
+        job.catch_up()
+    finally:
+        job.disown()
+    told: Record = job.state()["archived"] or {}
+    return Packed(told.get("files"), segments, before is None or bool(segments))
+
+
+def _packed_files(job: Job) -> Record:
+    """Write the archive and the patch; what the line says of them."""
+    spec = job.spec
+    above = f"{job.home.path}/{job.key}"
+    if spec.isolation == "none" or not os.path.isdir(f"{above}/{JOB_FILES}/{JOB_LINK}"):
+        return {}
+    told: Record = {}
+    workspace = workspace_of(job)
+    with suppress(HoldfastError):
+        told["changes"] = workspace.diff()
+        patch = workspace.diff(patch=True).encode("utf-8", "surrogateescape")
+        told["patch"] = _put(job, PATCH, lambda write: write(patch))
+    folder = f"{above}/{JOB_FILES}"
+    told["files"] = _put(job, FILES, lambda write: _tar(folder, write))
+    _check(job, told["files"])
+    return told
+
+
+def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> Record:
+    """A file in the folder of the job, there whole or not at all."""
+    digest, size, vfs = sha256(), 0, job.home.vfs
+    with typed(f"writing {name}", job.key), _folder(job) as directory:
+        beside = f".{name}.tmp"
+        with suppress(FileNotFoundError):
+            directory.unlink(beside)
+        fd = directory.open(beside, CREATE_NEW)
+
+        def write(data: bytes) -> int:
+            nonlocal size
+            left = memoryview(data)
+            while left:
+                left = left[vfs.write(fd, left) :]
+            digest.update(data)
+            size += len(data)
+            return len(data)
+
+        try:
+            fill(write)
+            vfs.sync(fd)
+        finally:
+            vfs.close(fd)
+        directory.rename(beside, name)
+        directory.sync()
+    return {"name": name, "sha256": digest.hexdigest(), "bytes": size}
+
+
+class _Stream:
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
+        self.write = write
+
+
+def _tar(folder: str, write: Callable[[bytes], Any]) -> None:
+    with (
+        zstandard.ZstdCompressor().stream_writer(cast("Any", _Stream(write)), closefd=False) as out,
+        tarfile.open(fileobj=cast("Any", out), mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in sorted(os.listdir(folder)):
+            if name not in _LEFT_OUT:
+                tar.add(os.path.join(folder, name), arcname=name)
+
+
+def _check(job: Job, told: Record) -> None:
+    """Read the archive to its end: nothing is removed on the word of a writer."""
+    digest, vfs = sha256(), job.home.vfs
+    unpack = zstandard.ZstdDecompressor().decompressobj()
+    with typed(f"reading {FILES}", job.key), _folder(job) as directory:
+        fd, at = directory.open(FILES, READ), 0
+        try:
+            while data := vfs.pread(fd, _CHUNK, at):
+                digest.update(data)
+                at += len(data)
+                unpack.decompress(data)
+        except zstandard.ZstdError as error:
+            raise _damaged(job) from error
+        finally:
+            vfs.close(fd)
+    if digest.hexdigest() != told["sha256"]:
+        raise _damaged(job)
+
+
+def _damaged(job: Job) -> Corrupt:
+    return Corrupt(
+        f"{job.key}/{FILES} cannot be read back",
+        hint="look at the disk; nothing was removed",
+        path=f"{job.key}/{FILES}",
+    )
+
+
+@contextmanager
+def _folder(job: Job) -> Generator[Dir]:
+    with job.home.opened_dir(job.key) as directory:
+        if directory is None:
+            raise NotFound(f"{job.key} is gone", hint="`holdfast job list` shows what there is")
+        yield directory
+
+
+def _put_on_record(job: Job, told: Record) -> None:
+    # With so small a limit the line is the first of a new segment.
+    log = job.home.log(job.log.key, rotate_at=1)
+
+    def decide(head: Cursor) -> list[Record]:
+        state = job.state()
+        check_packable(state)
+        line: Record = {"event": "archived", "archived": told, "fence": job.fence}
+        return [line] if state["archived"] is None else []
+
+    try:
+        log.transact(decide)
+    finally:
+        log.close()
+
+
+def _remove_files(job: Job) -> None:
+    above = f"{job.home.path}/{job.key}"
+    told: Record = job.state()["archived"] or {}
+    if not told.get("files"):
+        return
+    folder = f"{above}/{JOB_FILES}"
+    with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
+        os.unlink(f"{above}/{JOB_LINK}")  # noqa: TID251 - the link that is for people
+    with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
+        with Folder(folder) as files:
+            files.empty()
+        os.rmdir(folder)  # noqa: TID251 - scratch, packed by now
+
+
+# --- what is left of it ---------------------------------------------------------------------
+
+
+def check_unpacked(state: JobState, verb: str) -> None:
+    """Refuse what needs the files of a job that was packed."""
+    if state["archived"]:
+        name = state["job_id"]
+        raise Refused(
+            f"{name} is packed: {verb} needs its files",
+            hint=f"they are in jobs/{name}/{FILES}: tar --zstd -xf unpacks them",
+        )
+
+
+def changes_of(job: Job, *, patch: bool) -> str | None:
+    """What the job changed, as it was when it was packed; None if it is not packed."""
+    told: Record = job.state()["archived"] or {}
+    if not told:
+        return None
+    if not patch:
+        return str(told.get("changes", ""))
+    if "patch" not in told:
+        return ""
+    found = job.home.document(f"{job.key}/{PATCH}").read()
+    if found is None:
+        raise NotFound(f"{job.key}/{PATCH} is gone", hint="compare with a backup")
+    return found.data.decode("utf-8", "surrogateescape")

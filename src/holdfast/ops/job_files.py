@@ -1,0 +1,93 @@
+"""The verbs about the files of a job: what it changed, taking that over, and packing it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from holdfast.codec import Record
+from holdfast.errors import ConfigError, NotFound
+from holdfast.jobs import packing
+from holdfast.jobs.job import Job
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Show
+from holdfast.ops.jobs import DryRun, Id, opened, workspace_of
+from holdfast.ops.parameter import Arg
+
+
+def diff(
+    call: Context,
+    id: Id = None,
+    *,
+    patch: Annotated[bool, Arg("The patch itself; `git apply` takes it")] = False,
+    since: Annotated[
+        str | None, Arg("Only what was changed since this recovery point", metavar="POINT")
+    ] = None,
+) -> Show:
+    """Show what a job changed in its files
+
+    Without --patch a line for each file. The patch applies to what the job started from.
+    """
+    with opened(call, id) as job:
+        tree = None if since is None else _tree_of(job, since)
+        if tree is not None:
+            packing.check_unpacked(job.state(), "diff --since")
+        text = packing.changes_of(job, patch=patch)
+        if text is None:
+            text = workspace_of(job).diff(tree, patch=patch)
+        data: Record = {"job": job.name, "since": since, "patch" if patch else "changes": text}
+    return Show(data, text=text or ("" if patch else "nothing was changed\n"))
+
+
+def _tree_of(job: Job, point: str) -> str:
+    points = {each["id"]: each.get("tree") for each in job.state()["points"]}
+    if point not in points:
+        known = ", ".join(points) or "there is none"
+        raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
+    if points[point] is None:
+        raise ConfigError(
+            f"{point} was made without keeping the files",
+            hint="`holdfast job diff` without --since shows all that was changed",
+        )
+    return str(points[point])
+
+
+def merge(
+    call: Context,
+    id: Id = None,
+    *,
+    into: Annotated[
+        str | None, Arg("The branch to make or move forward; else job-ID", metavar="BRANCH")
+    ] = None,
+    dry_run: DryRun = False,
+) -> Change:
+    """Bring what a job made into the repository that it started from, as a branch
+
+    The branch is new, or moves forward. What is checked out there is not touched: merge the branch
+    as you would merge anybody's.
+    """
+    with opened(call, id, change=not dry_run) as job:
+        packing.check_unpacked(job.state(), "merge")
+        merged = workspace_of(job).merge(into=into, dry_run=dry_run)
+        data: Record = {**merged._asdict(), "files": merged.files._asdict()}
+        word = "would be" if dry_run else "is"
+        detail = f"{job.name}: branch {merged.branch} {word} {merged.commit[:12]}; {merged.note}"
+        return Change(job.name, merged.made, detail, data, dry_run=dry_run)
+
+
+def archive(call: Context, id: Id = None, *, dry_run: DryRun = False) -> Change:
+    """Pack a job that is over
+
+    Its history is compressed, its workspace goes into files.tar.zst, what it changed into
+    result.patch; show, history, replay, diff and export work as before.
+    """
+    with opened(call, id, change=not dry_run) as job:
+        state = job.state()
+        packing.check_packable(state)
+        if dry_run:
+            applied = state["archived"] is None
+            said = f"would pack {job.name}" if applied else f"{job.name} is packed already"
+            return Change(job.name, applied=False, detail=said, dry_run=True)
+        packed = packing.pack(job)
+        data: Record = {"files": packed.files, "segments": packed.segments}
+        said = f"{job.name} is packed" + ("" if packed.applied else " already")
+        return Change(job.name, packed.applied, said, data)

@@ -1,0 +1,209 @@
+"""Jobs that are over, packed; histories that have grown; and what a job changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from holdfast.errors import StorageError
+from holdfast.jobs import history
+from holdfast.jobs.job import Job
+from holdfast.store.failpoints import armed
+from holdfast.store.home import Home
+from holdfast.store.primitives import Line
+from tests.jobs.desk import AGAIN, DONE, Desk
+
+WORKER = """
+import json, pathlib
+pathlib.Path("made.txt").write_text("by the worker\\n")
+print(json.dumps({"action": "COMPLETED", "evidence_files": ["made.txt"],
+                  "summary_for_supervisor": "It is made."}))
+"""
+
+
+def git(where: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(where), "-c", "user.name=A", "-c", "user.email=a@b", *words],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    made = tmp_path / "source"
+    made.mkdir()
+    git(made, "init", "-q", "-b", "main")
+    (made / "kept.txt").write_text("as it was\n")
+    git(made, "add", ".")
+    git(made, "commit", "-qm", "first")
+    return made
+
+
+def finished(desk: Desk, source: Path) -> None:
+    desk.new("--worker", desk.program(WORKER), "--source", str(source))
+    assert desk.ran()["status"] == "SUCCESS"
+
+
+def state_of(source: Path) -> tuple[str, ...]:
+    words = (("rev-parse", "HEAD"), ("branch", "-a"), ("status", "--porcelain"), ("stash", "list"))
+    return tuple(git(source, *each) for each in words)
+
+
+def segments(desk: Desk, id: str = "demo") -> list[str]:
+    return sorted(each.name for each in (desk.home / "jobs" / id).glob("history.*"))
+
+
+# --- what a job changed ---------------------------------------------------------------------
+
+
+def test_the_patch_applies_to_what_the_job_started_from(desk: Desk, source: Path) -> None:
+    finished(desk, source)
+    assert "made.txt" in desk("job", "diff", "demo").out
+    patch = desk.ok("job", "diff", "demo", "--patch")["data"]["patch"]
+    done = subprocess.run(["git", "-C", source, "apply", "-"], input=patch.encode(), check=False)
+    assert done.returncode == 0
+    assert (source / "made.txt").read_text() == "by the worker\n"
+
+
+def test_a_diff_since_a_recovery_point_leaves_out_what_was_before(desk: Desk, source: Path) -> None:
+    desk.new(
+        "--worker", desk.program(WORKER), "--source", str(source), "--supervisor", "scripted:echo"
+    )
+    desk.ok("job", "step", "demo")
+    point = desk.show()["points"][-1]
+    assert "made.txt" not in desk("job", "diff", "demo", "--since", point).out
+    desk.refused("job", "diff", "demo", "--since", "nowhere", says="no recovery point", code=4)
+
+
+def test_merging_makes_a_branch_and_touches_nothing_else(desk: Desk, source: Path) -> None:
+    finished(desk, source)
+    before = state_of(source)
+    desk.ok("job", "merge", "demo", "--dry-run")
+    assert state_of(source) == before
+    merged = desk.ok("job", "merge", "demo", "--into", "proposal")
+    assert merged["applied"] and merged["data"]["branch"] == "proposal"
+    after = state_of(source)
+    assert after[0] == before[0] and after[2:] == before[2:]
+    assert git(source, "show", "proposal:made.txt") == "by the worker\n"
+
+
+# --- packed ---------------------------------------------------------------------------------
+
+
+def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
+    finished(desk, source)
+    words = [("job", "diff", "demo", "--patch"), ("job", "history", "demo", "--format", "json")]
+    before = [desk.ok(*each)["data"] for each in words]
+    replayed = desk.ok("job", "replay", "demo")["data"]
+    packed = desk.ok("job", "archive", "demo")
+    assert packed["applied"]
+    files = packed["data"]["files"]
+    folder = desk.home / "jobs/demo"
+    raw = (folder / files["name"]).read_bytes()
+    assert sha256(raw).hexdigest() == files["sha256"] and len(raw) == files["bytes"]
+    assert not (folder / ".files").exists() and not (folder / "workspace").is_symlink()
+    assert segments(desk) == ["history.1.jsonl", "history.jsonl.zst"]
+    text = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(raw)).read()
+    with tarfile.open(fileobj=io.BytesIO(text)) as tar:
+        found = tar.extractfile("workspace/made.txt")
+        assert found is not None and found.read() == b"by the worker\n"
+    assert desk.show()["status"] == "SUCCESS"
+    assert [desk.ok(*each)["data"] for each in words] == before
+    again = desk.ok("job", "replay", "demo")["data"]
+    assert {**again, "lines": 0} == {**replayed, "lines": 0}
+    desk.ok("job", "export", "demo", "--out", str(desk.cwd / "page.html"))
+    assert "by the worker" in (desk.cwd / "page.html").read_text()
+    assert desk("check").code == 0
+    assert not desk.ok("job", "archive", "demo")["applied"]
+    desk.refused("job", "merge", "demo", says="is packed")
+
+
+def test_only_what_is_over_is_packed(desk: Desk) -> None:
+    desk.new("--worker", desk.script(AGAIN))
+    desk.refused("job", "archive", "demo", says="only a job that is over")
+    desk.ok("job", "cancel", "demo")
+    before = desk.digest()
+    assert not desk.ok("job", "archive", "demo", "--dry-run")["applied"]
+    assert desk.digest() == before
+    assert desk.ok("job", "archive", "demo")["applied"]
+    assert desk.status() == "CANCELED"
+
+
+def test_packing_that_was_cut_off_is_completed(desk: Desk, source: Path) -> None:
+    finished(desk, source)
+
+    def die() -> None:
+        raise StorageError("the machine is gone", hint="none")
+
+    with armed("job.packed", die):
+        assert desk("job", "archive", "demo").code != 0
+    assert (desk.home / "jobs/demo/.files").exists()
+    desk.ok("job", "archive", "demo")
+    assert not (desk.home / "jobs/demo/.files").exists()
+    assert [each["event"] for each in records(desk) if each["event"] == "archived"] == ["archived"]
+
+
+# --- grown ----------------------------------------------------------------------------------
+
+
+def records(desk: Desk, id: str = "demo") -> list[dict[str, Any]]:
+    with Home.open(str(desk.home)) as home, Job(home, id) as job:
+        return [line.record for line in job.lines()]
+
+
+def test_a_history_above_the_limit_goes_on_in_the_next_file(desk: Desk) -> None:
+    settings = desk.home / "holdfast.toml"
+    settings.write_text(settings.read_text() + '\n[log]\nrotate_at = "8KB"\n')
+    long = {**DONE, "action": "RETRY", "summary_for_supervisor": "Again. " * 60}
+    phase = {"name": "work", "max_retries": 30}
+    spec = desk.spec(
+        prompt="Go.", phases=[phase], models={"worker": desk.script(*[long] * 12, DONE)}
+    )
+    desk.ok("job", "new", spec, "--id", "demo")
+    desk.ran()
+    found = segments(desk)
+    assert len(found) > 2
+    assert [name for name in found if not name.endswith(".zst")] == ["history.4.jsonl"]
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        numbers = [line.seq for line in job.log.read() if isinstance(line, Line)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert [each["sequence"] for each in desk.calls()] == list(range(13))
+    replayed = desk.ok("job", "replay", "demo")["data"]
+    assert (replayed["calls"], replayed["status"]) == (13, "SUCCESS")
+    assert desk("check").code == 0
+
+
+def test_a_long_jobhistory_moves_older_calls_to_packed_files(desk: Desk) -> None:
+    long = {**DONE, "action": "RETRY", "summary_for_supervisor": "Again. " * 60}
+    phase = {"name": "work", "max_retries": 30}
+    spec = desk.spec(
+        prompt="Go.", phases=[phase], models={"worker": desk.script(*[long] * 8, DONE)}
+    )
+    desk.ok("job", "new", spec, "--id", "demo")
+    desk.ran()
+    whole = desk.calls()
+    (desk.home / "jobs/demo/jobHistory.json").unlink()
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        history.show(job, largest=3 * len(json.dumps(whole[0])))
+    rest = desk.document("jobHistory.json")
+    assert rest["archives"] == [
+        f"jobHistory.{n:04}.json.zst" for n in range(1, len(rest["archives"]) + 1)
+    ]
+    assert len(rest["archives"]) > 1
+    moved: list[Any] = []
+    for name in rest["archives"]:
+        packed = (desk.home / "jobs/demo" / name).read_bytes()
+        moved += json.loads(zstandard.decompress(packed))["interactions"]
+    assert [*moved, *rest["interactions"]] == whole
