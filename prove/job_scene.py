@@ -17,12 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prove.job_plans import ERROR, Plan, answer, nth
-
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import Unavailable
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
+from holdfast.jobs.queue import Queue
 from holdfast.jobs.replay import replay
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
@@ -30,6 +29,7 @@ from holdfast.jobs.workspace import Measured, Workspace
 from holdfast.models.protocol import Reply, Request
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealDir, RealVfs
+from prove.job_plans import ERROR, Plan, answer, nth
 
 State = dict[str, Any]
 MOST_ROUNDS = 400
@@ -225,6 +225,17 @@ class Scene:
     def open(self) -> Home:
         return Home.open(str(self.home), clock=Ticks(), vfs=Unsynced())
 
+    def next_effect(self, state: State) -> Effect:
+        """What the next call will do."""
+        phase = self.plan.spec["phases"][state["phase"]]
+        asked = state["asked"].get(phase["model"], 0)
+        return Effect(phase["name"], asked - len(self.world.excused(phase["name"])))
+
+    def lost_effect(self, state: State) -> Effect:
+        """What the call was to do of which nobody knows how it ended."""
+        after = self.next_effect(state)
+        return after._replace(index=after.index - 1)
+
 
 def new_scene(place: Path, plan: Plan, template: Path) -> Scene:
     scene = Scene(place, plan)
@@ -281,15 +292,9 @@ def go_on(scene: Scene, job: Job, runner: Runner) -> bool:
 
 def already_done(scene: Scene, state: State) -> Effect | None:
     """What the next call would do, if the engine has asked whether it is done, and it is."""
-    found = next_effect(scene, state)
+    found = scene.next_effect(state)
     asked = found in scene.world.excused(found.phase)
     return found if asked and found in scene.world.effects() else None
-
-
-def next_effect(scene: Scene, state: State) -> Effect:
-    phase = scene.plan.spec["phases"][state["phase"]]
-    asked = state["asked"].get(phase["model"], 0)
-    return Effect(phase["name"], asked - len(scene.world.excused(phase["name"])))
 
 
 def decided(scene: Scene, job: Job, state: State) -> bool:
@@ -306,8 +311,7 @@ def decided(scene: Scene, job: Job, state: State) -> bool:
             steward.approve(job, f"approving {name} {number}")
     elif state["status"] == "INTERVENTION_REQUIRED":
         if str(state["why"]).startswith(LOST):
-            after = next_effect(scene, state)
-            scene.world.excuse(after._replace(index=after.index - 1), state["sequence"] - 1)
+            scene.world.excuse(scene.lost_effect(state), state["sequence"] - 1)
             steward.go_on(job)
         else:
             unstick(plan, job, state, name)
@@ -351,7 +355,7 @@ class Call(NamedTuple):
     said: dict[str, Any]
     """What came back, and what was made of it."""
     measured: tuple[Any, ...] | None
-    """What it did to the files; None where the steward answered, when all was done already."""
+    """What it did to the files; None where one that was lost may have done some of it."""
 
 
 class End(NamedTuple):
@@ -364,7 +368,7 @@ class End(NamedTuple):
     files: dict[str, str]
     effects: list[Effect]
     shown: dict[str, Any]
-    """manifest.json, without what grows with every call that was lost."""
+    """What the files beside the history say, without what a call that was lost adds."""
 
 
 _SAME = ("status", "hold", "phase", "run", "suspending", "call", "failures", "limits", "former")
@@ -379,17 +383,27 @@ def end_of(scene: Scene) -> End:
         told["guidance"] = [each["text"] for each in state["guidance"]]
         told["cost_usd"] = round(state["cost_usd"], 6)
         told["points"] = [point_of(each) for each in state["points"]]
-        calls = [call_of(each) for each in history.calls(job) if was_answered(each)]
+        calls = answered(list(history.calls(job)))
         trail = trail_of(state["trail"])
-    file = scene.home / f"jobs/{scene.name}/manifest.json"
-    shown = json.loads(file.read_bytes())
-    shown = {"status": shown["status"], "trail": trail_of(shown["history"])}
+        with Queue(home) as queue:
+            waiting = queue.waiting()
+    folder = scene.history.parent
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    told_calls = json.loads((folder / "jobHistory.json").read_bytes())["interactions"]
+    shown = {
+        "status": manifest["status"],
+        "trail": trail_of(manifest["history"]),
+        "calls": sum(map(was_answered, told_calls)),
+        "queue": waiting,
+    }
     return End(told, trail, calls, files_in(scene.workspace), scene.world.effects(), shown)
 
 
 def point_of(point: dict[str, Any]) -> dict[str, Any]:
     """Without its files: those of a call that the steward answered for are not measured anew."""
-    ours = {name: value for name, value in point.items() if name not in ("sequence", "rollback_files")}
+    ours = {
+        name: value for name, value in point.items() if name not in ("sequence", "rollback_files")
+    }
     return ours | {name: unnumbered(str(point[name])) for name in ("id", "checkpoint_id")}
 
 
@@ -404,6 +418,17 @@ def was_answered(call: dict[str, Any]) -> bool:
 
 _SAID = ("status", "action", "evidence_files", "summary_for_supervisor", "raw_response")
 _SAID += ("new_status", "violations", "error", "overruled")
+
+
+def answered(calls: list[dict[str, Any]]) -> list[Call]:
+    found: list[Call] = []
+    half = False
+    """Whether the call before was lost, with what it had done to the files."""
+    for each in calls:
+        if was_answered(each):
+            found.append(call_of(each)._replace(measured=None) if half else call_of(each))
+        half = not was_answered(each) and each["response"]["action"] == "STUCK"
+    return found
 
 
 def call_of(call: dict[str, Any]) -> Call:
@@ -457,20 +482,19 @@ def complaints(plan: Plan, expected: End, found: End) -> list[str]:
 
 
 def different(name: str, expected: Any, found: Any) -> list[str]:
+    """Each place where the two differ, as deep down as it can be told."""
     if expected == found:
         return []
-    if isinstance(expected, dict):
-        keys = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
-        return [f"{name}.{key}: {_pair(expected.get(key), found.get(key))}" for key in keys]
-    pairs = zip(expected, found, strict=False)
-    at = next((n for n, (one, other) in enumerate(pairs) if one != other), None)
-    if at is None:
-        return [f"{name}: {len(found)} entries instead of {len(expected)}"]
-    return [f"{name}[{at}]: {_pair(expected[at], found[at])}"]
-
-
-def _pair(expected: Any, found: Any) -> str:
-    return f"{str(found)[:300]} instead of {str(expected)[:300]}"
+    if isinstance(expected, dict) and isinstance(found, dict):
+        keys = {**expected, **found}
+        pairs = [(f"{name}.{key}", expected.get(key), found.get(key)) for key in keys]
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = [
+            (f"{name}[{n}]", *each) for n, each in enumerate(zip(expected, found, strict=True))
+        ]
+    else:
+        return [f"{name}: {str(found)[:300]} instead of {str(expected)[:300]}"]
+    return [each for pair in pairs for each in different(*pair)]
 
 
 def died(pid: int) -> int | None:

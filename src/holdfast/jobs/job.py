@@ -54,6 +54,10 @@ class Job:
         self.key = layout.path("job", self.name)
         self.log = home.log(f"{self.key}/history.jsonl")
         self._owed: Cursor | None = None
+        self._own: Cursor | None = None
+        """Our last line."""
+        self._seen: State | None = None
+        """The state as we read it, behind that line or later."""
         self._next_show = float("-inf")
         self._manifest = home.view(
             f"{self.key}/manifest.json",
@@ -101,7 +105,12 @@ class Job:
 
     def state(self) -> State:
         """After every line; look at it, do not change it."""
-        return self._manifest.read()
+        self._seen = self._manifest.read()
+        return self._seen
+
+    def known(self) -> State:
+        """After every line of ours, and what others wrote as far as we have looked."""
+        return self.state() if self._seen is None else self._seen
 
     @property
     def spec(self) -> JobSpec:
@@ -111,7 +120,8 @@ class Job:
         """Append what `decide` makes of the state, nobody writing in between."""
 
         def lines(head: Cursor) -> Sequence[Record]:
-            state = self.state()
+            # Nobody wrote behind us, so whatever we saw since is how it is.
+            state = self.known() if head == self._own else self.state()
             if 0 < self.fence < state["fence"]:
                 raise LeaseLost(
                     f"another process runs {self.name} now",
@@ -122,6 +132,7 @@ class Job:
 
         written = self.log.transact(lines)
         if written:
+            self._own, self._seen = written[-1], None
             hit("job.written")
             self._show(written[-1])
         return written

@@ -71,17 +71,20 @@ class Runner:
     def step(self) -> JobState:
         """One call, from its claim to what follows from it; or the reason why there is none."""
         self.recover()
-        call = self._claim()
-        if call is not None:
-            answer = self._ask(call)
-            self._finish(call, answer)
-        return self.job.state()
+        return self._call()
 
     def run(self) -> JobState:
         """Step until the job is over, or somebody has to decide."""
-        while is_ready(state := self.step()):
+        self.recover()
+        while is_ready(state := self._call()):
             self._wait(state["not_before"])
         return state
+
+    def _call(self) -> JobState:
+        call = self._claim()
+        if call is not None:
+            self._finish(call, self._ask(call))
+        return self.job.known()
 
     # -- before ------------------------------------------------------------------------
 
@@ -114,7 +117,7 @@ class Runner:
             return
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
         self.job.decide(lambda now: [self._lost(now, again=again) | {"charge": call["charge"]}])
-        self._watch("lost", self.job.state())
+        self._watch("lost", self.job.known())
 
     def _lost(self, state: JobState, *, again: bool) -> Record:
         check(state, "lost")
@@ -128,7 +131,7 @@ class Runner:
 
     def _claim(self) -> Call | None:
         """Put the intent on record, and money aside; None if the job may not go on."""
-        state = self.job.state()
+        state = self.job.known()
         if state["hold"] is not None:
             raise refusal(state, "run")
         check(state, "claim")
@@ -178,7 +181,7 @@ class Runner:
         finally:
             if not claimed:
                 self._charges.release(charge)
-        self._watch("asked" if claimed else "halted", self.job.state())
+        self._watch("asked" if claimed else "halted", self.job.known())
         if not claimed:
             return None
         self._request = request
@@ -226,7 +229,7 @@ class Runner:
 
     def _conclude(self, call: Call, answer: Answer, before: list[Record]) -> None:
         """What is made of a reply, and where the job goes from there."""
-        verdict = verdict_on(call, answer, self.job.state(), self.workspace, self._clock)
+        verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
         tree = self.workspace.snapshot(f"after call {call.sequence}") if call.tree else None
 
         def decide(state: JobState) -> Sequence[Record]:
@@ -243,7 +246,7 @@ class Runner:
             self._charges.settle(written[-1])
         if written:
             verdict.tell_audit(self.job.home, self.job.name, call.sequence, self.job.log.key)
-        self._watch("judged", self.job.state())
+        self._watch("judged", self.job.known())
 
     def respond(self, raw: str) -> JobState:
         """Take an answer from a person or a script instead of asking."""
@@ -251,7 +254,7 @@ class Runner:
         call = self._claim()
         if call is not None:
             self._finish(call, Answer("SUCCESS", raw, simulated=True))
-        return self.job.state()
+        return self.job.known()
 
     def _not_before(self, state: JobState) -> str:
         """Twice as long each time, less a part by chance."""
@@ -260,7 +263,7 @@ class Runner:
 
     def _wait(self, until: str | None) -> None:
         if until is not None:
-            self._watch("waiting", self.job.state())
+            self._watch("waiting", self.job.known())
             self._clock.sleep(max(0.0, instant_of(until) - self._clock.now()))
 
     def _prompt_of(self, sequence: int) -> str:

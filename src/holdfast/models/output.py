@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.codec import DecodeError, Json, decode
+from holdfast.codec import DecodeError, Json, decode, encode
 from holdfast.errors import ConfigError, InvalidOutput
 from holdfast.models.protocol import Reply, Request
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 _SHOWN = 200
 _MOST_REASONS = 3
@@ -49,14 +53,21 @@ def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
 
 def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
     """Where a value does not meet a schema; the first few."""
+    found = _validator(encode(dict(schema))).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
+    texts = [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+    return texts[:_MOST_REASONS]
+
+
+@lru_cache(maxsize=16)
+def _validator(schema: bytes) -> Draft202012Validator:
+    """By the text of a schema: to check one takes longer than to check many replies by it."""
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow, seldom needed
 
+    known = cast("dict[str, Any]", decode(schema))
     try:
-        Draft202012Validator.check_schema(dict(schema))
+        Draft202012Validator.check_schema(known)
     except SchemaError as error:
         raise ConfigError(
             f"the schema for a reply is not one: {error.message}", hint="see json-schema.org"
         ) from None
-    found = Draft202012Validator(dict(schema)).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    texts = [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
-    return texts[:_MOST_REASONS]
+    return Draft202012Validator(known)

@@ -41,6 +41,7 @@ def run(
     with opened(call, id, change=True) as job:
         state = job.state()
         if state["status"] in FINAL:
+            _leave(call, job)  # whoever took it there may have died before he did
             return Change(
                 job.name,
                 applied=False,
@@ -104,16 +105,22 @@ def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
     try:
         yield runner
     finally:
-        after = job.state()
-        with queue_of(call, change=True) as queue:
-            keep = is_ready(after) or after["status"] == "RUNNING"
-            if after["status"] in FINAL or not keep:
-                queue.dequeue(job.name)
-            elif job.name not in queue.waiting():
-                queue.enqueue(job.name)
-        history.show(job)
-        if len(job.log.segments()) > 1:
-            job.log.archive()
+        _leave(call, job)
+
+
+def _leave(call: Context, job: Job) -> None:
+    """Bring what others look at into line with the history: the queue, and the views."""
+    after = job.state()
+    with queue_of(call, change=True) as queue:
+        keep = is_ready(after) or after["status"] == "RUNNING"
+        if after["status"] in FINAL or not keep:
+            queue.dequeue(job.name)
+        elif job.name not in queue.waiting():
+            queue.enqueue(job.name)
+    job.catch_up()
+    history.show(job)
+    if len(job.log.segments()) > 1:
+        job.log.archive()
 
 
 def _told(call: Context) -> Watch | None:
