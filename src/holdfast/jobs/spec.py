@@ -69,9 +69,7 @@ def read_spec(path: str) -> Read:
         told = parse(file.read(), path)
     if not isinstance(told, dict):
         raise BadValue(f"{path}: a spec is an object", hint="see docs/jobs.md", path=path)
-    return spec_from(
-        cast("dict[str, Any]", told), path, folder=os.path.dirname(os.path.abspath(path))
-    )
+    return spec_from(told, path, folder=os.path.dirname(os.path.abspath(path)))
 
 
 def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "") -> Read:
@@ -84,7 +82,8 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
         else:
             value[_OTHER_NAMES.get(name, name)] = each
     _limits(value, notes, where)
-    value["phases"] = [_phase(each, where) for each in value.get("phases") or []]
+    phases: list[Any] = value.get("phases") or []
+    value["phases"] = [_phase(each, where) for each in phases]
     if folder and isinstance(value.get("source"), str):
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
     if folder and isinstance(value.get("attachments"), list):

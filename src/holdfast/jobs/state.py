@@ -55,6 +55,7 @@ def initial() -> Job:
         "unknown": 0,
         "assumed_usd": 0.0,
         "seconds": 0.0,
+        "tokens": 0,
         "limits": {},
         "former": None,
         "guidance": [],
@@ -337,6 +338,8 @@ def _reply(state: Job, record: Record) -> None:
     else:
         state["unknown"] += 1
         state["assumed_usd"] += reserved
+    tokens = (record.get(name) for name in ("input_tokens", "output_tokens"))
+    state["tokens"] += sum(count for count in tokens if isinstance(count, int))
     seconds = record.get("execution_time_seconds")
     state["seconds"] += seconds if isinstance(seconds, int | float) else 0.0
 

@@ -125,7 +125,8 @@ def approve(
         if state["hold"] != "approval":
             raise refusal(state, "approve")
         _check_shown(job, state, shown, "approval")
-        phases, after = spec_of(state).phases, state["phase"] + 1
+        phases = spec_of(state).phases
+        after: int = state["phase"] + 1
         over = after >= len(phases)
         status = "SUCCESS" if over else ready_state(phases[after])
         place = state["phase"] if over else after

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.codec import Record
 from holdfast.jobs import history
 from holdfast.jobs.job import Job, is_job_id
 from holdfast.jobs.queue import SHAPE, Queue
@@ -92,7 +93,7 @@ def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
         with Job(home, name, layout) as job:
             state = job.state()
             if state["status"] == "RUNNING" and job.holder() is None:
-                call = state["call"] or {}
+                call: Record = state["call"] or {}
                 whom = f" while {call['model']} was asked" if call else ""
                 fix = f"`holdfast job run {name}` goes on, or asks you whether to"
                 yield Trouble(name, f"its runner died{whom}", fix)

@@ -147,14 +147,23 @@ class _Lines:
                 again = f", try {tries + 1}" if tries else ""
                 said = f"asking {state['call']['model']}{again}"
             case "judged":
-                last = state["trail"][-1] if state["trail"] else {}
+                last: Record = state["trail"][-1] if state["trail"] else {}
                 words = f"{last.get('action')}: {last.get('summary', '')}"
                 said = f"{last.get('role')} said {words} → {state['status']}"
             case "waiting":
                 said = f"waits until {state['not_before']} to ask again"
             case _:
                 said = f"{word}: {state['why'] or state['status']}"
-        self._tell(f"{head}  {said}  ({state['steps']} calls, {money})\n")
+        tokens = f", {state['tokens']:,} tokens" if state["tokens"] else ""
+        used = f"{state['steps']} calls{tokens}, {money}{_left(state, len(phases) - at)}"
+        self._tell(f"{head}  {said}  ({used})\n")
+
+
+def _left(state: Record, behind: int) -> str:
+    """How long the rest takes if every phase behind this one takes as long as a call so far."""
+    if not behind or not state["steps"] or state["status"] in FINAL:
+        return ""
+    return f", about {behind * state['seconds'] / state['steps']:.0f} s to go behind this phase"
 
 
 def _ending(name: str, state: Record) -> str:

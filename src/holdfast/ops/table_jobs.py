@@ -160,4 +160,27 @@ JOBS = (
         faces=CLI_ONLY,
         example="holdfast job checkpoint hello before-lunch",
     ),
+    Operation(
+        name="job diff",
+        summary="Show what a job changed in its files",
+        function="holdfast.ops.job_files:diff",
+        effect="read",
+        example="holdfast job diff hello --patch",
+    ),
+    Operation(
+        name="job merge",
+        summary="Bring what a job made into the repository it started from",
+        function="holdfast.ops.job_files:merge",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast job merge hello --dry-run",
+    ),
+    Operation(
+        name="job archive",
+        summary="Pack a job that is over",
+        function="holdfast.ops.job_files:archive",
+        effect="change",
+        faces=CLI_ONLY,
+        example="holdfast job archive hello --dry-run",
+    ),
 )
