@@ -108,6 +108,25 @@ def test_the_question_keeps_to_its_room_and_the_oldest_give_way(said: Conversati
     assert [message.text for message in bare.messages] == ["now"]
 
 
+def test_askers_in_turn_number_and_pay_their_questions_as_one(
+    home: Home, said: Conversation
+) -> None:
+    part = "You are Rio."
+    with Conversation(home, key) as other:
+        for number, who in enumerate((said, said, other, said, other, other, said, said)):
+            model = Scripted([{"reply": f"reply {number}", "cost_usd": 0.25}])
+            turn(who, model, Question(f"ask {number}?", part), SESSION, purse=Purse(2.0))
+            told = [each.text for each in model.asked[0].messages[1:-1]]
+            assert told[-2:] == [f"ask {number - 1}?", f"reply {number - 1}"][: number * 2]
+        turns = [line["meta"]["turn"] for line in lines_of(said) if line["role"] == "user"]
+        assert turns == [f"{SESSION}/{number}" for number in range(8)]
+        assert sum(line["content"] == part for line in lines_of(said)) == 1
+        for who in (said, other):
+            assert who.tally(SESSION).usd == 2.0
+            with pytest.raises(OverBudget):
+                turn(who, Scripted(["no"]), Question("more?"), SESSION, purse=Purse(2.0))
+
+
 def test_another_process_goes_on_with_what_was_said(home: Home, said: Conversation) -> None:
     model = Scripted(lambda request: f"to {request.messages[-1].text}")
     for number in range(200):

@@ -81,6 +81,31 @@ def test_beats_and_notes_while_busy_only_make_the_heartbeat_newer(
         assert after["state"] == "busy"
 
 
+def test_the_file_is_written_again_when_it_shows_something_else_and_only_then(
+    home: Home, clock: Turner
+) -> None:
+    file = Path(home.path, "state/rio/status.json")
+    with Ledger(home, "rio") as ledger:
+        tell(ledger, *NOTE)
+        first = file.stat().st_ino
+        for _ in range(3):
+            clock.advance(0.2)
+            tell(ledger, *NOTE)
+        assert file.stat().st_ino == first
+        tell(ledger, *START)
+        assert status_on_disk(home.path, "rio")["state"] == "busy"
+        begun = status_on_disk(home.path, "rio")["last_heartbeat"]
+        clock.advance(1)
+        tell(ledger, *NOTE)
+        assert status_on_disk(home.path, "rio")["last_heartbeat"] > begun
+        clock.advance(0.2)
+        tell(ledger, *NOTE)
+        newest = ledger.head()
+    stamp = home.cell("state/rio/status.json").peek()
+    assert stamp is not None
+    assert stamp.cursor == newest
+
+
 def test_the_next_start_clears_the_error_to_null(verbs: Verbs) -> None:
     verbs.write("go", event="task_start", task="wo-1")
     verbs.write("it broke", event="error", task="wo-1", data='{"error":"Timeout after 300s"}')

@@ -11,7 +11,7 @@ from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
-from holdfast.ledger.entry import capped, check_event, entry, task_for
+from holdfast.ledger.entry import EVENTS, capped, check_event, entry, task_for
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
@@ -19,6 +19,7 @@ from holdfast.ledger.status import (
     current_session,
     next_session,
     note,
+    shown_of,
     spooled_from,
     status_of,
 )
@@ -62,8 +63,10 @@ class Event(NamedTuple):
 
     def check(self, agent: str, extra_events: tuple[str, ...] = ()) -> None:
         """Raise UsageError if it can never be written."""
-        check_event(self.event, extra_events)
-        task_for(self.event, self.task)
+        if self.event not in EVENTS:
+            check_event(self.event, extra_events)
+        if not self.task:
+            task_for(self.event, self.task)
         if self.session not in (None, NEW) and session_id(str(self.session)).agent != agent:
             raise BadName(
                 f"session {self.session} is not one of {agent}",
@@ -134,6 +137,7 @@ class Ledger:
         self._second, self._text = -1, ""
         self._owed: Cursor | None = None
         self._next_refresh = float("-inf")
+        self._shown: tuple[Any, ...] | None = None
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
@@ -159,7 +163,7 @@ class Ledger:
 
         cursor = self._log.transact(decide)[-1]
         self._known = _Known(cursor, self._log.surprises, after)
-        return Written(self, before, cursor, self._refresh(cursor))
+        return Written(self, before, cursor, self._refresh(cursor, shown_of(after)))
 
     def _stamp(self) -> str:
         """The time of an entry; the same one for all of a second."""
@@ -209,18 +213,29 @@ class Ledger:
             return False
         return True
 
-    def _refresh(self, cursor: Cursor) -> HoldfastError | None:
+    def _refresh(
+        self, cursor: Cursor, shown: tuple[Any, ...] | None = None
+    ) -> HoldfastError | None:
+        """Bring the file up to date, unless it would still show the same.
+
+        Times are told in seconds, so in a burst of notes that is once in a second: the refresh is
+        what costs most after the disk.
+        """
+        self._owed = cursor
+        if shown is not None and shown == self._shown:
+            return None
         boottime = self._home.clock.boottime
         began = boottime()
-        self._owed = cursor if began < self._next_refresh else None
-        if self._owed is not None:
+        if began < self._next_refresh:
             return None
+        self._owed = None
         try:
             self._status.refresh(cursor)
         except HoldfastError as error:
             return error
         ended = boottime()
         self._next_refresh = ended + max(_PAUSE, _PATIENCE * (ended - began))
+        self._shown = shown
         return None
 
     def _record(self, event: Event, state: State, today: str) -> Record:

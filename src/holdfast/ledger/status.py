@@ -9,6 +9,7 @@ somebody stopped it on purpose.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import instant_of
@@ -27,6 +28,8 @@ _DAYS_KEPT = 32
 _RUNS_KEPT = 16
 STATES = ("idle", "busy", "error", "offline")
 SHOWN = ("agent", "state", "last_heartbeat", "last_task_id", "session_id", "last_error")
+shown_of = itemgetter(*SHOWN)
+"""What the file of the status tells of a state."""
 
 
 def status_of(agent: str) -> Shape[State]:
@@ -84,11 +87,15 @@ def fold(state: State, line: Line) -> State:
 def note(state: State, record: Record, stamp: str) -> None:
     """Take in an entry of this agent."""
     event = record["event"]
-    state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
-    _note_session(state, record)
-    spool, number = spooled_from(record)
-    if number:
-        state["spools"][spool] = max(number, state["spools"].get(spool, 0))
+    if stamp != state["last_heartbeat"]:
+        state["last_heartbeat"] = later(state["last_heartbeat"], stamp)
+    session = record.get("session_id")
+    # As almost never: told by others, or in another session than the one before.
+    if record.get("ref") is not None or session is None or session != state["session_id"]:
+        _note_session(state, record)
+        spool, number = spooled_from(record)
+        if number:
+            state["spools"][spool] = max(number, state["spools"].get(spool, 0))
     task = record.get("task_id")
     if event in ("task_start", "task_result", "error") and task not in (None, NO_TASK):
         state["last_task_id"] = task
@@ -205,8 +212,6 @@ def spooled_from(record: Record) -> tuple[str, int]:
 
 def _note_session(state: State, record: Record) -> None:
     text, ref = record.get("session_id"), record.get("ref")
-    if ref is None and text is not None and text == state["session_id"]:
-        return  # as almost always
     if not _count_session(state, text):
         return
     session, over = str(text), state["over"]

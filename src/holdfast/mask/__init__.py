@@ -46,7 +46,7 @@ _LOGINS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
 _LONGEST_ID, _PIECE = 24, "(?:[a-z]{1,11}|[0-9]{1,8}|[a-z0-9]{1,7})"
-_ID = re.compile(rf"{_PIECE}(?:[-_.]{_PIECE})+")
+_ID = re.compile(rf"{_PIECE}(?:[-_.]{_PIECE})+(?:/[0-9]{{1,8}})?")
 _DIGEST = re.compile("(?![0-9]*$)(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
@@ -191,7 +191,7 @@ def _looks_odd(short: str) -> bool:
 
 
 def _is_id(text: str) -> bool:
-    """Whether it is a short one such as a session has, or a digest: most records hold some."""
+    """Whether it is a short one such as a session or its turn has, or a digest: most hold some."""
     if len(text) <= _LONGEST_ID:
         return _ID.fullmatch(text) is not None
     return _DIGEST.fullmatch(text) is not None and not _may_be_text(bytes.fromhex(text[:20]))
