@@ -135,6 +135,23 @@ def test_a_copy_borrows_nothing_and_changes_nothing(tmp_path: Path) -> None:
     assert digest(source) == before
 
 
+def test_a_very_large_one_is_linked_instead_of_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    git(source, "init", "-q")
+    (source / "a").write_text("a")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "first")
+    git(source, "gc", "-q")
+    monkeypatch.setattr("holdfast.git.repository._LARGE", 0)
+    copy = Repository(str(tmp_path / "copy.git"))
+    copy.create(str(source / ".git"))
+    assert all(pack.stat().st_nlink > 1 for pack in Path(copy.directory).rglob("*.pack"))
+    assert copy.commit_of(git(source, "rev-parse", "HEAD"))
+
+
 def test_commits_are_taken_out_of_foreign_objects_whole_or_not_at_all(
     ours: Repository, tmp_path: Path
 ) -> None:

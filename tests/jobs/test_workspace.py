@@ -577,6 +577,7 @@ def test_merging_makes_a_branch_and_touches_nothing_else(job: Opener, source: Pa
     assert not planned.made
     merged = workspace.merge()
     assert merged.made
+    assert merged.commit == planned.commit
     assert (merged.branch, merged.commits) == ("job-j1", 2)
     assert merged.files == Measured(["new"], ["app.py"], [])
     assert git(source, "rev-parse", "job-j1~1") == mine

@@ -125,6 +125,8 @@ class Proposal:
                 "GIT_COMMITTER_EMAIL": address,
             },
         )
+        # Kept at once, so that a dry run names the commit that the merge will bring.
+        self._repository.keep({_RESULT: made.decode().strip()})
         return made.decode().strip()
 
     def _candidates(self, heads: Heads) -> list[str]:

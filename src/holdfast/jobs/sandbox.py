@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -29,10 +30,16 @@ def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str])
 
 
 def _frame(program: str) -> list[str]:
+    private = [
+        word
+        for place in ("/tmp", "/var/tmp")
+        if os.path.isdir(place)
+        for word in ("--tmpfs", place)
+    ]
     return [
         program,
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-        *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp"),
+        *private,
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session"),
     ]
