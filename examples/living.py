@@ -7,6 +7,9 @@ Nothing is staged: sessions are real commands under `holdfast run`, messages and
 the same verbs that you would use, and now and then somebody is killed with SIGKILL, wherever he
 happens to be.  What was acknowledged is read back from the files all the time.
 
+Now and then a job is done: a worker, and a supervisor who sends the first try back; the first job
+waits for you to approve it.  All of it is on the pages of jobs.
+
 One agent is asked things, on record.  It answers with the small real model of the extra `embedded`
 as soon as that is installed, and from a script until then.
 """
@@ -46,6 +49,26 @@ SHORT = {
     "additionalProperties": False,
 }
 """What the small model has to keep to: by itself it finds no end."""
+ERRAND = {
+    "description": "Tell last week in three lines",
+    "prompt": "Tell what happened last week in three lines, for people who were away.",
+    "phases": [
+        {"name": "write", "instructions": "No names, no figures that nobody checked."},
+        {"name": "review", "role": "supervisor"},
+    ],
+    "budget": {"max_cost": 0.12, "max_time": "10m"},
+}
+ANSWERS = {
+    "worker": [
+        ("COMPLETED", "Three lines about last week, with the names of those who did it.", 0.021),
+        ("COMPLETED", "The same three lines without names.", 0.018),
+    ],
+    "supervisor": [
+        ("RETRY", "There are names in it, which was ruled out. Leave them out.", 0.006),
+        ("COMPLETED", "Three lines, no names, and all of it is in the ledger.", 0.006),
+    ],
+}
+"""What those who do the errands say, in turn, and what it costs."""
 PACE = 4.0
 """Seconds between the writes of a writer."""
 WORK = """
@@ -195,6 +218,69 @@ class Talker:
         self._thread.join()
 
 
+class Clerk:
+    """Has jobs done, one after the other; the first waits for a person at its end."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.over = home, threading.Event()
+        self._running: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._work)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _work(self) -> None:
+        number, pause = 0, 3.0
+        while not self.over.wait(pause):
+            number, pause = number + 1, 75.0
+            self._run("job", "new", self._spec(approval=number == 1), "--id", f"errand-{number}")
+            self._run("job", "run", f"errand-{number}")
+            self._run("job", "run")  # what a person let go on
+
+    def _spec(self, *, approval: bool) -> str:
+        place = self.home / "cache" / "errand"
+        place.mkdir(parents=True, exist_ok=True)
+        models: dict[str, str] = {}
+        for role, answers in ANSWERS.items():
+            said = [
+                {
+                    "reply": json.dumps(
+                        {"action": action, "evidence_files": [], "summary_for_supervisor": text}
+                    ),
+                    "cost_usd": cost,
+                    "delay": 4.0,
+                }
+                for action, text, cost in answers
+            ]
+            (place / f"{role}.json").write_text(json.dumps({"replies": said}), "utf-8")
+            models[role] = f"scripted:{place / role}.json"
+        work, review = ERRAND["phases"]
+        phases = [work, {**review, "approval": approval}]
+        spec = place / "spec.json"
+        spec.write_text(json.dumps({**ERRAND, "phases": phases, "models": models}), "utf-8")
+        return str(spec)
+
+    def _run(self, *words: str) -> None:
+        if self.over.is_set():
+            return
+        self._running = subprocess.Popen(
+            [*HOLDFAST, "--home", str(self.home), *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if self.over.is_set():
+            self._running.terminate()
+        self._running.wait()
+
+    def stop(self) -> None:
+        self.over.set()
+        running = self._running
+        if running is not None and running.poll() is None:
+            running.terminate()
+        self._thread.join()
+
+
 def is_installed() -> bool:
     """Whether the embedded model is there; it may come while we run."""
     invalidate_caches()
@@ -229,10 +315,12 @@ def once_up(home: Path, board: subprocess.Popen[bytes], command: str) -> subproc
 
 def live(home: Path, seconds: float | None, seed: int | None, then: str | None) -> int:
     running, fleet, talker = Torture(str(home), seed, PACE), Fleet(home, seed), Talker(home, seed)
+    clerk = Clerk(home)
     board = subprocess.Popen([*HOLDFAST, "--home", str(home), "up"], start_new_session=True)
     beside = [board] if then is None else [board, once_up(home, board, then)]
     fleet.start()
     talker.start()
+    clerk.start()
     crashed = time.monotonic()
     try:
         for _ in running.rounds(seconds, apart=(8.0, 16.0)):
@@ -246,6 +334,7 @@ def live(home: Path, seconds: float | None, seed: int | None, then: str | None) 
     except KeyboardInterrupt:
         print()
     finally:
+        clerk.stop()
         talker.stop()
         fleet.stop()
         running.stop()

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.layout import is_scratch
 from holdfast.ledger.book import Event, Ledger
 from holdfast.store.check import HARMLESS, check
 from holdfast.store.home import Home
@@ -191,7 +192,8 @@ def show_lines(torture: Torture, seconds: float | None) -> None:
 
 def verdict(torture: Torture) -> int:
     tally = torture.tally()
-    problems = [each for each in check(torture.home) if each.kind not in HARMLESS]
+    found = [each for each in check(torture.home) if not is_scratch(each.key)]
+    problems = [each for each in found if each.kind not in HARMLESS]
     print(line_of(tally))
     print(f"chain: {len(torture.audit.found):,} lines, {len(problems)} problems;", end=" ")
     print(f"{torture.audit.torn} half-written lines kept as evidence and skipped")

@@ -38,6 +38,7 @@ def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path:
         assert (home / "cache/proof.json").exists()
         # Somebody is asked by now, perhaps at this moment.
         until((home / "state/juno/memory.jsonl").exists)
+        until((home / "jobs/errand-1/history.jsonl").exists)
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

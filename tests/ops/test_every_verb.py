@@ -292,6 +292,27 @@ def memory_show(place: Place) -> None:
     assert "Nothing there" in place.run("memory", "show", "--agent", "rio")["data"]["text"]
 
 
+def a_job(place: Place) -> None:
+    """One that has been answered once, with what is no answer."""
+    words = ("job", "new", "--id", "hello", "--prompt", "Say hello", "--worker", "scripted:echo")
+    place.run(*words)
+    place.run("job", "step", "hello", "--response", "Hello!", code=1)
+
+
+@deed("job history")
+def job_history(place: Place) -> None:
+    a_job(place)
+    (row,) = place.run("job", "history", "hello")["rows"]
+    assert (row["action"], row["status_after"]) == ("STUCK", "INTERVENTION_REQUIRED")
+
+
+@deed("job export")
+def job_export(place: Place) -> None:
+    a_job(place)
+    assert place.run("job", "export", "hello", "--out", "hello.html")["applied"]
+    assert "Say hello" in (place.path / "hello.html").read_text("utf-8")
+
+
 @deed("task list")
 def task_list(place: Place) -> None:
     place.run("task", "add", "--agent", "rio", "Look into it")

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from tests.agents.world import until
+from tests.jobs.test_import import call, folder, job, manifest
 from tests.ledger.shell import PATIENCE, Shell
 from tests.web.aftermath import HOSTILE
 from tests.web.board import Board, up
@@ -104,6 +105,24 @@ def test_the_replay_of_a_job_says_that_every_state_follows_or_where_it_does_not(
     page = page_of(board, "/jobs/twisted/replay")
     assert "It differs at call 0." in page
     assert "RETRY derived" in page
+
+
+def test_a_job_brought_from_elsewhere_and_one_that_was_packed_are_shown_as_well(
+    board: Board, made: Errands, tmp_path: Path
+) -> None:
+    tree = folder(tmp_path / "tree", foreign=manifest())
+    calls = [call(1), call(2, "RETRY") | {"model": None}]
+    job(tree, "foreign", manifest() | {"prompt": None, "objective": "Port it"}, calls)
+    made.verbs("import", src=str(tree))
+    page = page_of(board, "/jobs/foreign")
+    assert page.count('<article class="call"') == 2
+    assert "Step 2." in page and "model unknown" in page and "Objective: Port it" in page
+    assert b"Step 2." in board.get("/jobs/foreign/foreign.html").body
+    made.make("packed", "Say yes", made.script("packed", said("COMPLETED", "Yes.")))
+    made.run("packed")
+    made.verbs("job archive", id="packed")
+    for path in ("", "/call/0", "/replay", "/packed.html", "/packed.csv"):
+        assert board.get(f"/jobs/packed{path}").status == 200
 
 
 def test_an_export_and_a_table_are_handed_out_as_files(board: Board) -> None:

@@ -271,12 +271,13 @@ def _call(call: Record) -> Html:
         figures.append(f"{tokens:,} tokens")
     header = tag(
         "header",
-        tag("a", f"{number} · {settings.get('phase')}", href=f"#call-{number}"),
+        tag("a", f"{number} · {settings.get('phase') or 'no phase'}", href=f"#call-{number}"),
         _state(response["action"], is_),
         tag("span", f"→ {words(response['new_status'])}", class_="faint"),
         tag("span", " · ".join(figures), class_="end num"),
     )
-    asked = [settings.get("role"), " ", tag("span", settings.get("model"), class_="id"), " "]
+    model = settings.get("model") or "model unknown"
+    asked = [settings.get("role"), " ", tag("span", model, class_="id"), " "]
     article = tag(
         "article",
         header,

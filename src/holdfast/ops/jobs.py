@@ -101,6 +101,7 @@ def details(job: Job) -> Record:
     return {
         **row(job),
         "created_at": state["created_at"],
+        "task": spec.task,
         "why": state["why"],
         "run": state["run"],
         "limits": state["limits"],
