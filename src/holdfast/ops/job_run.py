@@ -147,7 +147,7 @@ class _Lines:
                 again = f", try {tries + 1}" if tries else ""
                 said = f"asking {state['call']['model']}{again}"
             case "judged":
-                last = state["trail"][-1] if state["trail"] else {}
+                last: Record = state["trail"][-1] if state["trail"] else {}
                 words = f"{last.get('action')}: {last.get('summary', '')}"
                 said = f"{last.get('role')} said {words} → {state['status']}"
             case "waiting":
