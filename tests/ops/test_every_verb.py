@@ -126,6 +126,94 @@ shows("ledger tail")
 shows("ledger verify")
 
 
+ECHO = ("--prompt", "Say hello", "--worker", "scripted:echo")
+DONE = '{"action": "COMPLETED", "evidence_files": [], "summary_for_supervisor": "It is done."}'
+STUCK = DONE.replace("COMPLETED", "STUCK")
+
+
+def of_a_job(
+    verb: str, *words: str, before: tuple[tuple[str, ...], ...] = (), shows: str = ""
+) -> None:
+    """A deed on a job `hello`, after others; it changes a byte, or shows something."""
+
+    @deed(verb)
+    def act(place: Place) -> None:
+        place.run("job", "new", "--id", "hello", *ECHO)
+        for each in before:
+            place.run("job", each[0], "hello", *each[1:], code=1 if STUCK in each else 0)
+        found = place.bytes()
+        answer = place.run(*verb.split(), "hello", *words)
+        if shows:
+            assert shows in json.dumps(answer)
+            assert place.bytes() == found
+        else:
+            assert answer.get("applied") or answer["data"]["job"] == "hello"
+            assert place.bytes() != found
+
+
+changes("job new", *ECHO)
+of_a_job("job set", "--max-cost", "2")
+of_a_job("job activate")
+of_a_job("job run")
+of_a_job("job step", "--response", DONE)
+of_a_job("job show", shows="Say hello")
+of_a_job("job replay", before=(("run",),), shows="SUCCESS")
+of_a_job("job steward", "halt", before=(("step", "--response", STUCK),))
+of_a_job("job suspend", before=(("activate",),))
+of_a_job("job resume", before=(("activate",), ("suspend",)))
+of_a_job("job cancel")
+of_a_job("job rewind", "--phase", "0", before=(("activate",),))
+of_a_job("job checkpoint", "here", before=(("activate",),))
+
+
+@deed("job attach")
+def job_attach(place: Place) -> None:
+    place.run("job", "new", "--id", "hello", *ECHO)
+    (place.path / "note.md").write_text("Look", encoding="utf-8")
+    answer = place.run("job", "attach", "note.md", "--job", "hello")
+    assert answer["data"]["attachments"] == ["attachments/note.md"]
+
+
+@deed("job use")
+def job_use(place: Place) -> None:
+    for id in ("hello", "other"):
+        place.run("job", "new", "--id", id, *ECHO)
+    assert place.run("job", "use", "hello")["applied"]
+    assert place.run("job", "show")["data"]["job"] == "hello"
+
+
+of_a_job("job archive", before=(("run",),))
+
+
+@deed("job diff")
+@deed("job merge")
+def job_merge(place: Place) -> None:
+    repository = place.path / "repository"
+    for words in (
+        ("init", "-q", "-b", "trunk", str(repository)),
+        ("-C", str(repository), *AS_ADA, "commit", "-qm", "Begin", "--allow-empty"),
+    ):
+        subprocess.run(["git", *words], check=True)
+    place.run("job", "new", "--id", "hello", "--source", "repository", "--activate", *ECHO)
+    workspace = place.run("job", "show", "hello")["data"]["workspace"]
+    Path(workspace, "made.md").write_text("Hello\n", encoding="utf-8")
+    assert "+Hello" in place.run("job", "diff", "hello", "--patch")["data"]["patch"]
+    assert place.run("job", "merge", "hello")["applied"]
+    words = ["git", "-C", str(repository), "show", "job-hello:made.md"]
+    assert subprocess.run(words, check=True, capture_output=True).stdout == b"Hello\n"
+
+
+AS_ADA = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+
+
+@deed("job list")
+@deed("job queue")
+def job_list(place: Place) -> None:
+    place.run("job", "new", "--id", "hello", "--activate", *ECHO)
+    for verb in ("list", "queue"):
+        assert [row["job"] for row in place.run("job", verb)["rows"]] == ["hello"]
+
+
 def begin(place: Place) -> str:
     """A session under way."""
     return str(place.run("session", "start", "--agent", "rio")["target"])

@@ -95,6 +95,31 @@ def prepare(shell: Shell, verb: str) -> None:
     if verb in OF_A_DONE_TASK:
         verbs("task done", agent="rio", id="task-001")
 
+    if verb.startswith("job ") and verb not in ("job new", "job list", "job queue"):
+        prepare_job(shell, verb, verbs)
+
+
+def prepare_job(shell: Shell, verb: str, verbs: Verbs) -> None:
+    source = shell.cwd / "repository"
+    git = ["git", "-C", str(source), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    subprocess.run(["git", "init", "-q", str(source)], check=True)
+    subprocess.run([*git, "commit", "-qm", "Begin", "--allow-empty"], check=True)
+    (shell.cwd / "notes.md").write_text("Look", encoding="utf-8")
+    verbs("job new", prompt="Say hello", worker="scripted:echo", id="hello", source=str(source))
+    before = {
+        "job suspend": ("activate",),
+        "job rewind": ("activate",),
+        "job checkpoint": ("activate",),
+        "job diff": ("activate",),
+        "job merge": ("activate",),
+        "job resume": ("activate", "suspend"),
+        "job archive": ("run",),
+    }
+    for each in before.get(verb, ()):
+        verbs(f"job {each}", id="hello")
+    if verb == "job steward":
+        verbs("job step", id="hello", response="Hello!")
+
 
 def started(shell: Shell, operation: Operation) -> subprocess.Popen[str]:
     words = shlex.split(operation.example.replace("/opt/agents/", ""))[1:]

@@ -147,6 +147,61 @@ def a_key(shell: Shell) -> tuple[str, ...]:
     return ()
 
 
+def draft(shell: Shell) -> tuple[str, ...]:
+    done(shell, "job new", prompt="Say hello", worker="scripted:echo", id="hello")
+    return ()
+
+
+def other_job(shell: Shell) -> tuple[str, ...]:
+    draft(shell)
+    done(shell, "job new", prompt="Say hello", worker="scripted:echo", id="other")
+    return ()
+
+
+def queued(shell: Shell) -> tuple[str, ...]:
+    draft(shell)
+    done(shell, "job activate", id="hello")
+    return ()
+
+
+def suspended(shell: Shell) -> tuple[str, ...]:
+    queued(shell)
+    done(shell, "job suspend", id="hello")
+    return ()
+
+
+def stuck(shell: Shell) -> tuple[str, ...]:
+    draft(shell)
+    done(shell, "job step", id="hello", response="Hello!")
+    return ()
+
+
+def attachment(shell: Shell) -> tuple[str, ...]:
+    draft(shell)
+    (shell.cwd / "note.md").write_text("Look", encoding="utf-8")
+    return ()
+
+
+def finished_job(shell: Shell) -> tuple[str, ...]:
+    draft(shell)
+    done(shell, "job run", id="hello")
+    return ()
+
+
+def worked_on(shell: Shell) -> tuple[str, ...]:
+    """A job that has changed a file of a repository."""
+    repository = shell.cwd / "repository"
+    as_ada = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for words in (("init", "-q"), (*as_ada, "commit", "-qm", "Begin", "--allow-empty")):
+        repository.mkdir(exist_ok=True)
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    told = {"prompt": "Say hello", "worker": "scripted:echo", "source": str(repository)}
+    done(shell, "job new", **told, id="hello", activate=True)
+    workspace = done(shell, "job show", id="hello").data["workspace"]
+    Path(workspace, "made.md").write_text("Hello", encoding="utf-8")
+    return ()
+
+
 Before = Callable[[Shell], tuple[str, ...]]
 WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "init": (nothing, ("clay",)),
@@ -191,6 +246,22 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "ledger merge": (foreign_file, ("--out", "all.jsonl")),
     "ledger repair": (foreign_file, ()),
     "ledger archive": (past_day, ()),
+    "job new": (nothing, ("--prompt", "Say hello", "--worker", "scripted:echo", "--id", "new")),
+    "job archive": (finished_job, ("hello",)),
+    "job merge": (worked_on, ("hello",)),
+    "job set": (draft, ("hello", "--max-cost", "2")),
+    "job attach": (attachment, ("note.md", "--job", "hello")),
+    "job activate": (draft, ("hello",)),
+    "job use": (other_job, ("hello",)),
+    "job run": (queued, ("hello",)),
+    "job step": (queued, ("hello",)),
+    "job replay": (draft, ("hello", "--from", "0")),
+    "job steward": (stuck, ("hello", "halt")),
+    "job suspend": (queued, ("hello",)),
+    "job resume": (suspended, ("hello",)),
+    "job cancel": (queued, ("hello",)),
+    "job rewind": (queued, ("hello", "--phase", "0")),
+    "job checkpoint": (queued, ("hello", "here")),
     "ledger checkpoint": (nothing, ("--out", "here.checkpoint")),
 }
 """Of each verb that writes, what is done before, and its words; what that gives goes behind."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.errors import ConfigError, NotOurs, StorageError
+from holdfast.errors import ConfigError, DiskFull, NotOurs, StorageError
 
 OFF: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
@@ -115,7 +115,10 @@ def run(
         except BaseException:
             end(process)
             raise
-    return Ran(process.returncode, out, said.decode("utf-8", "replace").strip())
+    told = said.decode("utf-8", "replace").strip()
+    if process.returncode == -signal.SIGXFSZ:
+        told = f"fatal: {_NO_ROOM[0]}\n{told}"
+    return Ran(process.returncode, out, told)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -132,8 +135,17 @@ def too_slow(words: Sequence[str], patience: float) -> StorageError:
     )
 
 
+_NO_ROOM = ("File too large", "No space left on device", "Disk quota exceeded")
+
+
 def refused(words: Sequence[str], said: str, path: str) -> StorageError | NotOurs:
     """The error for a command that failed."""
+    if any(each in said for each in _NO_ROOM):
+        return DiskFull(
+            f"git {_verb(words)}: no room for it",
+            hint="make room on the disk, then make the same call again",
+            path=path,
+        )
     if "dubious ownership" in said:
         return NotOurs(
             f"the repository belongs to another user: {path}",
