@@ -50,6 +50,7 @@ NAMES = (
     "ledger",
     "turn",
     "mask",
+    "jobs",
 )
 BY_NAME_ONLY = ("peers",)
 """Not part of a run of all: it takes long and installs what it compares with."""

@@ -125,6 +125,14 @@ def calls(output: Path) -> Cost:
 
 
 def costs(output: Path) -> dict[str, Cost]:
+    """What the phases of a trace of appends cost."""
+    found = marked(output)
+    if set(found) != set(PHASES):
+        raise AssertionError(f"the trace shows {sorted(found)} instead of {sorted(PHASES)}")
+    return found
+
+
+def marked(output: Path) -> dict[str, Cost]:
     """What stands between the marks of a trace."""
     found: dict[str, Cost] = {}
     calls: Counter[str] | None = None
@@ -142,8 +150,6 @@ def costs(output: Path) -> dict[str, Cost]:
             count = max(0, int(returned)) if returned != "?" else 0
             bytes_read += count if name in _READS else 0
             bytes_written += count if name in _WRITES else 0
-    if set(found) != set(PHASES):
-        raise AssertionError(f"the trace shows {sorted(found)} instead of {sorted(PHASES)}")
     return found
 
 

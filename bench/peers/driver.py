@@ -1,6 +1,6 @@
 """What every peer's driver shares: the messages, and the talk with the benchmark.
 
-    python bench/peers/NAME.py STORE FORM SEED STEPS
+    python bench/peers/NAME.py STORE FORM SEED STEPS LENGTH
 
 A driver opens STORE, has the conversation back that is in there, and says so in its first line:
 how many steps, a hash over them, and how long that took after its imports.  Then it obeys lines
@@ -32,23 +32,22 @@ _TEXT = (
     "merged so the branch must be tested again with a smaller budget while the other agents wait"
 )
 _WORDS = _TEXT.split()
-_LENGTH = 400
-"""Bytes of a message as JSON, about."""
+LENGTH = 400
 
 
-def conversation(seed: int, steps: int) -> list[Message]:
-    """What is said in each step; the same for every peer."""
+def conversation(seed: int, steps: int, length: int = LENGTH) -> list[Message]:
+    """What is said in each step, in messages of about so many bytes; the same for every peer."""
     rng = Random(f"{seed} conversation")
-    paragraphs = [_paragraph(rng) for _ in range(61)]
+    paragraphs = [_paragraph(rng, length) for _ in range(61)]
     return [
         {"role": "assistant", "content": f"Step {index}: {paragraphs[index % 61]}"}
         for index in range(steps)
     ]
 
 
-def _paragraph(rng: Random) -> str:
+def _paragraph(rng: Random, length: int) -> str:
     text = rng.choice(_WORDS)
-    while len(text) < _LENGTH - 50:
+    while len(text) < length - 50:
         text += f" {rng.choice(_WORDS)}"
     return text
 
@@ -106,6 +105,6 @@ def _say(what: dict[str, object]) -> None:
 
 def start(run: Callable[[Path, str, list[Message], Gate], None]) -> None:
     """Call a driver's `run` with the store, the form, the conversation and a gate."""
-    _, store, form, seed, steps = sys.argv
-    said = conversation(int(seed), int(steps))
+    _, store, form, seed, steps, length = sys.argv
+    said = conversation(int(seed), int(steps), int(length))
     run(Path(store), form, said, Gate())

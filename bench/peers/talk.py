@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bench.frame import REPO, child_environment
 from bench.peers import environment
+from bench.peers.driver import LENGTH
 
 PATIENCE = 3600.0
 PIPE_SIZE = 4096
@@ -40,7 +41,7 @@ class Peer(NamedTuple):
     @property
     def installed(self) -> bool:
         """Whether it needs packages that are not ours."""
-        return self.script not in ("holdfast_log", "plain_sqlite")
+        return self.script not in ("holdfast_log", "holdfast_job", "plain_sqlite")
 
 
 class Task(NamedTuple):
@@ -48,6 +49,8 @@ class Task(NamedTuple):
 
     seed: int
     steps: int
+    length: int = LENGTH
+    """Bytes of a message as JSON, about."""
 
 
 class Talk:
@@ -66,7 +69,7 @@ class Talk:
         self.started = time.perf_counter()
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [*command, str(task.seed), str(task.steps)],
+                [*command, *map(str, task)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
