@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, NamedTuple
@@ -116,6 +116,11 @@ class Ring:
                     hint="install `cryptography` from its wheel, or with OpenSSL 3.2 or newer",
                 ) from None
         return cipher
+
+
+def opened_in(text: str, open: Callable[[str], str]) -> str:
+    """`text` with what `open` makes of each sealed text in it."""
+    return _FORM.sub(lambda found: open(found[0]), text) if "[sealed " in text else text
 
 
 def key_id(sealed: str) -> str | None:

@@ -91,7 +91,7 @@ class Seals:
 
     def _locked(self, line: Record, seq: int) -> Record:
         def lock(text: str, field: str) -> str:
-            return self._lasting(text, f"{ref_of(self._log, seq)} {field}")
+            return lasting(self._home, self.ring, text, f"{ref_of(self._log, seq)} {field}")
 
         meta = dict(meta_of(line))
         for name in _FIELDS:
@@ -105,17 +105,18 @@ class Seals:
         meta[MARK] = self.ring.current.id
         return {**line, "content": lock(str(line["content"]), "content"), "meta": meta}
 
-    def _lasting(self, text: str, place: str) -> str:
-        """Sealed so that the store keeps every letter of it; secrets are out before."""
-        clean = without_secrets(self._home, text)
-        for _ in range(_TRIES):
-            sealed = self.ring.seal(clean, place)
-            if without_secrets(self._home, sealed) == sealed:
-                return sealed
-        raise StorageError(
-            f"{place} would be taken for a secret and masked",
-            hint="this is a fault of Holdfast: please tell us",
-        )
+
+def lasting(home: Home, ring: Ring, text: str, place: str) -> str:
+    """Sealed so that the store keeps every letter of it; secrets are out before."""
+    clean = without_secrets(home, text)
+    for _ in range(_TRIES):
+        sealed = ring.seal(clean, place)
+        if without_secrets(home, sealed) == sealed:
+            return sealed
+    raise StorageError(
+        f"{place} would be taken for a secret and masked",
+        hint="this is a fault of Holdfast: please tell us",
+    )
 
 
 def meta_of(record: Record) -> Record:

@@ -159,6 +159,8 @@ class JobLine(Record):
     """The files that a job was packed into: `name`, `sha256`, `bytes` of each."""
     copied_from: OffsetTime | None = None
     """When the line was written in the job that this one goes on with."""
+    sealed: NonEmpty | None = None
+    """The id of the key that the texts of the line are sealed with."""
     fence: Fence | None = None
     seq: Count | None = None
     hash: Digest | None = None

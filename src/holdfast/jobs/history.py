@@ -197,7 +197,7 @@ def _rendered(job: Job, head: Cursor, largest: int) -> bytes:
     kept: list[Record] = []
     archives: list[str] = []
     size = 0
-    for line in job.lines(START):
+    for line in job.lines(START, blank=True):
         if line.seq is not None and line.seq > head.seq:
             break
         call = reading.take(line)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
 from holdfast.jobs import state as fold
+from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.store.failpoints import hit
@@ -58,6 +59,8 @@ class Job:
         """Our last line."""
         self._seen: State | None = None
         """The state as we read it, behind that line or later."""
+        self._sealed = False
+        """Whether what is said in the job is sealed, as far as we have looked."""
         self._next_show = float("-inf")
         self._manifest = home.view(
             f"{self.key}/manifest.json",
@@ -65,6 +68,9 @@ class Job:
             Shape(version=_VERSION, initial=fold.initial, fold=fold.fold, render=shown),
         )
         self._lease = home.lease(f"{self.key}/runner")
+        self.seals = Seals(home, self.log.key)
+        self._clear = False
+        self._told_spec: tuple[Any, Any] = (None, None)
         self.fence = 0
         """Of the lease, as long as we have it."""
 
@@ -105,12 +111,31 @@ class Job:
 
     def state(self) -> State:
         """After every line; look at it, do not change it."""
-        self._seen = self._manifest.read()
+        state = self._manifest.read()
+        self._sealed = is_sealed(state["spec"])
+        self._seen = self._told(state) if self._sealed else state
         return self._seen
 
     def known(self) -> State:
         """After every line of ours, and what others wrote as far as we have looked."""
         return self.state() if self._seen is None else self._seen
+
+    def reveal(self) -> None:
+        """Open the texts of a sensitive job from now on; NoKey if its key is not at hand."""
+        self._clear, self._told_spec = True, (None, None)
+        self.state()
+
+    def _told(self, sealed: State) -> State:
+        """The state of a sensitive job as it may be seen; of the trail, its end."""
+        told = self.seals.opened if self._clear else blanked
+        if self._told_spec[0] is not sealed["spec"]:
+            self._told_spec = (sealed["spec"], told(sealed["spec"]))
+        apart = ("spec", "trail", "parts")
+        state: State = told({name: each for name, each in sealed.items() if name not in apart})
+        state |= {name: sealed[name] for name in apart} | {"spec": self._told_spec[1]}
+        if self._clear:
+            state["trail"] = [*sealed["trail"][:-1], *told(sealed["trail"][-1:])]
+        return state
 
     @property
     def spec(self) -> JobSpec:
@@ -122,12 +147,17 @@ class Job:
         def lines(head: Cursor) -> Sequence[Record]:
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
+            if self._sealed and not self._clear:
+                self._clear = True
+                state = self.state()
             if 0 < self.fence < state["fence"]:
                 raise LeaseLost(
                     f"another process runs {self.name} now",
                     hint="this one was frozen for too long; what it did since is not on record",
                 )
             made = decide(state)
+            if made and is_sealed(made[0].get("spec") or state["spec"]):
+                made = [self.seals.lock(each) for each in made]
             return [{**each, "fence": self.fence} for each in made] if self.fence else made
 
         written = self.log.transact(lines)
@@ -151,6 +181,7 @@ class Job:
                 hint=f"wait for it, or end it: `holdfast job cancel {self.name}`",
                 path=error.path,
             ) from None
+        self.reveal()
         self.catch_up()
 
     def catch_up(self) -> None:
@@ -168,11 +199,15 @@ class Job:
 
     # -- reading -----------------------------------------------------------------------
 
-    def lines(self, after: Cursor = START) -> Iterator[Line]:
-        """What the history says, in order; bad lines are left to `check`."""
+    def lines(self, after: Cursor = START, *, blank: bool = False) -> Iterator[Line]:
+        """What the history says, in order; bad lines are left to `check`.
+
+        The texts of a sensitive job are open after `reveal`, unless they shall be `blank`.
+        """
+        told = self.seals.opened if self._clear and not blank else blanked
         for line in self.log.read(after):
             if isinstance(line, Line) and CONTROL not in line.record:
-                yield line
+                yield line._replace(record=told(line.record)) if MARK in line.record else line
 
     def workspace_shown(self) -> str | None:
         """Where the job's files are, as the history tells it."""
@@ -212,7 +247,7 @@ class Job:
 
 
 def shown(state: State) -> bytes:
-    return pretty(manifest(state))
+    return pretty(manifest(blanked(state) if is_sealed(state["spec"]) else state))
 
 
 def manifest(state: State) -> Record:

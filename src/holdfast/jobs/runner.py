@@ -12,6 +12,7 @@ from math import ceil
 from random import Random
 from typing import TYPE_CHECKING
 
+from holdfast import audit
 from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
@@ -65,6 +66,8 @@ class Runner:
         )
         self._watch, self._rng = watch or _unwatched, rng or Random()
         self._charges = Charges(job)
+        self._sealed = job.spec.sensitive
+        self._part_name = job.seals.name_of if self._sealed else hash_of
 
     # -- the core ----------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ class Runner:
             if (bar := _over(now, most)) is not None:
                 return [bar]
             claimed = True
-            return _intent(now, call, asked, aside)
+            return _intent(now, call, asked, aside, self._part_name)
 
         try:
             self.job.decide(decide)
@@ -245,8 +248,18 @@ class Runner:
         if written and self._charges.limited:
             self._charges.settle(written[-1])
         if written:
-            verdict.tell_audit(self.job.home, self.job.name, call.sequence, self.job.log.key)
+            self._tell_audit(call, verdict, answer.raw)
         self._watch("judged", self.job.known())
+
+    def _tell_audit(self, call: Call, verdict: Verdict, raw: str) -> None:
+        job = self.job
+        ref = f"{job.log.key}#{call.sequence}"
+        verdict.tell_audit(job.home, job.name, call.sequence, ref, sealed=self._sealed)
+        told = f"the reply of call {call.sequence}"
+        record: Record = {"raw_response": raw}
+        audit.redacted(
+            job.home, told, record, job=job.name, sequence=call.sequence, ref=f"{ref}/secrets"
+        )
 
     def respond(self, raw: str) -> JobState:
         """Take an answer from a person or a script instead of asking."""
@@ -314,8 +327,14 @@ def _over(state: JobState, most: float | None) -> Record | None:
     return None
 
 
-def _intent(state: JobState, call: Call, asked: Asking, aside: float | None) -> list[Record]:
-    hashes = [hash_of(part) for part in asked.parts]
+def _intent(
+    state: JobState,
+    call: Call,
+    asked: Asking,
+    aside: float | None,
+    name_of: Callable[[str], str],
+) -> list[Record]:
+    hashes = [name_of(part) for part in asked.parts]
     known = set(state["parts"])
     parts: list[Record] = [
         {"event": "part", "part": name, "text": part}

@@ -16,6 +16,7 @@ from holdfast.contracts.job_states import Action, Hold, State
 from holdfast.jobs.evidence import examine
 from holdfast.jobs.gates import Passed, pass_gates
 from holdfast.jobs.reply import Rules, Violation, judge
+from holdfast.jobs.sealed import BLANK
 from holdfast.jobs.state import ready_state, spec_of
 
 if TYPE_CHECKING:
@@ -135,12 +136,14 @@ class Verdict(NamedTuple):
             return Place("SUCCESS", self.at)
         return Place(ready_state(phases[self.next_phase]), self.next_phase)
 
-    def tell_audit(self, home: Home, job: str, sequence: int, log: str) -> None:
+    def tell_audit(self, home: Home, job: str, sequence: int, call: str, *, sealed: bool) -> None:
         """One entry for each violation and each piece of evidence that is not there."""
         missing = [each for each in self.warnings if each.kind == "evidence_missing"]
         for number, each in enumerate([*self.violations, *missing][:_MOST_TOLD]):
-            ref = f"{log}#{sequence}/{number}"
-            audit.tell(home, each.kind, each.reason, job=job, sequence=sequence, ref=ref)
+            # What is wrong with an answer quotes it.
+            detail = BLANK if sealed else each.reason
+            ref = f"{call}/{number}"
+            audit.tell(home, each.kind, detail, job=job, sequence=sequence, ref=ref)
 
 
 def verdict_on(

@@ -19,7 +19,17 @@ from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import check_activates
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.jobs import DryRun, Id, details, names, opened, queue_of, row, workspace_of
+from holdfast.ops.jobs import (
+    Decrypt,
+    DryRun,
+    Id,
+    details,
+    names,
+    opened,
+    queue_of,
+    row,
+    workspace_of,
+)
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
 
@@ -308,8 +318,9 @@ def show(
     id: Id = None,
     *,
     csv: Annotated[bool, Arg("What was measured of each call, as CSV")] = False,
+    decrypt: Decrypt = False,
 ) -> Show:
-    with opened(call, id) as job:
+    with opened(call, id, decrypt=decrypt) as job:
         if csv:
             from holdfast.jobs.export import as_csv
 

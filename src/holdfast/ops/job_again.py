@@ -41,6 +41,7 @@ def replay(
     if model is not None and from_ is None:
         raise UsageError("--model goes with --from", hint="say behind how many calls")
     with opened(call, id, change=from_ is not None) as job:
+        job.reveal()
         found = replayed(job, until if from_ is None else from_)
         if from_ is None:
             data = {"job": job.name, **found._asdict()}

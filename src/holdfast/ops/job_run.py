@@ -68,6 +68,7 @@ def step(
     """
     with opened(call, id, change=not dry_run) as job:
         if dry_run:
+            job.reveal()
             return _rehearsed(call, job, response)
         state = job.state()
         if state["status"] in FINAL:

@@ -12,7 +12,7 @@ from holdfast.jobs.packing import changes_of
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.jobs import Id, opened, workspace_of
+from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
 from holdfast.ops.parameter import Arg
 
 Format = Literal["table", "json", "html"]
@@ -29,6 +29,7 @@ def history(
     limit: Annotated[int, Arg("The newest N calls; 0 is all")] = 100,
     only: Annotated[int | None, Arg("Only the call with this number, from 0", metavar="N")] = None,
     out: Out = None,
+    decrypt: Decrypt = False,
 ) -> Rows | Show | Change:
     """Show what was asked and answered in a job
 
@@ -39,7 +40,7 @@ def history(
         raise UsageError(f"--limit {limit}", hint="0 is all")
     if out is not None and format != "html":
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
-    with opened(call, id) as job:
+    with opened(call, id, decrypt=decrypt) as job:
         if format == "html":
             return _page(call, job, out)
         told = timeline(job, limit=limit, only=only)
@@ -78,9 +79,10 @@ def export(
     *,
     out: Annotated[str, Arg("Where to", metavar="FILE", is_path=True)],
     replace: Annotated[bool, Arg("Also if there is a file already")] = False,
+    decrypt: Decrypt = False,
 ) -> Change:
     """Write everything about a job into one page that opens without a network"""
-    with opened(call, id) as job:
+    with opened(call, id, decrypt=decrypt) as job:
         return _written(job, _html(call, job), out, replace=replace)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Id = Annotated[
     str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
 ]
+Decrypt = Annotated[bool, Arg("Open what is sealed, with the keys at hand")]
 DryRun = Annotated[bool, Arg("Only say what would be done")]
 ENVIRONMENT = "HOLDFAST_JOB_ID"
 
@@ -52,14 +53,25 @@ def meant(call: Context, id: str | None) -> str:
 
 
 @contextmanager
-def opened(call: Context, id: str | None, *, change: bool = False) -> Generator[Job]:
-    """The job that is meant; NotFound if there is none."""
+def opened(
+    call: Context, id: str | None, *, change: bool = False, decrypt: bool = False
+) -> Generator[Job]:
+    """The job that is meant; NotFound if there is none.
+
+    The texts of a sensitive one are open to who changes it, and to who asks at a terminal.
+    """
+    if decrypt and call.from_afar:
+        raise UsageError(
+            "what is sealed is opened at a terminal only", hint="holdfast job history --decrypt"
+        )
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
     if not has_history(home, call.layout.path("job", name)):
         raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()
+        if change or decrypt:
+            job.reveal()
         yield job
 
 
