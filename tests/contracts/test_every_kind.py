@@ -29,6 +29,8 @@ SIDE_BY_SIDE = {
     "topic-line@log",
     "alert@log",
     "audit@log",
+    "job-log@log",
+    "job-queue@log",
     "agent-event@log",
     "agent-request@0.9",
 }
