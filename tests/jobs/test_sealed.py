@@ -142,6 +142,14 @@ def test_without_its_key_a_job_neither_runs_nor_opens(
     assert desk.show()["status"] == "DRAFT"
 
 
+def test_what_was_only_looked_at_before_is_not_written_blank(desk: Desk, keys: Path) -> None:
+    sensitive(desk, reply("COMPLETED"))
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        assert job.spec.prompt == "[sealed]"
+        job.decide(lambda state: [{"event": "set", "spec": state["spec"]}])
+    assert desk.ok("job", "show", "demo", "--decrypt")["data"]["spec"]["prompt"] == PROMPT
+
+
 def test_without_any_key_no_sensitive_job_is_made(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

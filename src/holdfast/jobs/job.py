@@ -148,8 +148,8 @@ class Job:
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear:
-                self._clear = True
-                state = self.state()
+                self.reveal()
+                state = self.known()
             if 0 < self.fence < state["fence"]:
                 raise LeaseLost(
                     f"another process runs {self.name} now",
