@@ -13,6 +13,7 @@ import pytest
 from holdfast.clock import FakeClock
 from holdfast.errors import Busy, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
+from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.replay import Differs, replay
@@ -369,3 +370,36 @@ def test_a_reply_without_end_is_cut_and_is_no_answer(scene: Scene) -> None:
     raw = scene.calls()[0]["response"]["raw_response"]
     assert raw.endswith("characters more]")
     assert len(raw) < 1_100_000
+
+
+def test_a_run_with_a_model_that_only_answers_writes_once_for_each_call(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    scene = Scene(tmp_path / "home", clock, phases=[{"name": "work"}])
+    written = 0
+
+    def count() -> None:
+        nonlocal written
+        written += 1
+
+    told = [said("RETRY"), said("RETRY"), said()]
+    with scene.running(told) as runner, armed("job.written", count):
+        runner.run()
+    assert [each["response"]["action"] for each in scene.calls()] == ["RETRY", "RETRY", "COMPLETED"]
+    assert written == 4  # the first question, and then each answer with the next one
+    assert replay(scene.job).calls == 3
+
+
+def test_what_the_history_masks_is_not_told_to_the_next_agent_either(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    scene = Scene(tmp_path / "home", clock, phases=[{"name": "work"}])
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    model = Scripted([said("RETRY", f"The token is {secret}."), said()], ref=WORKER, clock=clock)
+    with scene.running([]) as runner:
+        runner.crew = Crew(runner.workspace.path, clock=clock, given={WORKER: model})
+        runner.run()
+    asked = [request.text for request in model.asked]
+    assert len(asked) == 2
+    assert "The token is" in asked[1]
+    assert secret not in asked[1]

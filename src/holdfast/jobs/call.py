@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Outcome, State
-from holdfast.models.protocol import Reply
+from holdfast.jobs.request import Asking
+from holdfast.models.protocol import Reply, Request
 
 
 class Call(NamedTuple):
@@ -23,6 +24,18 @@ class Call(NamedTuple):
     """Whether its time is what is left of the job's."""
     charge: str = ""
     """What it is called in the fleet's book of money."""
+
+
+class Prepared(NamedTuple):
+    """A call that can be put on record, and made."""
+
+    call: Call
+    asked: Asking
+    request: Request
+    most: float | None
+    """What it can cost."""
+    aside: float | None
+    """What is set aside for it."""
 
 
 class Answer(NamedTuple):

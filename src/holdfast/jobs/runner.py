@@ -17,17 +17,19 @@ from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL, Outcome
-from holdfast.errors import InvalidOutput, ModelError, TimedOut
-from holdfast.jobs.call import Answer, Call
+from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
+from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.state import check, committed_usd, fold, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
-from holdfast.models.protocol import Model, Reply
+from holdfast.mask import hiding
+from holdfast.models.protocol import Model, Reply, Request
 from holdfast.store.failpoints import hit
+from holdfast.store.primitives import Line
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState
@@ -79,14 +81,15 @@ class Runner:
     def run(self) -> JobState:
         """Step until the job is over, or somebody has to decide."""
         self.recover()
-        while is_ready(state := self._call()):
+        while is_ready(state := self._call(on=True)):
             self._wait(state["not_before"])
         return state
 
-    def _call(self) -> JobState:
+    def _call(self, *, on: bool = False) -> JobState:
+        """One call; with `on` also those that follow at once."""
         call = self._claim()
-        if call is not None:
-            self._finish(call, self._ask(call))
+        while call is not None:
+            call = self._finish(call, self._ask(call), on=on)
         return self.job.known()
 
     # -- before ------------------------------------------------------------------------
@@ -138,6 +141,40 @@ class Runner:
         if state["hold"] is not None:
             raise refusal(state, "run")
         check(state, "claim")
+        call, asked, request, most, aside = self._prepared(state)
+        call = call._replace(
+            charge=self._charges.reserve(call.sequence, aside, known=most is not None)
+        )
+        claimed = False
+
+        def decide(now: JobState) -> Sequence[Record]:
+            nonlocal claimed
+            check(now, "claim")
+            if now["hold"] is not None:
+                raise refusal(now, "run")
+            if (bar := _over(now, most)) is not None:
+                return [bar]
+            claimed = True
+            return _intent(now, call, asked, aside, self._part_name)
+
+        try:
+            self.job.decide(decide)
+        finally:
+            if not claimed:
+                self._charges.release(call.charge)
+        if claimed:
+            return self._claimed(call, request)
+        self._watch("halted", self.job.known())
+        return None
+
+    def _claimed(self, call: Call, request: Request) -> Call:
+        self._watch("asked", self.job.known())
+        self._request = request
+        hit("job.claimed")
+        return call
+
+    def _prepared(self, state: JobState) -> Prepared:
+        """What would be asked in a state, and of whom."""
         phase = phase_of(state)
         ref = spec_of(state).model_of(phase) or ""
         model, acting = self.crew.model(ref), acts(ref)
@@ -165,31 +202,26 @@ class Runner:
         rest = state["limits"]["max_cost_usd"] - committed_usd(state)
         # Money cannot be set aside for who never tells what it costs.
         aside = (rest if self.crew.tells_cost(ref) else None) if most is None else most
-        charge = self._charges.reserve(call.sequence, aside, known=most is not None)
-        call = call._replace(charge=charge)
-        claimed = False
+        return Prepared(call, asked, request, most, aside)
 
-        def decide(now: JobState) -> Sequence[Record]:
-            nonlocal claimed
-            check(now, "claim")
-            if now["hold"] is not None:
-                raise refusal(now, "run")
-            if (bar := _over(now, most)) is not None:
-                return [bar]
-            claimed = True
-            return _intent(now, call, asked, aside, self._part_name)
-
-        try:
-            self.job.decide(decide)
-        finally:
-            if not claimed:
-                self._charges.release(charge)
-        self._watch("asked" if claimed else "halted", self.job.known())
-        if not claimed:
+    def _following(self, state: JobState, call: Call) -> Prepared | None:
+        """The next call, if it can go on record with what is made of this one: who only answers
+        has no files that would have to be kept or put back before."""
+        phase = phase_of(state)
+        if not is_ready(state) or state["not_before"] or state["restore"] or self._charges.limited:
             return None
-        self._request = request
-        hit("job.claimed")
-        return call
+        same = spec_of(state).model_of(phase) == call.model
+        if not same or acts(call.model) or phase.repeatable is False:
+            return None
+        try:
+            found = self._prepared(state)
+        except HoldfastError:
+            return None  # a claim of its own tells why; this reply is not lost over it
+        charge = self._charges.reserve(
+            found.call.sequence, found.aside, known=found.most is not None
+        )
+        claimed = found._replace(call=found.call._replace(charge=charge))
+        return claimed if _over(state, found.most) is None else None
 
     # -- the call ----------------------------------------------------------------------
 
@@ -221,27 +253,36 @@ class Runner:
 
     # -- after -------------------------------------------------------------------------
 
-    def _finish(self, call: Call, answer: Answer) -> None:
+    def _finish(self, call: Call, answer: Answer, *, on: bool = False) -> Call | None:
+        """Put on record what came, and what is made of it; the next call, if it is claimed."""
         replied = _replied(call, answer)
         if acts(call.model) or call.phase.gates:
             # What follows takes its time: what was said is safe before it begins.
             self.job.decide(lambda state: [replied] if _is_open(state, call) else [])
-            self._conclude(call, answer, [])
-        else:
-            self._conclude(call, answer, [replied])
+            return self._conclude(call, answer, [])
+        return self._conclude(call, answer, [replied], on=on)
 
-    def _conclude(self, call: Call, answer: Answer, before: list[Record]) -> None:
+    def _conclude(
+        self, call: Call, answer: Answer, before: list[Record], *, on: bool = False
+    ) -> Call | None:
         """What is made of a reply, and where the job goes from there."""
+        following: Prepared | None = None
         verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
         tree = self.workspace.snapshot(f"after call {call.sequence}") if call.tree else None
 
         def decide(state: JobState) -> Sequence[Record]:
+            nonlocal following
             if not _is_open(state, call):
                 return []
             judged = verdict.line(state, call.sequence, self._not_before(state))
             lines = [*before, judged]
             if verdict.action == "COMPLETED":
                 lines.append(_point(state, call, verdict, tree))
+            if on and not any(map(_tells_secrets, lines[len(before) :])):
+                after = _after(state, lines)
+                if (following := self._following(after, call)) is not None:
+                    _, asked, _, _, aside = following
+                    lines += _intent(after, following.call, asked, aside, self._part_name)
             return lines
 
         written = self.job.decide(decide)
@@ -250,6 +291,7 @@ class Runner:
         if written:
             self._tell_audit(call, verdict, answer.raw)
         self._watch("judged", self.job.known())
+        return self._claimed(following.call, following.request) if following else None
 
     def _tell_audit(self, call: Call, verdict: Verdict, raw: str) -> None:
         job = self.job
@@ -365,6 +407,28 @@ def _intent(
     settings = {"temperature": call.phase.temperature, "max_tokens": call.phase.max_tokens}
     line |= {name: value for name, value in settings.items() if value is not None}
     return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
+
+
+def _after(state: JobState, lines: Sequence[Record]) -> JobState:
+    """The state that lines will make of one, which is left as it is; of the trail only what is
+    new."""
+    after: JobState = {
+        **state,
+        "trail": [],
+        "asked": dict(state["asked"]),
+        "call": dict(state["call"]),
+    }
+    for each in lines:
+        after = fold(after, Line(None, None, each, "", 0, 0))
+    return after
+
+
+def _tells_secrets(line: Record) -> bool:
+    """Whether the history will say something else: then that is what the next one is told."""
+    return _hidden(line) is not line
+
+
+_hidden = hiding()
 
 
 def _is_open(state: JobState, call: Call) -> bool:

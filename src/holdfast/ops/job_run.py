@@ -150,7 +150,7 @@ class _Lines:
             case "judged":
                 last: Record = state["trail"][-1] if state["trail"] else {}
                 words = f"{last.get('action')}: {last.get('summary', '')}"
-                said = f"{last.get('role')} said {words} → {state['status']}"
+                said = f"{last.get('role')} said {words} → {last.get('new_status')}"
             case "waiting":
                 said = f"waits until {state['not_before']} to ask again"
             case _:
