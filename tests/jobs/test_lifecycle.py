@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -409,3 +410,20 @@ def test_a_job_made_but_not_listed_is_found_all_the_same(desk: Desk) -> None:
     assert [row["job"] for row in desk.ok("job", "list")["rows"]] == ["demo"]
     desk.ok("job", "activate", "demo")
     assert desk.queue() == ["demo"]
+
+
+@pytest.mark.parametrize("verb", ["activate", "run"])
+def test_what_is_not_committed_in_the_source_is_told_to_be_left_behind(
+    desk: Desk, verb: str
+) -> None:
+    source = desk.cwd / "source"
+    as_ada = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    subprocess.run(["git", "init", "-q", str(source)], check=True)
+    begin = ["git", *as_ada, "commit", "-qm", "Begin", "--allow-empty"]
+    subprocess.run(begin, cwd=source, check=True)
+    (source / "new.md").write_text("Not committed", encoding="utf-8")
+    desk.new(*ECHO, "--source", "source")
+    ran = desk("job", verb, "demo")
+    assert ran.code == 0
+    assert "1 " in ran.err and "not committed" in ran.err, ran.err
+    assert not (desk.workspace() / "new.md").exists()

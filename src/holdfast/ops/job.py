@@ -259,6 +259,8 @@ def _activate(call: Context, job: Job, rank: int | None) -> None:
     check_activates(state)
     workspace = workspace_of(job)
     workspace.make()
+    for note in workspace.notes:
+        call.warn(note)
     crew = Crew(workspace.path, clock=call.clock)
     try:
         crew.check(job.spec)

@@ -101,6 +101,8 @@ def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
     """Afterwards the queue and the files that are shown are as the job is."""
     state = job.state()
     if state["status"] == "DRAFT":
+        for note in runner.workspace.notes:
+            call.warn(note)
         runner.crew.check(spec_of(state))
         activate(job)
     try:
