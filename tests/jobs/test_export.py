@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.markup import tag
-from tests.ledger.shell import REPO, Shell
+from tests.ledger.shell import REPO, Shell, on_its_own
 from tests.web.aftermath import HOSTILE
 from tests.web.errands import COLOURED, Errands, a_second_try, hostile, said
 
@@ -182,6 +182,25 @@ def test_the_history_is_a_table_for_people_and_a_document_for_programs(made: Err
     for call, same in zip(told["interactions"], kept["interactions"], strict=True):
         assert {name: call[name] for name in same} == same
     assert told["recovery_points"] == kept["recovery_points"]
+
+
+def test_of_a_sensitive_job_only_the_course_is_taken_elsewhere_unless_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_its_own(monkeypatch, tmp_path)
+    made = Errands(Shell(tmp_path))
+    made.verbs("init")
+    made.verbs("key new")
+    script = tmp_path / "write.sh"
+    script.write_text("echo the-plan > file.txt; echo nothing\n", "utf-8")
+    made.make("secret", "Write down the-plan", f"command:sh {script}", sensitive=True)
+    made.run("secret")
+    sealed = page_of(made, "secret")
+    assert "the-plan" not in sealed
+    assert "call-0" in sealed
+    opened = made.verbs("job history", id="secret", format="html", decrypt=True).data["html"]
+    assert "Write down the-plan" in opened
+    assert "+the-plan" in opened
 
 
 def test_only_one_call_is_shown_if_it_is_named(made: Errands) -> None:

@@ -42,7 +42,7 @@ def history(
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id, decrypt=decrypt) as job:
         if format == "html":
-            return _page(call, job, out)
+            return _page(call, job, out, decrypt=decrypt)
         told = timeline(job, limit=limit, only=only)
         if only is not None and not told.calls:
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
@@ -83,17 +83,20 @@ def export(
 ) -> Change:
     """Write everything about a job into one page that opens without a network"""
     with opened(call, id, decrypt=decrypt) as job:
-        return _written(job, _html(call, job), out, replace=replace)
+        return _written(job, _html(call, job, decrypt=decrypt), out, replace=replace)
 
 
-def _page(call: Context, job: Job, out: str | None) -> Show | Change:
-    page = _html(call, job)
+def _page(call: Context, job: Job, out: str | None, *, decrypt: bool) -> Show | Change:
+    page = _html(call, job, decrypt=decrypt)
     return Show({"html": page}, text=page) if out is None else _written(job, page, out)
 
 
-def _html(call: Context, job: Job) -> str:
+def _html(call: Context, job: Job, *, decrypt: bool) -> str:
     from holdfast.jobs.export import as_html
 
+    if job.spec.sensitive and not decrypt:
+        call.warn(f"{job.name} is sensitive: without its files and what was said")
+        return as_html(job)
     diff = changes_of(job, patch=True)
     try:
         if diff is None:
