@@ -213,6 +213,10 @@ def test_what_is_unknown_survives(verbs: Verbs, tmp_path: Path) -> None:
     }
     job(tree, "demo", manifest(), whole)
     verbs("import", src=str(tree))
+    calls = verbs("job history", id="demo", format="json").data["interactions"]
+    assert [each["ticket"] for each in calls] == ["T-0", "T-1"]
+    assert len(verbs.rows("job history", id="demo")) == 2
+    assert "Step 1." in verbs("job history", id="demo", format="html").data["html"]
     history = histories(verbs.path)["demo"]
     assert history["exported_by"] == "somebody"
     assert history["created_at"] == "2026-01-02T09:00:00Z"
