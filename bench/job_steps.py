@@ -2,7 +2,7 @@
 
     python -m bench.job_steps HOME STEPS     goes on with it: as a process, for strace and a clock
 
-Steps stand between marks, so that a trace shows each of them.
+A step is all that lies between two questions.  Each stands between marks, so that a trace shows it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Semaphore, Thread
 
 from bench.material import home_in
 from bench.trace import mark
@@ -20,7 +21,7 @@ from holdfast.codec import Record
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
-from holdfast.jobs.steward import activate
+from holdfast.jobs.steward import activate, go_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Request
 from holdfast.models.scripted import Scripted
@@ -40,10 +41,10 @@ SPEC: Record = {
 }
 
 
-def reply(text: str, number: int) -> str:
+def reply(text: str, number: int, action: str = "RETRY") -> str:
     """An answer of which all but the frame is new."""
     summary = f"Step {number} is done; there are more."
-    said = {"action": "RETRY", "evidence_files": [], "summary_for_supervisor": summary}
+    said = {"action": action, "evidence_files": [], "summary_for_supervisor": summary}
     return json.dumps({**said, "notes": text})
 
 
@@ -52,20 +53,26 @@ def new_text(number: int) -> str:
     return f"{number:08d} ".ljust(TEXT, "abcdefghijklmnopqrstuvwxyz"[number % 26])
 
 
+Asked = Callable[[int], bool]
+"""Is told the number of each question before it is answered; False ends the run with it."""
+
+
 @contextmanager
 def running(
-    place: Path, vfs: RealVfs | None = None, text: Callable[[int], str] = new_text
+    place: Path, asked: Asked, vfs: RealVfs | None = None, text: Callable[[int], str] = new_text
 ) -> Generator[Runner]:
     """The job's runner; the job is made if there is none."""
 
     def answer(request: Request) -> str:
         number = request.ordinal or 0
-        return reply(text(number), number)
+        return reply(text(number), number, "RETRY" if asked(number) else "STUCK")
 
     with home_in(place, vfs) as home, Job(home, NAME) as job:
         if not job.exists():
             job.create(settled(spec_from(SPEC).spec, Options()))
             activate(job)
+        if job.state()["status"] == "INTERVENTION_REQUIRED":
+            go_on(job)
         job.own("bench")
         workspace = Workspace(f"{place}/{job.key}", "directory", job=NAME)
         workspace.make()
@@ -75,18 +82,71 @@ def running(
         job.disown()
 
 
+class Lockstep:
+    """A run in a thread of its own that takes as many steps as it is let."""
+
+    def __init__(self, place: Path, vfs: RealVfs | None = None) -> None:
+        self._place, self._vfs = place, vfs
+        self._left, self._over = 0, False
+        self._let, self._stands = Semaphore(0), Semaphore(0)
+        self._failed: BaseException | None = None
+        self._thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            with running(self._place, self._asked, self._vfs) as runner:
+                runner.run()
+        except BaseException as error:
+            self._failed = error
+        self._stands.release()
+
+    def _asked(self, number: int) -> bool:
+        if self._left == 0:
+            self._stands.release()
+            self._let.acquire()
+        self._left -= 1
+        return not self._over
+
+    def take(self, count: int) -> int:
+        """Let it take so many steps: from one question to the next."""
+        self._left = count
+        self._let.release()
+        self._stands.acquire()
+        if self._failed is not None:
+            raise self._failed
+        return count
+
+    def __enter__(self) -> Lockstep:
+        self._thread.start()
+        self._stands.acquire()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over, self._left = True, 1
+        self._let.release()
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+
 def main(place: Path, steps: int) -> None:
-    began = time.perf_counter()
-    with running(place) as runner:
-        runner.job.state()
-        print(time.perf_counter() - began, flush=True)
-        for number in range(steps + WARM):
-            if number < WARM:  # what is loaded on the way is not the cost of a step
-                runner.step()
-                continue
-            mark(f"{number - WARM}")
-            runner.step()
-            mark(f"{number - WARM}")
+    began, first = time.perf_counter(), True
+    count = 0
+
+    def asked(number: int) -> bool:
+        nonlocal count, first
+        if first:
+            print(time.perf_counter() - began, flush=True)
+            first = False
+        if count > WARM:  # what is loaded on the way is not the cost of a step
+            mark(f"{count - WARM - 1}")
+        count += 1
+        if WARM < count <= steps + WARM:
+            mark(f"{count - WARM - 1}")
+        return bool(steps) and count <= steps + WARM
+
+    with running(place, asked) as runner:
+        runner.run()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -28,13 +27,12 @@ from bench.frame import (
     rounded,
     significant,
 )
-from bench.job_steps import NAME, new_text, reply, running
+from bench.job_steps import NAME, Lockstep, new_text, reply
 from bench.material import CountingVfs, RawWriter
 from bench.peers import environment
 from bench.peers.comparison import DBOS, GRAPH, GRAPH_SYNC, PLAIN, per_step
 from bench.peers.race import race
 from bench.peers.talk import Peer, Task
-from holdfast.jobs.runner import Runner
 
 EARLY, LATE, QUICK_LATE = 100, 5_000, 300
 TURN = 50
@@ -62,19 +60,19 @@ def run(setup: Setup) -> Outcome:
 def steps(setup: Setup, outcome: Outcome, place: Path, early: Path) -> None:
     """Steps against raw appends, in turns, and the size of what they leave."""
     last = QUICK_LATE if setup.quick else LATE
-    with running(place) as runner:
-        taking(runner, EARLY)()
+    with Lockstep(place) as ours:
+        ours.take(EARLY)
     shutil.copytree(place, early)
     size = size_of(place) / EARLY
     raw = RawWriter(setup.scratch / "raw", [b"x" * (int(size) - 1) + b"\n"])
     turns = max(1, (last - EARLY) // (setup.pairs * TURN))
     rng = setup.rng("turns")
-    with running(place) as runner:
-        ours, theirs = taking(runner, TURN), partial(raw.write, TURN)
-        pairs = [interleaved(ours, theirs, turns, rng) for _ in range(setup.pairs)]
-        done = runner.job.state()["steps"]
-        taking(runner, max(0, last - done))()
-        done = max(done, last)
+    done = EARLY + 1  # one more ends a run
+    with Lockstep(place) as ours:
+        take, theirs = partial(ours.take, TURN), partial(raw.write, TURN)
+        pairs = [interleaved(take, theirs, turns, rng) for _ in range(setup.pairs)]
+        done += sum(mine.count for mine, _ in pairs)
+        done += ours.take(max(1, last - done)) + 1
     raw.close()
     text = sum(len(reply(new_text(number), number)) for number in range(done))
     share = ratios([mine.rate for mine, _ in pairs], [other.rate for _, other in pairs])
@@ -112,17 +110,6 @@ def raw_rates(pairs: list[tuple[Sample, Sample]]) -> tuple[float, ...]:
     return tuple(other.rate for _, other in pairs)
 
 
-def taking(runner: Runner, count: int) -> Callable[[], int]:
-    """A function that takes so many steps."""
-
-    def take() -> int:
-        for _ in range(count):
-            runner.step()
-        return count
-
-    return take
-
-
 def size_of(place: Path) -> int:
     """The history, with all texts that its prompts are made of."""
     return sum(file.stat().st_size for file in (place / f"jobs/{NAME}").glob("history*"))
@@ -130,10 +117,10 @@ def size_of(place: Path) -> int:
 
 def syncs_of_steps(place: Path) -> float:
     vfs = CountingVfs()
-    with running(place, vfs) as runner:
-        taking(runner, 2)()
+    with Lockstep(place, vfs) as ours:
+        ours.take(2)
         before = vfs.syncs
-        taking(runner, 20)()
+        ours.take(20)
         return (vfs.syncs - before) / 20
 
 

@@ -10,13 +10,22 @@ from holdfast.jobs import history
 
 
 def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
-    with running(store, text=lambda number: said[number]["content"]) as runner:
-        answers = [each["response"]["raw_response"] for each in history.calls(runner.job)]
-        gate.close = runner.job.close
-        gate.resumed([json.loads(each)["notes"] for each in answers])
-        while gate.count < len(said):
-            runner.step()
-            gate.kept(gate.count + 1)
+    begun = False
+
+    def asked(number: int) -> bool:
+        nonlocal begun
+        if not begun:
+            begun = True
+            answers = [each["response"]["raw_response"] for each in history.calls(runner.job)]
+            gate.resumed([json.loads(each)["notes"] for each in answers if each is not None])
+        elif number > gate.count:
+            gate.kept(number)  # now that the next step begins, the one before is kept
+        return number + 1 < len(said)
+
+    gate.close = lambda: None
+    with running(store, asked, text=lambda number: said[number]["content"]) as runner:
+        runner.run()
+    gate.kept(len(said))
 
 
 if __name__ == "__main__":
