@@ -91,6 +91,14 @@ def test_what_a_job_shows_is_what_can_be_done_and_all_else_is_refused(made: Erra
             assert caught.value.code == "refused", (row, deed)
 
 
+def test_a_cancel_that_is_only_tried_changes_nothing(made: Errands) -> None:
+    tried = made.verbs("job cancel", id="draft", dry_run=True)
+    assert (tried.applied, tried.dry_run) == (False, True)
+    assert made.show("draft")["status"] == "DRAFT"
+    with pytest.raises(HoldfastError, match="cancel is refused"):
+        made.verbs("job cancel", id="never-mind", dry_run=True)
+
+
 def test_the_replay_of_a_job_says_that_every_state_follows_or_where_it_does_not(
     board: Board, made: Errands
 ) -> None:

@@ -13,6 +13,7 @@ from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.spec import check_amount
+from holdfast.jobs.state import check
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
 from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
@@ -82,10 +83,17 @@ def resume(
         return _done(call, job, "resume")
 
 
-def cancel(call: Context, id: Id = None, *, reason: Reason = None) -> Change:
+def cancel(
+    call: Context, id: Id = None, *, reason: Reason = None, dry_run: DryRun = False
+) -> Change:
     """End a job for good; an agent that is being asked is ended too"""
-    with opened(call, id, change=True) as job:
+    with opened(call, id, change=not dry_run) as job:
         held = job.holder()
+        if dry_run:
+            check(job.state(), "cancel")
+            ends = f" and end process {held.owner.pid}" if held is not None else ""
+            said = f"would cancel {job.name}{ends}"
+            return Change(job.name, applied=False, detail=said, dry_run=True)
         steward.cancel(job, reason)
         if held is not None and held.owner.pid != os.getpid():
             with suppress(ProcessLookupError, PermissionError):
