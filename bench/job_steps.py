@@ -65,7 +65,8 @@ def running(
 
     def answer(request: Request) -> str:
         number = request.ordinal or 0
-        return reply(text(number), number, "RETRY" if asked(number) else "STUCK")
+        action = "RETRY" if asked(number) else "STUCK"
+        return reply(text(number), number, action)
 
     with home_in(place, vfs) as home, Job(home, NAME) as job:
         if not job.exists():
