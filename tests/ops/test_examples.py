@@ -82,8 +82,6 @@ def prepare(shell: Shell, verb: str) -> None:
     if verb.startswith("audit "):
         with Home.open(str(shell.home)) as home:
             tell(home, "refusal", "not today", agent="rio")
-    if verb in ("job history", "job export"):
-        verbs("job new", prompt="Say hello", worker="scripted:echo", id="hello")
     if verb == "key rotate":
         assert shell("key", "new").code == 0
     if verb in IN_A_SESSION:
