@@ -38,7 +38,10 @@ def test_nothing_happens_to_a_job_that_is_over(state: State) -> None:
     [
         ("DRAFT", {"activate", "cancel"}),
         ("PENDING", {"claim", "over_cost", "over_time", "rewind", "cancel"}),
-        ("REVIEWING", {"claim", "over_cost", "over_time", "rewind", "cancel"}),
+        (
+            "REVIEWING",
+            {"claim", "over_cost", "over_time", "approve", "reject", "rewind", "cancel"},
+        ),
         (
             "RUNNING",
             {*ACTIONS, "api_error", "lost", "over_cost", "over_time", "cancel"},

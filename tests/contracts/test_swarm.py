@@ -84,7 +84,7 @@ def test_every_older_form_is_brought_to_the_one_that_is_written(fixture: Fixture
         ("state/rio/events.jsonl", "agent-event"),
         ("state/index.json", "index"),
         ("state/router_weights.json", "router-weights"),
-        ("jobs/index.json", None),
+        ("jobs/index.json", "job-index"),
         ("jobs/j1/manifest.json", "job-manifest"),
     ],
 )

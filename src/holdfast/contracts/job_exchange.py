@@ -159,7 +159,8 @@ REQUEST = Kind(
     paths=(r"(^|/)(agent|llm)[-_]request[^/]*\.json$",),
     looks=lambda value: (
         has_fields(value, "job_id", "task_description", "context_files")
-        or _is_wrapped("request", value)
+        # A line of a job's history has a request too, among much else.
+        or (_is_wrapped("request", value) and not has_fields(value, "event"))
     ),
 )
 
