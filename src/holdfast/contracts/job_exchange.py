@@ -187,6 +187,7 @@ RESPONSE = Kind(
     ),
     paths=(r"(^|/)(agent|llm)[-_]response[^/]*\.json$",),
     looks=lambda value: (
-        has_fields(value, "action", "evidence_files") or _is_wrapped("response", value)
+        (has_fields(value, "action", "evidence_files") or _is_wrapped("response", value))
+        and not has_fields(value, "event")
     ),
 )
