@@ -492,8 +492,8 @@ def test_a_layout_that_was_said_is_believed_and_checked(verbs: Verbs, tmp_path: 
     assert states(bring(verbs, tree, "teleo")) == {"rio/memory.md": "taken"}
     with refused(NotFound, "nothing of a tree of luka"):
         bring(verbs, tree, "luka")
-    with refused(ConfigError, "a tree of logist cannot be imported"):
-        bring(verbs, tree, "logist")
+    with refused(ConfigError, "a tree of omc cannot be imported"):
+        bring(verbs, tree, "omc")
     with refused(UsageError, "no layout"):
         bring(verbs, tree, "nobody")
     with refused(NotFound, "there is no"):
