@@ -26,6 +26,7 @@ from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.ledger.entry import entry
+from holdfast.spend.book import OF_A_JOB
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
 from holdfast.store.vfs import this_process
@@ -201,7 +202,7 @@ class Agent:
             if name == self.name:
                 self.purse.release_unless(held, self.state())
                 continue
-            if not self._home.keys(self.layout.path("agent", name)):
+            if name.startswith(OF_A_JOB) and not self._home.keys(self.layout.path("agent", name)):
                 continue  # a call of a job, which the job settles
             with Agent(self._home, name, self.layout) as other:
                 other.bury()

@@ -14,7 +14,7 @@ from holdfast.codec import Record
 from holdfast.errors import OverBudget
 from holdfast.ids import SessionId, is_agent_id, session_id
 from holdfast.layout import CACHE
-from holdfast.spend.book import Spend
+from holdfast.spend.book import OF_A_JOB, Spend
 from holdfast.spend.budget import Budget, budget_of
 from holdfast.store.vfs import this_process
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.store.primitives import Cursor, Line
     from holdfast.store.projection import Projection
-
-_PREFIX = "job-"
 
 
 class Charges:
@@ -90,7 +88,7 @@ def settled(line: Line) -> Record | None:
 
 def _name(job: str) -> str:
     """What a job is called among agents, whose names are shorter and all in small letters."""
-    name = f"{_PREFIX}{job.lower()}"
+    name = f"{OF_A_JOB}{job.lower()}"
     if is_agent_id(name) and job == job.lower():
         return name
     return f"{name[:50]}-{sha256(job.encode()).hexdigest()[:8]}"

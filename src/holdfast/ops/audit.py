@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from holdfast.audit import KINDS, Audit, Entry
 from holdfast.errors import UsageError
+from holdfast.ids import agent_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show, Stream
 from holdfast.ops.moment import moment
@@ -96,7 +97,8 @@ def show(
 def _wanted(
     job: str | None, agent: str | None, kind: str | None, since: float | None
 ) -> Callable[[Entry], bool]:
-    asked = {"job_id": job, "agent": agent, "event": kind}
+    whose = None if agent is None else agent_id(agent).lower()
+    asked = {"job_id": job, "agent": whose, "event": kind}
     values = [(name, value.lower()) for name, value in asked.items() if value is not None]
 
     def wanted(entry: Entry) -> bool:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 _DAYS_KEPT = 32
+OF_A_JOB = "job-"
+"""What the name begins with under which the calls of a job stand here."""
 _CENTS = 1e-6
 """Sums of floats differ in the last digits; nobody is refused for that."""
 
