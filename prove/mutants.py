@@ -22,14 +22,14 @@ from prove.hunt import CAUGHT
 
 DATA = PROVE / "mutants"
 HELD_OUT = PROVE / "heldout"
-_SAMPLE = {"quick": 10, "ci": 24, "full": None}
+_SAMPLE = {"quick": 6, "ci": 24, "full": None}
 _PATIENCE = 240.0
 _PYTEST_FAILED = 1
 
 HARNESS = Harness(
     name="mutants",
     proves="every bug put into a copy of the store on purpose is noticed",
-    targets={"quick": 10, "ci": 24, "full": 45},
+    targets={"quick": 6, "ci": 24, "full": 45},
     unit="mutants",
 )
 

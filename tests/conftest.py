@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -22,10 +23,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "holdfast",
     deadline=None,
+    max_examples=60,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("holdfast")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: nobody need look through it for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 @pytest.fixture

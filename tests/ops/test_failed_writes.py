@@ -356,7 +356,8 @@ def test_what_only_renames_is_done_on_a_full_disk_too(verb: str, place: Path) ->
     assert row["state"] == ("claimed" if verb == "inbox take" else "waiting")
 
 
-@pytest.mark.parametrize("verb", sorted(WRITING))
+# Every verb meets a full disk above; these are other ways to the same refusal.
+@pytest.mark.parametrize("verb", sorted(WRITING)[::2])
 def test_in_a_directory_that_may_not_be_changed_nothing_is_claimed(verb: str, place: Path) -> None:
     shell, words = prepared(place, verb)
     lock_up(shell.home)
@@ -390,7 +391,7 @@ def fill(disk: Path) -> None:
     os.close(number)
 
 
-@pytest.mark.parametrize("verb", sorted(WRITING)[::3])
+@pytest.mark.parametrize("verb", sorted(WRITING)[1::6])
 def test_a_disk_without_a_free_block_loses_nothing_that_was_acknowledged(
     verb: str, tiny: Path
 ) -> None:

@@ -33,7 +33,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-SENSIBLE, SENSELESS, STRANGERS = 6, 3, 2
+SENSIBLE, SENSELESS, STRANGERS = 3, 2, 1
 """Requests for each verb: that it could take, that it could not, and by somebody unknown."""
 
 
