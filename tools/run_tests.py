@@ -35,6 +35,8 @@ PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 SCREENS = REPO / "build" / "screens"
 MOST_MINUTES = 15.0
+LATER = "TESTED_LATER"
+"""Areas, with commas between, that the caller runs afterwards in a larger tier."""
 TALLY = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 
 
@@ -103,7 +105,11 @@ class Result:
 
 def main() -> int:
     chosen = parse_arguments()
-    areas = [area for area in AREAS if not chosen.areas or area.name in chosen.areas]
+    later = os.environ.get(LATER, "").split(",")
+    areas = [area for area in AREAS if area.name in (chosen.areas or {each.name for each in AREAS})]
+    if not chosen.areas and (left := [area.name for area in areas if area.name in later]):
+        say(f"left to the caller, who runs more of it: {', '.join(left)}")
+        areas = [area for area in areas if area.name not in left]
     start = time.monotonic()
     results = in_lanes(areas, chosen.seed)
     results[0].faults += (strays := list(unlisted_tests()))
