@@ -222,8 +222,10 @@ class Round:
     def _bury(self, hand: Hand) -> None:
         self._selector.unregister(hand.victim.channel)
         self._hands.remove(hand)
-        # Its claims are void from here on, or from when it killed itself.
-        self.died[hand.life] = 0.0 if hand.victim.gone else now()
+        # Its claims are void from here on, or from when it killed itself, heard of or not.
+        at = now()
+        by_itself = hand.victim.gone or _has_died(hand.victim.pid)
+        self.died[hand.life] = 0.0 if by_itself else at
         status = hand.victim.kill()
         for packet in hand.victim.packets():
             self._take(hand, packet)
@@ -388,3 +390,12 @@ def control(seed: int) -> list[Control]:
                 break
         found.append(Control(broken, bool(said), said[0] if said else "nothing noticed"))
     return found
+
+
+def _has_died(pid: int) -> bool:
+    """Whether a process has ended, also if nobody has looked after it yet."""
+    try:
+        about = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return about.rpartition(")")[2].split()[0] in "ZX"
