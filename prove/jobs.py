@@ -264,8 +264,8 @@ def broken(what: object, name: str, instead: Any) -> Generator[None]:
         setattr(what, name, real)
 
 
-def asks_first(self: Runner) -> dict[str, Any]:
-    """A step that asks before it puts on record that it will."""
+def asks_first(self: Runner, *, on: bool = False) -> dict[str, Any]:
+    """A call that is made before it is put on record that it will be."""
     state = self.job.state()
     if state["status"] == "RUNNING":
         self.recover()
@@ -302,7 +302,7 @@ def drop_last_line(scene: Scene) -> None:
 def control(seed: int) -> list[Control]:
     """Engines that do what ours must never do."""
     return [
-        caught("asks before it says so", seed, "P3", (Runner, "step", asks_first)),
+        caught("asks before it says so", seed, "P3", (Runner, "_call", asks_first)),
         caught("asks again whoever it was", seed, "P3", (engine, "acts", lambda ref: False)),
         caught("asks again although it was told", seed, "P3", (Runner, "recover", forgets_replies)),
         caught("keeps no last line", seed, "", None, drop_last_line),
