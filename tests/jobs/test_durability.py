@@ -197,13 +197,15 @@ def test_what_four_processes_tell_a_job_at_once_is_all_there(desk: Desk) -> None
         assert own == [f"{who} says {n}" for n in range(20)]
 
 
-def test_answers_of_four_processes_are_as_many_calls_each_with_a_number_of_its_own(
+def test_steps_of_four_processes_are_as_many_calls_each_with_a_number_and_a_price_of_its_own(
     desk: Desk,
 ) -> None:
-    phases = [{"name": "work", "max_retries": 100, "model": desk.script(DONE)}]
+    answer = {"reply": AGAIN, "cost_usd": 1}
+    phases = [{"name": "work", "max_retries": 100, "model": desk.script(*[answer] * 20)}]
     desk.ok("job", "new", desk.spec(job_id="demo", prompt="Go.", phases=phases))
+    desk.ok("job", "set", "demo", "--max-cost", "80")
     desk.ok("job", "activate", "demo")
-    words = ["--home", str(desk.home), "job", "step", "demo", "--response", json.dumps(AGAIN)]
+    words = ["--home", str(desk.home), "job", "step", "demo"]
 
     def answers() -> None:
         for _ in range(5):
@@ -213,7 +215,7 @@ def test_answers_of_four_processes_are_as_many_calls_each_with_a_number_of_its_o
 
     assert at_once([answers] * 4) == [0] * 4
     assert [each["sequence"] for each in desk.calls()] == list(range(20))
-    assert desk.show()["calls"] == 20
+    assert (desk.show()["calls"], desk.show()["cost_usd"]) == (20, 20)
     assert desk.ok("job", "replay", "demo")["data"]["calls"] == 20
 
 

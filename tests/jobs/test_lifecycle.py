@@ -71,6 +71,7 @@ def test_a_folder_gives_its_name_to_a_spec_that_has_none(desk: Desk) -> None:
     [
         (("--prompt", "a", "spec.json"), 2, "a spec and a prompt"),
         ((), 2, "nothing to do"),
+        (("--prompt", " "), 2, "nothing to do"),
         (("--prompt", "a", "--id", "../x"), 2, "not a job"),
         (("--prompt", "a", "--id", "a.b"), 2, "not a job"),
         (("--prompt", "a", "--max-cost", "-1"), 2, "--max-cost"),

@@ -171,6 +171,17 @@ def test_a_job_whose_runner_died_is_told_by_the_doctor_and_goes_on(desk: Desk) -
     assert "job demo" not in [each["check"] for each in desk("doctor", "--json").rows()]
 
 
+def test_a_call_that_may_have_had_an_effect_is_for_somebody_to_decide(desk: Desk) -> None:
+    once = {"name": "work", "role": "worker", "repeatable": False}
+    spec = desk.spec(prompt="p", models={"worker": desk.script(DONE)}, phases=[once])
+    desk.ok("job", "new", spec, "--id", "demo", "--activate")
+    leave_in_flight(desk)
+    said = desk("job", "run", "demo")
+    assert said.code == 1
+    assert "INTERVENTION_REQUIRED" in said.out and "steward demo continue" in said.out
+    desk.refused("job", "run", "demo", says="run is refused")
+
+
 def test_a_job_that_waits_is_never_flagged_however_long(desk: Desk) -> None:
     desk.new("--worker", "scripted:echo", "--activate")
     later = Turner(time.time() + 400 * DAY)
@@ -196,6 +207,7 @@ def test_a_second_runner_is_told_who_has_the_job(desk: Desk) -> None:
     desk.new("--worker", "scripted:echo", "--activate")
     with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
         job.own("a test")
+        desk.verbs(Turner(time.time() + 400 * DAY))("doctor", fix=True)
         ran = desk.shell("job", "run", "demo", "--json")
     assert ran.code == 5
     assert f"process {os.getpid()}" in ran.error()["message"]

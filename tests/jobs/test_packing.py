@@ -99,6 +99,29 @@ def test_merging_makes_a_branch_and_touches_nothing_else(desk: Desk, source: Pat
     assert git(source, "show", "proposal:made.txt") == "by the worker\n"
 
 
+def test_a_job_that_changed_nothing_has_nothing_to_merge(desk: Desk, source: Path) -> None:
+    desk.new("--worker", "scripted:echo", "--source", str(source))
+    desk.ran()
+    said = desk("job", "merge", "demo")
+    assert (said.code, said.out) == (0, "demo: nothing to merge: the job changed no file\n")
+
+
+def test_the_rest_of_a_job_is_asked_again_upon_the_same_files(desk: Desk, source: Path) -> None:
+    desk.new(
+        "--worker", desk.program(WORKER), "--source", str(source), "--supervisor", "scripted:echo"
+    )
+    desk.ran()
+    (source / "later.txt").write_text("moved on\n")
+    git(source, "add", "later.txt")
+    git(source, "commit", "-qm", "Later")
+    again = desk.ok("job", "replay", "demo", "--from", "1", "--model", "scripted:echo")["data"]
+    assert (again["same"], again["now"]["status"], again["now"]["calls"]) == (True, "SUCCESS", 2)
+    patches = [
+        desk.ok("job", "diff", each, "--patch")["data"]["patch"] for each in ("demo", again["new"])
+    ]
+    assert patches[0] == patches[1] and "made.txt" in patches[0]
+
+
 # --- packed ---------------------------------------------------------------------------------
 
 

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 _LOGS_OWN = ("seq", "hash", "ts", "fence")
 
 
-def begin_again(job: Job, new: Job, behind: int, model: str | None) -> str | None:
-    """Write the beginning of `new`; the tree of the files that it goes on with, if any."""
+def begin_again(job: Job, new: Job, behind: int, model: str | None, base: str | None) -> str | None:
+    """Write the beginning of `new`; the tree of the files that it goes on with, if any.
+
+    `base` is the commit that the old one began with: its branch may have moved on since.
+    """
     lines, tree = _beginning(job, behind)
     first, *rest = lines
     spec = _with_model(JobSpec.model_validate(first["spec"]), model)
+    spec = spec.model_copy(update={"base": base or spec.base})
     origin = {"replayed_from": job.name, "calls": behind, "model": model}
     made: Record = {**first, "job_id": new.name, "spec": spec.value(), "origin": origin}
 

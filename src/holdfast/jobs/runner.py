@@ -75,12 +75,12 @@ class Runner:
 
     def step(self) -> JobState:
         """One call, from its claim to what follows from it; or the reason why there is none."""
-        self.recover()
-        return self._call()
+        return self.job.known() if self._is_stopped() else self._call()
 
     def run(self) -> JobState:
         """Step until the job is over, or somebody has to decide."""
-        self.recover()
+        if self._is_stopped():
+            return self.job.known()
         while is_ready(state := self._call(on=True)):
             self._wait(state["not_before"])
         return state
@@ -94,12 +94,16 @@ class Runner:
 
     # -- before ------------------------------------------------------------------------
 
-    def recover(self) -> None:
-        """Go on where whoever ran the job before was ended."""
+    def _is_stopped(self) -> bool:
+        """Whether what the one before left behind ends the job, or is for somebody to decide."""
+        return self.recover() and not is_ready(self.job.known())
+
+    def recover(self) -> bool:
+        """Go on where whoever ran the job before was ended; whether there was anything."""
         state = self.job.state()
         call = state["call"]
         if state["status"] != "RUNNING" or call is None:
-            return
+            return False
         phase = next(each for each in spec_of(state).phases if each.name == call["phase"])
         if call["outcome"] is not None:
             told = self._prompt_of(call["sequence"])
@@ -120,10 +124,11 @@ class Runner:
                 retryable=bool(call.get("retryable")),
             )
             self._conclude(left, answer, [])
-            return
+            return True
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
         self.job.decide(lambda now: [self._lost(now, again=again) | {"charge": call["charge"]}])
         self._watch("lost", self.job.known())
+        return True
 
     def _lost(self, state: JobState, *, again: bool) -> Record:
         check(state, "lost")

@@ -179,7 +179,7 @@ _WHEN_HELD: dict[Hold, tuple[str, ...]] = {
 def check(state: Job, cause: Cause) -> None:
     """Refuse what the table does not allow."""
     if state["status"] not in TRANSITIONS[cause][0]:
-        raise refusal(state, cause)
+        raise refusal(state, _SAID.get(cause, cause))
 
 
 # --- one act for each event -----------------------------------------------------------------

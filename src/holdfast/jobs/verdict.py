@@ -13,7 +13,6 @@ from holdfast import audit
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Action, Hold, State
-from holdfast.jobs.evidence import examine
 from holdfast.jobs.gates import Passed, pass_gates
 from holdfast.jobs.reply import Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
@@ -185,7 +184,7 @@ def verdict_on(
     )
     if verdict.action != "COMPLETED":
         return verdict
-    verdict = _by_evidence(verdict, workspace.path)
+    verdict = _by_evidence(verdict, judged.missing)
     if verdict.action != "COMPLETED" or not call.phase.gates:
         return verdict
     within = workspace.wrap if workspace.isolation == "sandbox" else None
@@ -196,10 +195,9 @@ def verdict_on(
     return verdict._replace(action="RETRY", complaint=passed.complaint)
 
 
-def _by_evidence(verdict: Verdict, folder: str) -> Verdict:
+def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:
     """What the phase demands of the evidence."""
     rules = verdict.phase.evidence
-    gone = set(examine(folder, verdict.evidence_files).missing)
     there = [path for path in verdict.evidence_files if path not in gone]
     missing = [path for path in rules.required if path not in there]
     if not missing and len(there) >= rules.at_least:

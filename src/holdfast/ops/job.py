@@ -82,7 +82,7 @@ def new(
     """
     if spec is not None and prompt is not None:
         raise UsageError("a spec and a prompt", hint="leave one of them out")
-    if spec is None and prompt is None:
+    if spec is None and not (prompt or "").strip():
         raise UsageError("nothing to do", hint='name a spec, or say --prompt "…"')
     options = Options(
         prompt=prompt,

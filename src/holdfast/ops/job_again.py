@@ -57,7 +57,7 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     check_unpacked(job.state(), "replay --from")
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
     with Job(call.home_to_change(), name, call.layout) as new:
-        tree = begin_again(job, new, behind, model)
+        tree = begin_again(job, new, behind, model, workspace_of(job).base)
         with queue_of(call, change=True) as queue:
             queue.register(name, new.state()["created_at"], use=False)
         if tree is not None:

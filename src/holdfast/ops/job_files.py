@@ -70,7 +70,8 @@ def merge(
         merged = workspace_of(job).merge(into=into, dry_run=dry_run)
         data: Record = {**merged._asdict(), "files": merged.files._asdict()}
         word = "would be" if dry_run else "is"
-        detail = f"{job.name}: branch {merged.branch} {word} {merged.commit[:12]}; {merged.note}"
+        branch = f"branch {merged.branch} {word} {merged.commit[:12]}; " if merged.commits else ""
+        detail = f"{job.name}: {branch}{merged.note}"
         return Change(job.name, merged.made, detail, data, dry_run=dry_run)
 
 
