@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,34 +32,56 @@ def can_fork(env: Mapping[str, str]) -> bool:
 
 
 def forked(
-    words: Sequence[str | bytes], env: Mapping[str, str], cwd: Path, said: bytes, patience: float
+    words: Sequence[str | bytes],
+    env: Mapping[str, str],
+    cwd: Path,
+    said: bytes,
+    patience: float,
+    begin: Callable[[], None] | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Run `holdfast words…`; its exit code as a shell has it, and what it printed."""
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
+    with tempfile.TemporaryFile() as given:
         given.write(said)
         given.seek(0)
         sys.stdout.flush()
         sys.stderr.flush()
+        # Pipes, because a child that may not write to files still speaks.
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become(words, env, cwd, (given.fileno(), out.fileno(), err.fileno()))
-        code = _ended(pid, patience)
-        out.seek(0)
-        err.seek(0)
-        return code, out.read(), err.read()
+            _become(words, env, cwd, (given.fileno(), out_end, err_end), begin)
+        os.close(out_end)
+        os.close(err_end)
+        heard = {out: b"", err: b""}
+        try:
+            code = _heard(pid, heard, patience)
+        finally:
+            os.close(out)
+            os.close(err)
+        return code, heard[out], heard[err]
 
 
-def _ended(pid: int, patience: float) -> int:
+def _heard(pid: int, heard: dict[int, bytes], patience: float) -> int:
+    """Listen until the process has ended; who it left behind may go on speaking unheard."""
     watch = os.pidfd_open(pid)
+    deadline = time.monotonic() + patience
+    open_ones = {watch, *heard}
     try:
-        if not select.select([watch], [], [], patience)[0]:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise AssertionError(f"still running after {patience:g} s")
+        while True:
+            ready = select.select(open_ones, [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not ready:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise AssertionError(f"still running after {patience:g} s")
+            spoke = [each for each in ready if each != watch]
+            for each in spoke:
+                got = os.read(each, 1 << 16)
+                heard[each] += got
+                if not got:
+                    open_ones.remove(each)
+            if not spoke:
+                break
     finally:
         os.close(watch)
     _, status = os.waitpid(pid, 0)
@@ -71,6 +93,7 @@ def _become(
     env: Mapping[str, str],
     cwd: Path,
     descriptors: tuple[int, int, int],
+    begin: Callable[[], None] | None,
 ) -> NoReturn:
     code = 70
     try:
@@ -93,6 +116,8 @@ def _become(
         )
         sys.argv = ["holdfast", *(os.fsdecode(word) for word in words)]
         gc.disable()
+        if begin is not None:
+            begin()
         from holdfast.cli.main import main  # noqa: PLC0415 - in the child only
 
         code = main()

@@ -77,13 +77,18 @@ class Shell:
         env: Mapping[str, str] = {},
         said: bytes = b"",
         before: Callable[[], None] | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> Ran:
-        """Run `holdfast --home HOME words…` to its end."""
+        """Run `holdfast --home HOME words…` to its end.
+
+        `before` is called in a process that becomes a new program, `begin` in one that need not.
+        """
         if before is None and can_fork(env):
             all_words = self.command(words)[1:]
             whole = self.environment(env)
-            code, out, err = forked(all_words, whole, self.cwd, said, PATIENCE)
+            code, out, err = forked(all_words, whole, self.cwd, said, PATIENCE, begin)
             return Ran(code, out.decode(), err.decode())
+        before = before or begin
         return self.run(self.command(words), env=env, said=said, before=before)
 
     def run(

@@ -21,7 +21,8 @@ from holdfast.audit import tell
 from holdfast.ops.table import TABLE
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
-from tests.ledger.shell import PROGRAM
+from tests.forked import forked
+from tests.ledger.shell import PATIENCE, PROGRAM
 
 EVENT: dict[str, Any] = {
     "ts": "2026-11-15T10:00:00Z",
@@ -54,18 +55,10 @@ class Place:
         """What the verb answers in JSON."""
         at = words.index("--") if "--" in words else len(words)
         words = (*words[:at], "--json", *words[at:])
-        done = subprocess.run(
-            [PROGRAM, *words],
-            env=self.environment,
-            cwd=self.path,
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return json.loads(done.stdout.splitlines()[0])
+        given = (said or "").encode()
+        came, out, err = forked(words, self.environment, self.path, given, PATIENCE)
+        assert came == code, (out + err).decode()
+        return json.loads(out.splitlines()[0])
 
     def bytes(self) -> str:
         """A digest of every file there is."""

@@ -313,7 +313,9 @@ def prepared(place: Path, verb: str) -> tuple[Shell, list[str]]:
 def call(shell: Shell, words: list[str], before: Callable[[], None] | None, *more: str) -> Ran:
     at = words.index("--") if "--" in words else len(words)
     said = json.dumps(HOOKED).encode() if words[0] == "hook" else b""
-    return shell(*words[:at], *more, *words[at:], said=said, before=before)
+    # The kernel takes capabilities away when a program is begun, and limits at once.
+    how = {"before": before} if before is heed_modes else {"begin": before}
+    return shell(*words[:at], *more, *words[at:], said=said, **how)
 
 
 def assert_told(ran: Ran, *, code: str | None = None) -> None:
