@@ -16,7 +16,7 @@ from holdfast import audit
 from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
-from holdfast.contracts.job_states import FINAL, Outcome
+from holdfast.contracts.job_states import Outcome
 from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
@@ -342,10 +342,6 @@ class Runner:
 def is_ready(state: JobState) -> bool:
     """Whether the next call can be made."""
     return state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None
-
-
-def is_over(state: JobState) -> bool:
-    return state["status"] in FINAL
 
 
 # --- lines ----------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """What the lines of a job come to: the fold behind `manifest.json`.  Pure.
 
 The state holds what the next step needs, and the trail: a short entry for each thing that happened.
-A line
-that says what the state does not allow changes nothing: it was written by a runner that had been
-replaced, or by hand.
+A line that says what the state does not allow changes nothing: it was written by a runner that had
+been replaced, or by hand.
 """
 
 from __future__ import annotations

@@ -302,10 +302,6 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
 
 
-def is_final(state: JobState) -> bool:
-    return state["status"] in FINAL
-
-
 def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -> None:
     """A recovery point by hand."""
 
