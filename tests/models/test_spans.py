@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -157,6 +159,37 @@ def test_the_environment_names_where_spans_go_and_answers_stay_clean(place: Path
     assert '"service.name": "holdfast"' in done.stderr
     assert "names 'nowhere'" in done.stderr
     assert "Xanadu" not in done.stderr
+
+
+def test_a_collector_gets_them_over_http(place: Path) -> None:
+    came: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        listening = Thread(target=server.serve_forever)
+        listening.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}"
+            ran(
+                place,
+                ASK + "ask()",
+                OTEL_TRACES_EXPORTER="otlp",
+                OTEL_EXPORTER_OTLP_ENDPOINT=address,
+            )
+        finally:
+            server.shutdown()
+            listening.join()
+    assert {path for path, _ in came} == {"/v1/traces"}
+    sent = b"".join(body for _, body in came)
+    assert b"invoke_agent rio" in sent and b"Xanadu" not in sent
 
 
 @pytest.mark.parametrize(

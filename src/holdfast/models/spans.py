@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import PurePath
 from threading import Lock
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 EXPORTER = "OTEL_TRACES_EXPORTER"
 _API = "opentelemetry.trace"
 _EXPORTERS = "opentelemetry_traces_exporter"
+_PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 _CALLED = {"google": "gcp.gemini"}
 """Providers that the conventions call otherwise than we do; all others have our name."""
 _PROGRAMS, _FILES = frozenset({"command", "acp"}), frozenset({"scripted"})
@@ -192,11 +193,21 @@ def _set_up(names: str) -> None:
 def _exporter(name: str) -> SpanExporter | None:
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    for entry in entry_points(group=_EXPORTERS, name=name):
-        # Our standard output is for answers.
-        return entry.load()(**({"out": sys.stderr} if name == "console" else {}))
+    for known in _packaged(name):
+        for entry in entry_points(group=_EXPORTERS, name=known):
+            # Our standard output is for answers.
+            return entry.load()(**({"out": sys.stderr} if name == "console" else {}))
     _complain(f"{EXPORTER} names {name!r}, of which no package here knows anything")
     return None
+
+
+def _packaged(name: str) -> Sequence[str]:
+    """What packages call an exporter: of `otlp` there is one for each protocol."""
+    if name != "otlp":
+        return (name,)
+    said = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+    said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", said)
+    return (_PROTOCOLS[said],) if said in _PROTOCOLS else ("otlp", *_PROTOCOLS.values())
 
 
 def _complain(text: str) -> None:
