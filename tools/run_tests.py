@@ -209,9 +209,8 @@ def commands_of(area: Area, seed: int) -> Iterator[tuple[str, ...]]:
 
 def environment(scratch: Path) -> dict[str, str]:
     """The caller's environment without what would make two machines differ."""
-    private = ("HOLDFAST_", "XDG_", "GIT_", "PYTEST_", "COV_", "COVERAGE_")
+    private = ("HOLDFAST_", "XDG_", "GIT_", "PYTEST_", "PYTHON", "COV_", "COVERAGE_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(private)}
-    kept.pop("PYTHONHASHSEED", None)
     home = scratch / "home"
     home.mkdir(exist_ok=True)
     return kept | {

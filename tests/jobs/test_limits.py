@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,26 @@ print(json.dumps({"action": "COMPLETED", "evidence_files": ["left.md"],
     assert [call["response"]["action"] for call in desk.calls()] == ["RETRY", "COMPLETED"]
     assert len(list(tries.iterdir())) == 2
     assert (desk.workspace() / "left.md").read_text() == "x"
+
+
+def test_a_gate_looks_at_what_was_just_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled Python is trusted for a source of the same size and second."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    second_try = """
+import json, os, sys
+tries = len(os.listdir(sys.argv[1]))
+open(f"{sys.argv[1]}/{tries}", "w").close()
+open("answer.py", "w").write(f"right = {tries}")
+os.utime("answer.py", (1e9, 1e9))
+print(json.dumps({"action": "COMPLETED", "evidence_files": ["answer.py"],
+                  "summary_for_supervisor": "It is done."}))
+"""
+    tries = desk.cwd / "tries"
+    tries.mkdir()
+    looks = f"{sys.executable} -c 'import sys, answer; sys.exit(not answer.right)'"
+    desk.new("--worker", desk.program(second_try, str(tries)), "--gate", looks)
+    assert desk.ran()["status"] == "SUCCESS"
+    assert [call["response"]["action"] for call in desk.calls()] == ["RETRY", "COMPLETED"]
 
 
 def test_an_interrupted_run_leaves_a_job_that_goes_on(desk: Desk) -> None:

@@ -63,7 +63,9 @@ class Shell:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("HOLDFAST_", "XDG_", "PYTHONUNBUFFERED", "TZ"))
+            if not name.startswith(
+                ("HOLDFAST_", "XDG_", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TZ")
+            )
         }
         mine = {"HOME": str(self.user), "XDG_STATE_HOME": str(self.place / "spools")}
         return {**kept, **mine, **changes}

@@ -17,6 +17,9 @@ from holdfast.proc.output import Keep
 from holdfast.proc.tree import Tree
 
 _SHOWN = 2_000
+_FRESH = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""Python would trust what it compiled for the try before, if the new source has the same size and
+was written within the same second: agents are that fast."""
 _COUNTS = re.compile(r"(\d{1,9}) (passed|failed|errors?)\b")
 
 
@@ -67,7 +70,7 @@ def _run(
         ended = Tree(
             words if within is None else list(within(words)),
             limits=Limits(time=gate.timeout_seconds, grace=1.0),
-            env=our_environment(),
+            env=our_environment() | _FRESH,
             cwd=folder,
             keep=Keep(_SHOWN, _SHOWN),
             clock=clock,
