@@ -237,12 +237,11 @@ def leaks(mask: Callable[[str], str], sample: Sample, encoding: str | None = Non
 
 
 def source_files(most: int, seed: int) -> list[bytes]:
-    """Sources of the standard library and of what is installed, by chance, as one real tree."""
-    paths = sorted(
-        path
-        for kind in ("stdlib", "purelib")
-        for path in Path(sysconfig.get_path(kind)).rglob("*.py")
-    )
+    """Sources of the standard library and of what we install, by chance, as one real tree."""
+    library, installed = (Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib"))
+    # What else an interpreter has got differs from machine to machine.
+    own = (path for path in library.rglob("*.py") if "site-packages" not in path.parts)
+    paths = sorted([*own, *installed.rglob("*.py")])
     Random(f"{seed} sources").shuffle(paths)
     chosen: list[bytes] = []
     for path in paths:

@@ -21,9 +21,9 @@ from holdfast.errors import BadValue
 MAX_DEPTH = 64
 MAX_LINE = 8 << 20
 MAX_DOCUMENT = 64 << 20
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STRING = re.compile(rb'"[^"]*"')
 _SQUARE = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
 _INT_RANGE = range(-(1 << 63), 1 << 64)
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -58,7 +58,7 @@ def encode(value: object, *, limit: int = MAX_LINE) -> bytes:
         raise BadValue(
             f"nested deeper than {MAX_DEPTH}", hint="put deep structures into a file and name it"
         )
-    if b"null" in data and _has_nonfinite(value):
+    if b"null" in data and orjson.loads(data) != value and _has_nonfinite(value):
         raise BadValue("NaN and Infinity are not JSON", hint="use null or a string instead")
     return data
 
@@ -123,7 +123,9 @@ def _reason(data: bytes, error: ValueError) -> str:
 
 def _too_deep(data: bytes) -> bool:
     """Whether JSON bytes are nested too deeply: take away the innermost pairs, level by level."""
-    brackets = _STRING.sub(b"", data).translate(_SQUARE, _NO_BRACKETS)
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_SQUARE, _NO_STRUCTURE)
+    # Strings side by side have nothing between them that counts, so most quotes go at once.
+    brackets = _STRING.sub(b"", bare.replace(b'""', b""))
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)

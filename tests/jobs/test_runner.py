@@ -19,7 +19,7 @@ from holdfast.jobs.place import workspace_of
 from holdfast.jobs.replay import Differs, replay
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
-from holdfast.jobs.state import Refused
+from holdfast.jobs.state import Refused, fold, initial
 from holdfast.models.scripted import Scripted
 from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
@@ -403,3 +403,31 @@ def test_what_the_history_masks_is_not_told_to_the_next_agent_either(
     assert len(asked) == 2
     assert "The token is" in asked[1]
     assert secret not in asked[1]
+
+
+def test_what_a_runner_knows_is_what_the_history_says(tmp_path: Path, clock: FakeClock) -> None:
+    """It does not read again what it wrote; others write in between."""
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    phases = [{"name": "work", "max_retries": 9}, {"name": "look", "role": "supervisor"}]
+    scene = Scene(tmp_path / "home", clock, phases=phases)
+    looked: list[str] = []
+
+    def watch(word: str, known: dict[str, Any]) -> None:
+        with Home.open(str(scene.path), clock=clock) as home, Job(home, "j") as other:
+            said = initial()
+            for line in other.lines():
+                said = fold(said, line)
+            # Once something was masked, what we wrote is not what is there: it is read again.
+            assert scene.job.known() == said
+            if len(looked) == 3:
+                other.decide(lambda _: [{"event": "note", "guidance": "Mind the gap."}])
+        looked.append(word)
+        clock.advance(0.4)
+
+    told = [said("RETRY", "Once more."), said("RETRY", f"It is {secret}."), said(), said()]
+    reviewed = [said("RETRY", "It is not done."), said()]
+    with scene.running(told, reviewed) as runner:
+        runner._watch = watch
+        assert runner.run()["status"] == "SUCCESS"
+    assert len(looked) > 8
+    assert scene.job.state()["guidance"][0]["text"] == "Mind the gap."

@@ -19,6 +19,7 @@ from holdfast.jobs import state as fold
 from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
+from holdfast.mask import hiding
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
 from holdfast.store.view import Shape
@@ -59,6 +60,8 @@ class Job:
         """Our last line."""
         self._seen: State | None = None
         """The state as we read it, behind that line or later."""
+        self._ours: State | None = None
+        """The same as a copy of our own, which goes on with each line that we write."""
         self._sealed = False
         """Whether what is said in the job is sealed, as far as we have looked."""
         self._next_show = float("-inf")
@@ -120,6 +123,26 @@ class Job:
         """After every line of ours, and what others wrote as far as we have looked."""
         return self.state() if self._seen is None else self._seen
 
+    def _gone_on(self, before: State, made: Sequence[Record]) -> State | None:
+        """The state behind lines that a runner wrote, without reading them again; None if the
+        history may say something else."""
+        if self._sealed or not self.fence or not all(map(stays, made)):
+            self._ours = None
+            return None
+        state = before
+        if before is not self._ours:
+            call = before["call"]
+            state = {
+                **before,
+                "trail": [*before["trail"]],
+                "asked": dict(before["asked"]),
+                "call": None if call is None else dict(call),
+            }
+        for each in made:
+            state = fold.fold(state, Line(None, None, each, "", 0, 0))
+        self._ours = state
+        return state
+
     def reveal(self) -> None:
         """Open the texts of a sensitive job from now on; NoKey if its key is not at hand."""
         self._clear, self._told_spec = True, (None, None)
@@ -144,7 +167,10 @@ class Job:
     def decide(self, decide: Decide) -> list[Cursor]:
         """Append what `decide` makes of the state, nobody writing in between."""
 
+        before, made = self._seen, list[Record]()
+
         def lines(head: Cursor) -> Sequence[Record]:
+            nonlocal before, made
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear:
@@ -155,14 +181,17 @@ class Job:
                     f"another process runs {self.name} now",
                     hint="this one was frozen for too long; what it did since is not on record",
                 )
-            made = decide(state)
+            before, made = state, [*decide(state)]
             if made and is_sealed(made[0].get("spec") or state["spec"]):
                 made = [self.seals.lock(each) for each in made]
-            return [{**each, "fence": self.fence} for each in made] if self.fence else made
+            if self.fence:
+                now = self.now()
+                made = [{"ts": now, **each, "fence": self.fence} for each in made]
+            return made
 
         written = self.log.transact(lines)
         if written:
-            self._own, self._seen = written[-1], None
+            self._own, self._seen = written[-1], before and self._gone_on(before, made)
             hit("job.written")
             self._show(written[-1])
         return written
@@ -244,6 +273,14 @@ class Job:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def stays(line: Record) -> bool:
+    """Whether the history keeps a line as it is: what is secret is masked there."""
+    return _hidden(line) is line
+
+
+_hidden = hiding()
 
 
 def shown(state: State) -> bytes:

@@ -95,7 +95,7 @@ def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: i
         messages, schema = (Message("user", text),), None
     else:
         messages = (Message("system", asked.system), Message("user", "\n\n".join(asked.task)))
-        schema = _asked_for(phase)
+        schema = _asked_for(tuple(phase.accepts))
     return Request(messages, schema, phase.max_tokens, phase.temperature, timeout, ordinal)
 
 
@@ -147,9 +147,10 @@ def response_schema() -> dict[str, Any]:
     return {"type": "object", "required": list(TOLD_TO_AGENTS), "properties": told}
 
 
-def _asked_for(phase: PhaseSpec) -> dict[str, Any]:
+@lru_cache(maxsize=16)
+def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
     schema = response_schema()
-    action = {**schema["properties"]["action"], "enum": list(phase.accepts)}
+    action = {**schema["properties"]["action"], "enum": list(accepts)}
     return {**schema, "properties": {**schema["properties"], "action": action}}
 
 

@@ -21,12 +21,11 @@ from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
-from holdfast.jobs.job import Job
+from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import check, committed_usd, fold, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
-from holdfast.mask import hiding
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Line
@@ -90,7 +89,7 @@ class Runner:
         call = self._claim()
         while call is not None:
             call = self._finish(call, self._ask(call), on=on)
-        return self.job.known()
+        return self.job.state()
 
     # -- before ------------------------------------------------------------------------
 
@@ -283,7 +282,8 @@ class Runner:
             lines = [*before, judged]
             if verdict.action == "COMPLETED":
                 lines.append(_point(state, call, verdict, tree))
-            if on and not any(map(_tells_secrets, lines[len(before) :])):
+            # What the history will say instead of a secret is what the next one is told.
+            if on and all(map(stays, lines[len(before) :])):
                 after = _after(state, lines)
                 if (following := self._following(after, call)) is not None:
                     _, asked, _, _, aside = following
@@ -401,12 +401,15 @@ def _intent(
             "context_files": request.context_files,
             "metadata": request.metadata.value(),
         },
-        "reserved_usd": aside,
-        "charge": call.charge,
-        "tree": call.tree,
     }
-    settings = {"temperature": call.phase.temperature, "max_tokens": call.phase.max_tokens}
-    line |= {name: value for name, value in settings.items() if value is not None}
+    told = {
+        "reserved_usd": aside,
+        "charge": call.charge or None,
+        "tree": call.tree,
+        "temperature": call.phase.temperature,
+        "max_tokens": call.phase.max_tokens,
+    }
+    line |= {name: value for name, value in told.items() if value is not None}
     return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
 
 
@@ -422,14 +425,6 @@ def _after(state: JobState, lines: Sequence[Record]) -> JobState:
     for each in lines:
         after = fold(after, Line(None, None, each, "", 0, 0))
     return after
-
-
-def _tells_secrets(line: Record) -> bool:
-    """Whether the history will say something else: then that is what the next one is told."""
-    return _hidden(line) is not line
-
-
-_hidden = hiding()
 
 
 def _is_open(state: JobState, call: Call) -> bool:

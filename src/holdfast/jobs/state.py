@@ -8,6 +8,7 @@ been replaced, or by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -92,8 +93,13 @@ def fold(state: Job, line: Line) -> Job:
 
 def utc_of(stamp: object) -> str:
     """A time of the history, as the format has it."""
+    return _utc_of(str(stamp))
+
+
+@lru_cache(maxsize=64)
+def _utc_of(stamp: str) -> str:
     try:
-        return utc_stamp(instant_of(str(stamp)))
+        return utc_stamp(instant_of(stamp))
     except ValueError:
         return utc_stamp(0.0)
 

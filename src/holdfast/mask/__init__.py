@@ -12,6 +12,7 @@ loaded when the first text comes that is worth it.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -59,6 +60,9 @@ _innocent: set[str] = set()
 """Names that were looked at and name no secret; the same few stand in record after record."""
 _harmless: set[str] = set()
 """Texts that were looked at and hold none."""
+_long: deque[str] = deque(maxlen=4)
+"""The last ones that are too long to keep many: an answer is looked at for its audit, its log and
+the state behind it."""
 _TAG = re.compile(r"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 
 
@@ -178,7 +182,7 @@ def _tells(value: Any, unseen: list[str]) -> bool:
     # Written out, for every record of every log comes through here.
     for inner in cast("Iterable[Any]", value):
         if type(inner) is str:
-            if inner not in _harmless:
+            if inner not in _harmless and inner not in _long:
                 unseen.append(inner)
         elif type(inner) not in _PLAIN and _tells(inner, unseen):
             return True
@@ -236,10 +240,14 @@ def _finder() -> Any:
 
 def _remember(harmless: str) -> None:
     # An option holds no secret, but tells that the next word is one: it has to be met each time.
-    if len(harmless) <= _REMEMBERED and harmless[:1] != "-":
-        if len(_harmless) >= _MANY:
-            _harmless.clear()
-        _harmless.add(harmless)
+    if harmless[:1] == "-":
+        return
+    if len(harmless) > _REMEMBERED:
+        _long.append(harmless)
+        return
+    if len(_harmless) >= _MANY:
+        _harmless.clear()
+    _harmless.add(harmless)
 
 
 def _word(value: object) -> str:

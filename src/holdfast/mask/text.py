@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from holdfast.mask.chance import chancy, random
@@ -64,6 +64,8 @@ _HASH = re.compile(rb"[0-9a-f]+")
 _SIGNS = (b"=", b":", b">", b",", b"|")
 _DIGITS = b"0123456789"
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + _DIGITS
+_HINT_BYTES = _NAME_BYTES + b" \t\n\r\f\v'\"\\]?&;\xc3\xb1"
+"""Of these are all names that hint at a secret, and what stands between them and a sign."""
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]")
 
 
@@ -338,12 +340,20 @@ def _labelled(data: bytes, at: int) -> Hit | None:
 
 
 def _weak(data: bytes, at: int) -> Hit | None:
-    name = data[max(0, at - 110) : at]
-    hint = _hint().find(name)
+    before = data[max(0, at - 110) : at]
+    # One byte more tells whether a word begins there.
+    hint = _hinted(before[max(0, len(before.rstrip(_HINT_BYTES)) - 1) :])
     found = close("sign").match(data, at, at + 40) if hint else None
     if not hint or not found:
         return None
-    return _valued(data, at - len(name) + hint[0], found.span(1), found.end(2), 1)
+    return _valued(data, at - hint, found.span(1), found.end(2), 1)
+
+
+@lru_cache(maxsize=4096)
+def _hinted(before: bytes) -> int:
+    """How far before its end a word stands that hints at a secret; 0 if none does."""
+    hint = _hint().find(before) if len(before) > 1 else None
+    return len(before) - hint[0] if hint else 0
 
 
 def _valued(data: bytes, name: int, sign: tuple[int, int], at: int, strength: int) -> Hit | None:
