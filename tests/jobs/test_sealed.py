@@ -194,10 +194,15 @@ def test_going_on_in_another_job_seals_there_too(desk: Desk, keys: Path) -> None
 # --- secrets --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("acts", [False, True])
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_secret_in_a_reply_is_masked_and_told_once(desk: Desk, keys: Path, sealed: bool) -> None:
-    words = ["--sensitive"] if sealed else []
-    desk.new("--worker", desk.script(reply("COMPLETED", f"The key is {LIVE}")), *words)
+def test_a_secret_in_a_reply_is_masked_and_told_once(
+    desk: Desk, keys: Path, sealed: bool, acts: bool
+) -> None:
+    answer = {**reply("COMPLETED", "It is done."), "notes": f"The key is {LIVE}"}
+    says = f"print({json.dumps(answer)!r})"
+    worker = desk.program(says) if acts else desk.script(answer)
+    desk.new("--worker", worker, *(["--sensitive"] if sealed else []))
     desk.ran()
     assert LIVE.encode() not in everything(desk.home)
     (entry,) = desk.ok("audit", "list", "--kind", "redaction")["rows"]

@@ -32,7 +32,7 @@ Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
 _VERSION = 2
-_PAUSE, _SHARE = 0.05, 20
+_PAUSE, _SHARE = 0.05, 60
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
 
@@ -64,6 +64,8 @@ class Job:
         """The same as a copy of our own, which goes on with each line that we write."""
         self._sealed = False
         """Whether what is said in the job is sealed, as far as we have looked."""
+        self.kept_all = False
+        """Whether the history says our last lines just as we gave them."""
         self._next_show = float("-inf")
         self._manifest = home.view(
             f"{self.key}/manifest.json",
@@ -126,7 +128,8 @@ class Job:
     def _gone_on(self, before: State, made: Sequence[Record]) -> State | None:
         """The state behind lines that a runner wrote, without reading them again; None if the
         history may say something else."""
-        if self._sealed or not self.fence or not all(map(stays, made)):
+        self.kept_all = not self._sealed and all(map(stays, made))
+        if not self.fence or not self.kept_all:
             self._ours = None
             return None
         state = before

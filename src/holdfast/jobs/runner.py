@@ -294,19 +294,17 @@ class Runner:
         if written and self._charges.limited:
             self._charges.settle(written[-1])
         if written:
-            self._tell_audit(call, verdict, answer.raw)
+            verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
+            if not (before and self.job.kept_all):
+                self._tell_masked(call, answer.raw)
         self._watch("judged", self.job.known())
         return self._claimed(following.call, following.request) if following else None
 
-    def _tell_audit(self, call: Call, verdict: Verdict, raw: str) -> None:
-        job = self.job
-        ref = f"{job.log.key}#{call.sequence}"
-        verdict.tell_audit(job.home, job.name, call.sequence, ref, sealed=self._sealed)
-        told = f"the reply of call {call.sequence}"
+    def _tell_masked(self, call: Call, raw: str) -> None:
+        job, number = self.job, call.sequence
+        told, ref = f"the reply of call {number}", f"{job.log.key}#{number}/secrets"
         record: Record = {"raw_response": raw}
-        audit.redacted(
-            job.home, told, record, job=job.name, sequence=call.sequence, ref=f"{ref}/secrets"
-        )
+        audit.redacted(job.home, told, record, job=job.name, sequence=number, ref=ref)
 
     def respond(self, raw: str) -> JobState:
         """Take an answer from a person or a script instead of asking."""

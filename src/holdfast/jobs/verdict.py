@@ -21,9 +21,9 @@ from holdfast.jobs.state import ready_state, spec_of
 if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.jobs.call import Answer, Call
+    from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
     from holdfast.jobs.workspace import Measured, Workspace
-    from holdfast.store.home import Home
 
 API_TRIES = 3
 """How often a call that failed for no fault of ours is made again."""
@@ -135,14 +135,14 @@ class Verdict(NamedTuple):
             return Place("SUCCESS", self.at)
         return Place(ready_state(phases[self.next_phase]), self.next_phase)
 
-    def tell_audit(self, home: Home, job: str, sequence: int, call: str, *, sealed: bool) -> None:
+    def tell_audit(self, job: Job, sequence: int, *, sealed: bool) -> None:
         """One entry for each violation and each piece of evidence that is not there."""
         missing = [each for each in self.warnings if each.kind == "evidence_missing"]
         for number, each in enumerate([*self.violations, *missing][:_MOST_TOLD]):
             # What is wrong with an answer quotes it.
             detail = BLANK if sealed else each.reason
-            ref = f"{call}/{number}"
-            audit.tell(home, each.kind, detail, job=job, sequence=sequence, ref=ref)
+            ref = f"{job.log.key}#{sequence}/{number}"
+            audit.tell(job.home, each.kind, detail, job=job.name, sequence=sequence, ref=ref)
 
 
 def verdict_on(
