@@ -187,14 +187,17 @@ def test_an_agent_whose_maker_died_before_its_manifest_is_made_by_saying_it_agai
     assert manifest(verbs, "ada")["roles"] == ["reviewer"]
 
 
-def test_a_manifest_that_cannot_be_read_is_told_and_never_overwritten(verbs: Verbs) -> None:
+@pytest.mark.parametrize("text", ['{"agent_id": "rio", ', ""])
+def test_a_manifest_that_cannot_be_read_is_told_and_never_overwritten(
+    verbs: Verbs, text: str
+) -> None:
     path = Path(verbs.path) / "state/rio/manifest.json"
-    path.write_text('{"agent_id": "rio", ', encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     assert verbs("agent show", agent="rio").data["persona"] is None
     assert "cannot be read" in verbs.warnings[0]
     with pytest.raises(Corrupt, match="cannot be read"):
         verbs("agent edit", agent="rio", role=["x"])
-    assert path.read_text(encoding="utf-8") == '{"agent_id": "rio", '
+    assert path.read_text(encoding="utf-8") == text
 
 
 # --- edit -----------------------------------------------------------------------------------

@@ -461,7 +461,12 @@ def test_one_broken_list_hides_no_other(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [(b'{"tasks": [\n', "not JSON: "), (b'{"tasks": 1}', "no list of objects under `tasks`")],
+    [
+        (b'{"tasks": [\n', "not JSON: "),
+        (b'{"tasks": 1}', "no list of objects under `tasks`"),
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+    ],
 )
 def test_a_broken_list_is_told_once_with_the_file_the_place_and_what_to_do(
     shell: Shell, data: bytes, why: str
@@ -475,6 +480,8 @@ def test_a_broken_list_is_told_once_with_the_file_the_place_and_what_to_do(
         assert "line 2 column 1" in said or "JSON" not in why
         assert "mend it with an editor" in said
     assert (shell.home / "state/rio/tasks.json").read_bytes() == data
+    (shell.home / "state/rio/tasks.json").unlink()
+    assert [row["description"] for row in shell("task", "list", "--json").rows()] == ["x"]
 
 
 # --- the board ------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Persona:
             home.cell(f"{key}.history"),
             home.clock,
             merge=_merged,
-            check=_parsed,
+            check=_saved,
         )
 
     def read(self) -> Record:
@@ -63,7 +63,7 @@ class Persona:
         """The manifest as the file has it, without a byte being written."""
         text = self._home.document(self.key).read()
         try:
-            return _parsed(text.data.decode("utf-8", "replace") if text is not None else "")
+            return _saved(text.data.decode("utf-8", "replace")) if text is not None else {}
         except Corrupt as error:
             said = f"{self.key} cannot be read: {error.message}"
             raise Corrupt(said, hint=error.hint, path=self.key) from None
@@ -102,6 +102,13 @@ def _parsed(text: str) -> Record:
     if not isinstance(found, dict):
         raise Corrupt("no object", hint="mend it with an editor; nothing was overwritten")
     return found
+
+
+def _saved(text: str) -> Record:
+    """The document in the file.  An empty one is a save that was cut off."""
+    if not text.strip():
+        raise Corrupt("it is empty", hint="mend it with an editor; nothing was overwritten")
+    return _parsed(text)
 
 
 def _merged(base: str, ours: str, theirs: str) -> str:

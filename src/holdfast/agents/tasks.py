@@ -155,7 +155,7 @@ class TaskList:
             home.cell(f"{key}.history"),
             home.clock,
             merge=merged,
-            check=_parsed,
+            check=_saved,
         )
 
     @cached_property
@@ -170,7 +170,7 @@ class TaskList:
         """Every task as the file has it, without a byte being written."""
         text = self._home.document(self.key).read()
         try:
-            return _tasks_in(_parsed(text.data.decode("utf-8", "replace") if text else ""))
+            return _tasks_in(_saved(text.data.decode("utf-8", "replace")) if text else _EMPTY)
         except Corrupt as error:
             said = f"{self.key} cannot be read: {error.message}"
             raise Corrupt(said, hint=error.hint, path=self.key) from None
@@ -336,6 +336,14 @@ def _parsed(text: str) -> Record:
     if not all(isinstance(task, dict) for task in found):
         raise Corrupt("no list of objects under `tasks`", hint=_MEND)
     return {**cast("Record", value), "tasks": [*found]}
+
+
+def _saved(text: str) -> Record:
+    """The document in the file.  An empty one is a save that was cut off; who wants no tasks leaves
+    an empty list."""
+    if not text.strip():
+        raise Corrupt("it is empty", hint=_MEND)
+    return _parsed(text)
 
 
 def _tasks_in(document: Record) -> list[Record]:
