@@ -132,15 +132,7 @@ class Job:
         if not self.fence or not self.kept_all:
             self._ours = None
             return None
-        state = before
-        if before is not self._ours:
-            call = before["call"]
-            state = {
-                **before,
-                "trail": [*before["trail"]],
-                "asked": dict(before["asked"]),
-                "call": None if call is None else dict(call),
-            }
+        state = before if before is self._ours else fold.copied(before, [*before["trail"]])
         for each in made:
             state = fold.fold(state, Line(None, None, each, "", 0, 0))
         self._ours = state

@@ -23,7 +23,7 @@ from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import check, committed_usd, fold, phase_of, refusal, spec_of
+from holdfast.jobs.state import check, committed_usd, copied, fold, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
@@ -414,12 +414,7 @@ def _intent(
 def _after(state: JobState, lines: Sequence[Record]) -> JobState:
     """The state that lines will make of one, which is left as it is; of the trail only what is
     new."""
-    after: JobState = {
-        **state,
-        "trail": [],
-        "asked": dict(state["asked"]),
-        "call": dict(state["call"]),
-    }
+    after = copied(state, [])
     for each in lines:
         after = fold(after, Line(None, None, each, "", 0, 0))
     return after

@@ -91,6 +91,13 @@ def fold(state: Job, line: Line) -> Job:
     return state
 
 
+def copied(state: Job, trail: list[Record]) -> Job:
+    """A state that can be folded on without changing this one."""
+    call: Record | None = state["call"]
+    own = {"asked": dict(state["asked"]), "call": None if call is None else dict(call)}
+    return {**state, **own, "trail": trail}
+
+
 def utc_of(stamp: object) -> str:
     """A time of the history, as the format has it."""
     return _utc_of(str(stamp))
