@@ -89,7 +89,9 @@ class CommandScene(Scene):
     def __init__(self, place: Path, seed: int, number: int, word: str, broken: str = "") -> None:
         self._agent = place / "agent.py"
         command = f"{sys.executable} -I -S {self._agent} {place}"
-        super().__init__(place, plan_of(seed, number, command=command))
+        plan = plan_of(seed, number, command=command)
+        # A person can pause the job only where a process has ended, and a kill moves that place.
+        super().__init__(place, plan._replace(pause_after=None))
         self._word, self._broken = word, broken
         place.mkdir(exist_ok=True)
         self._agent.write_text(AGENT, encoding="utf-8")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _DAY = 86400.0
-_PAUSE, _PATIENCE = 0.05, 60
+_PAUSE, _PATIENCE = 0.05, 20
 """The file of the status follows after so many seconds, or so many times as long as bringing it up
 to date took, where that is slow; and when the ledger is closed."""
 NEW = "new"
