@@ -11,6 +11,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Protocol
 
 from holdfast.errors import ConfigError
@@ -119,7 +120,12 @@ def local_stamp(instant: float, where: tzinfo) -> str:
 
 def utc_stamp(instant: float) -> str:
     """`2026-11-15T08:48:46Z`."""
-    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc_second(int(instant))
+
+
+@lru_cache(maxsize=8)
+def _utc_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def instant_of(stamp: str) -> float:

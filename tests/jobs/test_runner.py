@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.clock import FakeClock
-from holdfast.errors import Busy, LeaseLost, OverBudget
+from holdfast.errors import Busy, DiskFull, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job
@@ -24,6 +24,7 @@ from holdfast.models.scripted import Scripted
 from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
+from holdfast.store.primitives import Cursor, Decide
 
 WORKER, SUPERVISOR = "scripted:worker", "scripted:supervisor"
 
@@ -431,3 +432,32 @@ def test_what_a_runner_knows_is_what_the_history_says(tmp_path: Path, clock: Fak
         assert runner.run()["status"] == "SUCCESS"
     assert len(looked) > 8
     assert scene.job.state()["guidance"][0]["text"] == "Mind the gap."
+
+
+def test_what_was_decided_and_not_written_is_not_known(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state goes ahead of a write, and must come back when the disk refuses it."""
+    transact, full = scene.job.log.transact, False
+
+    def refused(decide: Decide) -> list[Cursor]:
+        if not full:
+            return transact(decide)
+        decide(scene.job.log.head())
+        raise DiskFull("no room", hint="make some")
+
+    monkeypatch.setattr(scene.job.log, "transact", refused)
+
+    def watch(word: str, known: dict[str, Any]) -> None:
+        nonlocal full
+        full = known["sequence"] == 3
+
+    with scene.running([said("RETRY"), said("RETRY"), said("RETRY")]) as runner:
+        runner._watch = watch
+        with pytest.raises(DiskFull):
+            runner.run()
+        told = initial()
+        for line in scene.job.lines():
+            told = fold(told, line)
+        assert told["sequence"] == 3
+        assert scene.job.known() == told

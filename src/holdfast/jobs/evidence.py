@@ -52,6 +52,8 @@ def examine(workspace: str, paths: Sequence[str], look: Look | None = None) -> E
     The last component of `workspace` must not be a link: who replaced it by one has left.
     """
     found = Examined([], [])
+    if not paths:
+        return found
     # A slash at the end would have a link followed.
     workspace = workspace.rstrip("/") or "/"
     try:

@@ -19,7 +19,7 @@ from holdfast.jobs import state as fold
 from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
-from holdfast.mask import hiding
+from holdfast.mask import hiding, masked_so_far
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
 from holdfast.store.view import Shape
@@ -31,7 +31,7 @@ State = fold.Job
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
-_VERSION = 2
+_VERSION = 3
 _PAUSE, _SHARE = 0.05, 60
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
@@ -64,6 +64,8 @@ class Job:
         """The same as a copy of our own, which goes on with each line that we write."""
         self._sealed = False
         """Whether what is said in the job is sealed, as far as we have looked."""
+        self._now, self._folded = "", 0
+        """The time of the lines that are being decided, and how many of them we are ahead."""
         self.kept_all = False
         """Whether the history says our last lines just as we gave them."""
         self._next_show = float("-inf")
@@ -125,18 +127,17 @@ class Job:
         """After every line of ours, and what others wrote as far as we have looked."""
         return self.state() if self._seen is None else self._seen
 
-    def _gone_on(self, before: State, made: Sequence[Record]) -> State | None:
-        """The state behind lines that a runner wrote, without reading them again; None if the
-        history may say something else."""
-        self.kept_all = not self._sealed and all(map(stays, made))
-        if not self.fence or not self.kept_all:
-            self._ours = None
-            return None
-        state = before if before is self._ours else fold.copied(before, [*before["trail"]])
-        for each in made:
-            state = fold.fold(state, Line(None, None, each, "", 0, 0))
-        self._ours = state
-        return state
+    def ahead(self, state: State, lines: Sequence[Record]) -> State:
+        """The state that the next lines of a runner will make of one, which is gone then."""
+        if self._ours is None or (state is not self._ours and not self._folded):
+            self._ours = fold.copied(state)
+        for each in lines[self._folded :]:
+            self._ours = fold.fold(self._ours, Line(None, None, self._stamped(each), "", 0, 0))
+        self._folded = len(lines)
+        return self._ours
+
+    def _stamped(self, line: Record) -> Record:
+        return {"ts": self._now, **line, "fence": self.fence} if self.fence else line
 
     def reveal(self) -> None:
         """Open the texts of a sensitive job from now on; NoKey if its key is not at hand."""
@@ -162,10 +163,11 @@ class Job:
     def decide(self, decide: Decide) -> list[Cursor]:
         """Append what `decide` makes of the state, nobody writing in between."""
 
-        before, made = self._seen, list[Record]()
+        before, made = State(), list[Record]()
 
         def lines(head: Cursor) -> Sequence[Record]:
             nonlocal before, made
+            self._now, self._folded = self.now(), 0
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear:
@@ -179,14 +181,21 @@ class Job:
             before, made = state, [*decide(state)]
             if made and is_sealed(made[0].get("spec") or state["spec"]):
                 made = [self.seals.lock(each) for each in made]
-            if self.fence:
-                now = self.now()
-                made = [{"ts": now, **each, "fence": self.fence} for each in made]
-            return made
+            return [*map(self._stamped, made)]
 
-        written = self.log.transact(lines)
+        masked = masked_so_far()
+        try:
+            written = self.log.transact(lines)
+        except BaseException:
+            self._seen = self._ours = None  # what was folded ahead is not on record
+            raise
         if written:
-            self._own, self._seen = written[-1], before and self._gone_on(before, made)
+            self._own = written[-1]
+            self.kept_all = not self._sealed and masked_so_far() == masked
+            if self.fence and self.kept_all:
+                self._seen = self.ahead(before, made)
+            else:
+                self._seen = self._ours = None
             hit("job.written")
             self._show(written[-1])
         return written

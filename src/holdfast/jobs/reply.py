@@ -221,8 +221,7 @@ def _is_echo(summary: str, asked: str) -> bool:
     """Whether it is the question or a paragraph of it, or a long beginning of one."""
     told = _folded(summary)
     for each in (asked, *asked.split("\n\n")):
-        word = _folded("".join(each.split(None, 1)[:1]))
-        if not (told.startswith(word) or word.startswith(told)):
+        if each.lstrip()[:1].casefold()[:1] != told[:1]:
             continue  # most begin otherwise: that is seen without folding all of it
         part = _folded(each)
         if told == part or (len(told) >= _LONG_ECHO and part.startswith(told)):

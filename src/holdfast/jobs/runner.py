@@ -23,12 +23,11 @@ from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import check, committed_usd, copied, fold, phase_of, refusal, spec_of
+from holdfast.jobs.state import check, committed_usd, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import Line
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState
@@ -284,7 +283,7 @@ class Runner:
                 lines.append(_point(state, call, verdict, tree))
             # What the history will say instead of a secret is what the next one is told.
             if on and all(map(stays, lines[len(before) :])):
-                after = _after(state, lines)
+                after = self.job.ahead(state, lines)
                 if (following := self._following(after, call)) is not None:
                     _, asked, _, _, aside = following
                     lines += _intent(after, following.call, asked, aside, self._part_name)
@@ -376,11 +375,10 @@ def _intent(
     name_of: Callable[[str], str],
 ) -> list[Record]:
     hashes = [name_of(part) for part in asked.parts]
-    known = set(state["parts"])
     parts: list[Record] = [
         {"event": "part", "part": name, "text": part}
         for name, part in dict(zip(hashes, asked.parts, strict=True)).items()
-        if name not in known
+        if name not in state["parts"]
     ]
     request = asked.request
     line: Record = {
@@ -409,15 +407,6 @@ def _intent(
     }
     line |= {name: value for name, value in told.items() if value is not None}
     return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
-
-
-def _after(state: JobState, lines: Sequence[Record]) -> JobState:
-    """The state that lines will make of one, which is left as it is; of the trail only what is
-    new."""
-    after = copied(state, [])
-    for each in lines:
-        after = fold(after, Line(None, None, each, "", 0, 0))
-    return after
 
 
 def _is_open(state: JobState, call: Call) -> bool:

@@ -62,7 +62,7 @@ def initial() -> Job:
         "attachments": [],
         "context": [],
         "points": [],
-        "parts": [],
+        "parts": {},
         "since": [],
         "asked": {},
         "tree": None,
@@ -91,11 +91,11 @@ def fold(state: Job, line: Line) -> Job:
     return state
 
 
-def copied(state: Job, trail: list[Record]) -> Job:
+def copied(state: Job) -> Job:
     """A state that can be folded on without changing this one."""
     call: Record | None = state["call"]
     own = {"asked": dict(state["asked"]), "call": None if call is None else dict(call)}
-    return {**state, **own, "trail": trail}
+    return {**state, **own, "trail": [*state["trail"]]}
 
 
 def utc_of(stamp: object) -> str:
@@ -327,12 +327,13 @@ def _call(state: Job, record: Record) -> None:
         state["tree"] = record.get("tree")
     if state["base"] is None:
         state["base"] = record.get("tree")
-    used = [str(each) for each in record.get("parts", [])]
-    if used and state["parts"][-len(used) :] != used:
-        kept = dict.fromkeys([*state["parts"], *used])
-        for each in used:  # the latest last
-            kept[each] = kept.pop(each)
-        state["parts"] = list(kept)[-_PARTS_KEPT:]
+    parts: dict[str, bool] = dict(state["parts"])
+    for each in map(str, record.get("parts", [])):  # the latest last
+        parts.pop(each, None)
+        parts[each] = True
+    while len(parts) > _PARTS_KEPT:
+        del parts[next(iter(parts))]
+    state["parts"] = parts
 
 
 def _reply(state: Job, record: Record) -> None:
