@@ -9,17 +9,19 @@ from holdfast.agents.context import Given, compose, pending
 from holdfast.agents.notes import bounded
 from holdfast.codec import encode
 
-REPORT = {
-    "last_session": {"id": "2026-11-14_rio_001", "outcome": "error"},
+LAST = {
+    "id": "2026-11-14_rio_001",
+    "outcome": "error",
+    "cause": "crashed",
     "summary": "It stopped",
     "next_priority": "Look at fees",
     "blocked_by": None,
+    "handoff_notes": "three sources\nare left",
 }
-SESSION = {"handoff_notes": "three sources\nare left", "cause": "crashed"}
 
 
 def given_with(**changes: object) -> Given:
-    start = Given("rio", REPORT, SESSION, "", [], [], [])
+    start = Given("rio", LAST, "", [], [], [])
     return start._replace(**changes)
 
 

@@ -577,3 +577,16 @@ def test_a_pipe_that_never_ends_does_not_hold_up_an_agent(shell: Shell) -> None:
         assert silent.stderr is not None
         assert b"did not end" in silent.stderr.read()
     assert events(shell) == ["session_start", "tool_use"]
+
+
+def test_a_conversation_is_told_of_the_session_before_not_of_its_own(shell: Shell) -> None:
+    shell("session", "start", "--agent", "rio", "--type", "research")
+    said = ("--outcome", "completed", "--handoff", "three sources are left")
+    assert shell("session", "end", "--agent", "rio", *said).code == 0
+    ran = shell("session", "start", "--agent", "rio", "--type", "research", "--json")
+    within = {"HOLDFAST_SESSION": ran.json()["target"]}
+    for source in ("startup", "compact"):
+        told = hook(shell, event("SessionStart", source=source), env=within).out
+        assert "_rio_001: completed" in told
+        assert "Handoff: three sources are left" in told
+        assert "running" not in told

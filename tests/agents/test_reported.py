@@ -58,7 +58,12 @@ CODEX = [
         "usage": {"input_tokens": 100, "cached_input_tokens": 0, "output_tokens": 10},
     },
 ]
-SAID = {"tokens_used": 16305, "cost_usd": 0.0573, "model": "claude-opus-4"}
+SAID = {
+    "tokens_used": 16305,
+    "cost_usd": 0.0573,
+    "model": "claude-opus-4",
+    "answer": RESULT["result"],
+}
 
 
 def lines(values: list[dict[str, Any]]) -> str:
@@ -90,8 +95,16 @@ def test_claude_code_tells_tokens_and_cost(text: str) -> None:
     assert reported.from_output(text) == SAID
 
 
+def test_a_cost_that_somebody_added_up_as_floats_is_told_as_it_was_meant() -> None:
+    odd = {**RESULT, "total_cost_usd": 0.014400000000000001}
+    assert reported.from_output(json.dumps(odd))["cost_usd"] == 0.0144
+
+
 def test_codex_tells_tokens_of_every_turn_and_no_price() -> None:
-    assert reported.from_output("reading…\n" + lines(CODEX)) == {"tokens_used": 1060}
+    assert reported.from_output("reading…\n" + lines(CODEX)) == {
+        "tokens_used": 1060,
+        "answer": "hi",
+    }
 
 
 def test_a_turn_of_codex_that_failed_is_a_failure_unless_a_later_one_worked() -> None:

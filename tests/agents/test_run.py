@@ -72,6 +72,22 @@ def test_every_field_of_session_and_report_can_be_filled(shell: Shell) -> None:
     assert report["status"] == "idle"
 
 
+def test_what_an_agent_answers_in_its_json_is_the_summary_and_no_half_of_a_secret(
+    shell: Shell,
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    told = {"type": "result", "is_error": False, "result": "I made\ntwo files.", "usage": {}}
+    assert run(shell, code=f"print({json.dumps(told)!r})").code == 0
+    assert shown(shell, "report.json")["summary"] == "I made two files."
+    told["result"] = "word " * 36 + secret
+    assert run(shell, code=f"print({json.dumps(told)!r})").code == 0
+    assert shown(shell, "report.json")["summary"].startswith("word word")
+    assert secret[:10] not in shown(shell, "report.json")["summary"]
+    told |= {"result": "I could not.", "is_error": True}
+    run(shell, code=f"print({json.dumps(told)!r})")
+    assert "I could not." in shown(shell, "report.json")["summary"]
+
+
 def test_what_the_command_did_is_measured_and_its_claim_kept_apart(shell: Shell) -> None:
     code = (
         "import os; open('made.md', 'w').write('x');"

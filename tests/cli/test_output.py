@@ -49,6 +49,14 @@ def test_no_rows_are_silence_on_stdout_and_a_word_on_stderr() -> None:
     assert run("many", "0", "--json").json()["rows"] == []
 
 
+def test_rows_that_have_little_in_common_are_told_in_words_behind_what_they_share() -> None:
+    rows = [{"at": 1, "kind": "x", **{f"f{n}{row}": n for n in range(4)}} for row in range(3)]
+    shown = list(outline({"rows": [*rows, {"at": 2, "kind": "y"}]}))
+    assert shown[1].split() == ["AT", "KIND", "MORE"]
+    assert shown[2] == "   1  x     f00=0, f10=1, f20=2, f30=3"
+    assert shown[5] == "   2  y     -"
+
+
 def test_a_document_is_shown_as_keys_and_values() -> None:
     data = {
         "name": "rio",

@@ -39,6 +39,17 @@ def test_money_that_is_spent_halts_a_job_before_anybody_is_asked(desk: Desk) -> 
     assert desk.manifest()["cost_threshold"] == 200
 
 
+def test_what_nobody_knows_the_price_of_is_said_and_what_a_gate_printed_is_indented(
+    desk: Desk,
+) -> None:
+    worker = desk.program(f"print({json.dumps(DONE)!r})")
+    desk.new("--worker", worker, "--gate", r"""sh -c "printf 'one\ntwo\n'; false" """)
+    ran = desk("job", "run", "demo")
+    assert "0.0000 of 10 USD and what 4 cost is not known" in ran.out
+    assert "ended with 1: one\n    two\nnext: " in ran.out
+    assert "ended with 1: one\n    two\n  worker said" in desk("job", "show", "demo").out
+
+
 def test_time_that_is_used_halts_a_job_before_anybody_is_asked(desk: Desk) -> None:
     again = {**DONE, "action": "RETRY"}
     script = desk.script({"reply": again, "delay": 0.06}, DONE)

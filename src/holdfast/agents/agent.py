@@ -392,6 +392,9 @@ class Agent:
     def session(self, role: str = "") -> Record:
         return history.session(self.state(), role)
 
+    def last_session(self) -> Record | None:
+        return history.last_session(self.state())
+
     def metrics(self) -> Record:
         return metrics.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
 

@@ -80,7 +80,6 @@ class Chat:
         manner = self._manner
         self._said.unlock(sensitive=manner.sensitive, history=manner.history)
         self._agent.bury()
-        self._before = gather(self._home, self._agent)
         fields: Record = {"model": self._model.ref}
         start = Start("ad-hoc", ROLE, fields=fields, max_cost=self._manner.max_cost)
         self._opened = self._agent.start(start, this_process())
@@ -92,11 +91,7 @@ class Chat:
         """One turn."""
         assert self._opened is not None
         manner = self._manner
-        # How the session before this one ended; the rest as it is now.
-        before = self._before
-        given = gather(self._home, self._agent)._replace(
-            report=before.report, session=before.session
-        )
+        given = gather(self._home, self._agent)
         question = Question(
             text,
             self._persona,

@@ -29,8 +29,8 @@ class Given(NamedTuple):
     """What the text is made of."""
 
     agent: str
-    report: Record
-    session: Record
+    last: Record | None
+    """How the session before ended, and what it left to say."""
     memory: str
     tasks: Sequence[Record]
     urgent: Sequence[Record]
@@ -42,8 +42,7 @@ def gather(home: Home, agent: Agent) -> Given:
     """Everything an agent should know; nothing is claimed or changed by looking."""
     given = Given(
         agent.name,
-        agent.report(),
-        agent.session(),
+        agent.last_session(),
         _text(home, agent.key("notes")),
         pending(_text(home, agent.key("tasks"))),
         (),
@@ -121,18 +120,18 @@ def fitted(given: Given, most: int, whole: str) -> str:
 
 
 def _last_session(given: Given) -> Iterator[str]:
-    last: Record | None = given.report["last_session"]
+    last = given.last
     if last is None:
         yield "## Last session\n\nThis is the first one.\n"
         return
-    outcome, cause = last["outcome"] or "running", given.session.get("cause")
+    outcome, cause = last["outcome"], last["cause"]
     why = f" ({cause})" if cause and cause != outcome else ""
     yield f"## Last session\n\n- {last['id']}: {outcome}{why}"
     said = {
-        "Summary": given.report["summary"],
-        "Handoff": given.session["handoff_notes"],
-        "Next": given.report["next_priority"],
-        "Blocked by": given.report["blocked_by"],
+        "Summary": last["summary"],
+        "Handoff": last["handoff_notes"],
+        "Next": last["next_priority"],
+        "Blocked by": last["blocked_by"],
     }
     for name, text in said.items():
         if text:

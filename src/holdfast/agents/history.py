@@ -66,6 +66,8 @@ def initial(agent: str) -> State:
         # The newest session of each role, and which of them was newest of all.
         "sessions": {},
         "newest": None,
+        # What the one that began last was to know of the one before it.
+        "before": None,
         "summary": None,
         "next_priority": None,
         "blocked_by": None,
@@ -131,6 +133,7 @@ def _begin(state: State, record: Record, stamp: str) -> None:
         "tools": None,
     }
     session.update({name: record[name] for name in SETTABLE & record.keys() if name in session})
+    state["before"] = last_session(state)
     state["sessions"][role], state["newest"], brought = session, role, state["imported"]
     state["imported"] = {"before": brought.get("report", brought.get("before", {}))}
     state["summary"] = record.get("summary") or f"{session['type']} session is running"
@@ -401,10 +404,22 @@ def session(state: State, role: str = "") -> Record:
     return found
 
 
+def last_session(state: State) -> Record | None:
+    """How the last session ended and what it left to say; of one that is under way, the one
+    before it."""
+    told, newest = report(state), session(state)
+    last = as_object(told.get("last_session"))
+    if not last.get("outcome"):
+        return state["before"]
+    found = {"id": last.get("id"), "outcome": last["outcome"], "cause": newest.get("cause")}
+    said = {name: told.get(name) for name in _SAID}
+    return {**found, **said, "handoff_notes": newest.get("handoff_notes")}
+
+
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=6,
+            version=7,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state, born)),
@@ -415,7 +430,7 @@ def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=5,
+            version=6,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),

@@ -157,7 +157,7 @@ def _is_older(entry: Record, since: float | None) -> bool:
 
 
 def from_output(text: str) -> Record:
-    """Cost and tokens, if the output is that of a CLI agent that tells them."""
+    """Cost, tokens and what it answers, if the output is that of a CLI agent that tells them."""
     events = list(report.objects(text))
     said: Record = {}
     for form in (_CODEX, recipes.CLAUDE):
@@ -167,6 +167,7 @@ def from_output(text: str) -> Record:
             "cost_usd": told.cost_usd,
             "model": told.model,
             "failed": told.failed and told.failed[:_MOST_MESSAGE],
+            "answer": told.text,
         }
         said |= {name: value for name, value in found.items() if value is not None}
     return said

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Delivery = Literal["file", "env", "stdin"]
 REPORT = "report"
 """Not `.json`: a file of the agent's, which may be broken without the home being so."""
-_TAIL_IN_JOURNAL = 2_000
+_TAIL_IN_JOURNAL, _MOST_SUMMARY = 2_000, 200
 
 
 class Plan(NamedTuple):
@@ -166,6 +166,7 @@ class _Run:
         said, odd = self._said()
         self.warnings += [odd] if odd else []
         claimed = {**reported.from_output(ended.stdout.text), **said}
+        claimed["answer"] = without_secrets(self._home, claimed.get("answer", ""))
         if self._spent.look(claimed) and ended.outcome == "exited":
             self.warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
         return claimed
@@ -320,7 +321,7 @@ class _Signals:
 
 def _end(ended: Ended, claimed: Record, measured: Record, spent: _Spent) -> End:
     outcome, cause = _outcome(ended, spent)
-    failed = claimed.pop("failed", None)
+    failed, answer = claimed.pop("failed", None), " ".join(claimed.pop("answer").split())
     if failed and outcome == "completed":
         outcome, cause = "error", "reported"
     message = _message(ended, cause, failed)
@@ -345,7 +346,8 @@ def _end(ended: Ended, claimed: Record, measured: Record, spent: _Spent) -> End:
     if measured["sources_archived"] is not None:
         fields["sources_archived"] = measured["sources_archived"]
     if "summary" not in claimed:
-        fields["summary"] = message if error else ended.last_line[:200] or "completed"
+        said = (answer or ended.last_line)[:_MOST_SUMMARY]
+        fields["summary"] = message if error else said or "completed"
     return End(outcome, cause, error, {name: v for name, v in fields.items() if v is not None})
 
 

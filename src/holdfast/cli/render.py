@@ -14,6 +14,7 @@ from holdfast.cli.safe import safe
 GAP = "  "
 WIDEST = 40
 """A cell wider than this pushes its own line out, not the whole column."""
+MOST_COLUMNS = 9
 
 
 def cell(value: object) -> str:
@@ -162,9 +163,22 @@ def _block(value: Any) -> Iterator[str]:
         case _:
             items = cast("list[Any]", value)
             if all(isinstance(each, Mapping) for each in items):
-                yield from table(items)
+                yield from _rows(items)
             else:
                 yield from (cell(each) for each in items)
+
+
+def _rows(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table; where each row has fields of its own, those stand behind what all have."""
+    columns = columns_of(items, ())
+    if len(columns) <= MOST_COLUMNS:
+        return table(items)
+    shared = [name for name in columns if all(name in each for each in items)]
+    rows: list[dict[str, Any]] = []
+    for each in items:
+        own = [f"{name}={cell(value)}" for name, value in each.items() if name not in shared]
+        rows.append({**{name: each[name] for name in shared}, "more": ", ".join(own)})
+    return table(rows)
 
 
 def _inline(value: Any) -> str:

@@ -19,7 +19,7 @@ from holdfast.models.protocol import Finish, Usage
 MOST_COUNTED = 10**12
 MOST_USD = 1e6
 """More than that nobody has used or spent in one go."""
-_MOST_NAME, _MOST_MESSAGE = 100, 2_000
+_MOST_NAME, _MOST_MESSAGE, _DIGITS = 100, 2_000, 9
 
 
 # --- where it stands ------------------------------------------------------------------------
@@ -172,7 +172,8 @@ def count(value: object) -> int | None:
 def usd(value: object) -> float | None:
     if type(value) not in (int, float):
         return None
-    number = float(cast("float", value))
+    # What adds up floats prints 0.014400000000000001.
+    number = round(float(cast("float", value)), _DIGITS)
     return number if math.isfinite(number) and 0 <= number <= MOST_USD else None
 
 

@@ -24,6 +24,7 @@ from holdfast.ops.jobs import (
     DryRun,
     Id,
     details,
+    indented,
     names,
     opened,
     queue_of,
@@ -349,7 +350,7 @@ def _text(told: Record) -> str:
     if told["runner"]:
         lines.append(f"  run by process {told['runner']}")
     if told["why"]:
-        lines.append(f"  why: {told['why']}")
+        lines.append(f"  why: {indented(told['why'])}")
     if told["former"]:
         former = told["former"]
         lines.append(f"  {former['role']} said {former['action']}: {former['summary']}")

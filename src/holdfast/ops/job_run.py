@@ -17,7 +17,7 @@ from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
-from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
+from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
 from holdfast.ops.parameter import Arg
 
 
@@ -143,6 +143,8 @@ class _Lines:
         at = min(state["phase"], len(phases) - 1) + 1
         limits = state["limits"]
         money = f"{state['cost_usd']:.4f} of {limits['max_cost_usd']:g} USD"
+        if state["unknown"]:
+            money += f" and what {state['unknown']} cost is not known"
         head = f"{self._now() - self._began:7.1f}s  {at}/{len(phases)} {phase.name}"
         tries = state["retries"].get(phase.name, 0)
         match word:
@@ -173,7 +175,7 @@ def _ending(name: str, state: Record) -> str:
     held = f" (held: {state['hold']})" if state["hold"] else ""
     lines = [f"{name} is {state['status']}{held}"]
     if state["why"]:
-        lines.append(f"why: {state['why']}")
+        lines.append(f"why: {indented(state['why'])}")
     match waits_for(state):
         case "continue or halt":
             lines.append(f'next: holdfast job steward {name} continue --guidance "…", or halt')

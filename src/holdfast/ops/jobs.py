@@ -134,3 +134,8 @@ def details(job: Job) -> Record:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def indented(text: str) -> str:
+    """A text of several lines, such as what a gate printed, behind a word."""
+    return text.rstrip().replace("\n", "\n    ")
