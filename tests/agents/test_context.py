@@ -21,7 +21,7 @@ LAST = {
 
 
 def given_with(**changes: object) -> Given:
-    start = Given("rio", LAST, "", [], [], [])
+    start = Given("rio", LAST, {}, "", [], [], [])
     return start._replace(**changes)
 
 
@@ -31,6 +31,14 @@ def test_it_tells_how_the_last_session_ended_and_what_it_left() -> None:
     assert "- Handoff: three sources are left" in text
     assert "- Next: Look at fees" in text
     assert "Blocked by" not in text
+
+
+def test_a_session_that_was_compacted_is_told_what_it_has_left_itself() -> None:
+    so_far = {"id": "2026-11-15_rio_001", "handoff_notes": "two are left"}
+    for last in (LAST, None):
+        text = compose(given_with(last=last, so_far=so_far))
+        assert "## This session so far\n\n- 2026-11-15_rio_001: running\n- Handoff: two are" in text
+    assert "This session" not in compose(given_with())
 
 
 def test_a_message_cannot_leave_its_marks() -> None:

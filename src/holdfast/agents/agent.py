@@ -395,6 +395,9 @@ class Agent:
     def last_session(self) -> Record | None:
         return history.last_session(self.state())
 
+    def left_so_far(self) -> Record:
+        return history.left_so_far(self.state())
+
     def metrics(self) -> Record:
         return metrics.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
 

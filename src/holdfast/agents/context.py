@@ -31,6 +31,8 @@ class Given(NamedTuple):
     agent: str
     last: Record | None
     """How the session before ended, and what it left to say."""
+    so_far: Record
+    """What the one under way has left until now."""
     memory: str
     tasks: Sequence[Record]
     urgent: Sequence[Record]
@@ -43,6 +45,7 @@ def gather(home: Home, agent: Agent) -> Given:
     given = Given(
         agent.name,
         agent.last_session(),
+        agent.left_so_far(),
         _text(home, agent.key("notes")),
         pending(_text(home, agent.key("tasks"))),
         (),
@@ -102,6 +105,7 @@ def compose(given: Given, mark: str | None = None, most_memory: int = MOST_MEMOR
     parts = [
         f"# What {given.agent} should know\n",
         *_last_session(given),
+        *_this_session(given.so_far),
         *_memory(given.memory, most_memory),
         *_tasks(given.tasks),
         *_messages(given, mark),
@@ -127,13 +131,24 @@ def _last_session(given: Given) -> Iterator[str]:
     outcome, cause = last["outcome"], last["cause"]
     why = f" ({cause})" if cause and cause != outcome else ""
     yield f"## Last session\n\n- {last['id']}: {outcome}{why}"
-    said = {
-        "Summary": last["summary"],
-        "Handoff": last["handoff_notes"],
-        "Next": last["next_priority"],
-        "Blocked by": last["blocked_by"],
+    yield from _left(last, Summary=last["summary"])
+
+
+def _this_session(so_far: Record) -> Iterator[str]:
+    if so_far:
+        yield f"## This session so far\n\n- {so_far['id']}: running"
+        yield from _left(so_far)
+
+
+def _left(said: Record, **more: str | None) -> Iterator[str]:
+    """What a session leaves to the next one, a line each."""
+    told = {
+        **more,
+        "Handoff": said.get("handoff_notes"),
+        "Next": said.get("next_priority"),
+        "Blocked by": said.get("blocked_by"),
     }
-    for name, text in said.items():
+    for name, text in told.items():
         if text:
             yield f"- {name}: {_inline(text)}"
     yield ""

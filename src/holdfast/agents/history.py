@@ -51,7 +51,8 @@ AFTERWARDS = ("pr_number", "summary", "next_priority", "blocked_by", "task", "er
 """What may be said of it beside that; all but `error`, one more of its errors, replace."""
 SETTABLE = frozenset((*SESSION_FIELDS, *AFTERWARDS))
 OUTCOMES = ("completed", "timeout", "error")
-_SAID = ("summary", "next_priority", "blocked_by")
+_LEFT = ("next_priority", "blocked_by")
+_SAID = ("summary", *_LEFT)
 """What is said of the agent, not of a session."""
 
 
@@ -414,6 +415,17 @@ def last_session(state: State) -> Record | None:
     found = {"id": last.get("id"), "outcome": last["outcome"], "cause": newest.get("cause")}
     said = {name: told.get(name) for name in _SAID}
     return {**found, **said, "handoff_notes": newest.get("handoff_notes")}
+
+
+def left_so_far(state: State) -> Record:
+    """What the session under way has left to say until now; empty if there is none."""
+    newest = newest_session(state)
+    if newest is None or newest["ended_at"] is not None:
+        return {}
+    before: Record = state["before"] or {}
+    said = {name: state[name] for name in _LEFT if state[name] != before.get(name)}
+    found = {"id": newest["session_id"], "handoff_notes": newest["handoff_notes"], **said}
+    return found if newest["handoff_notes"] or said else {}
 
 
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
