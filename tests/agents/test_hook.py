@@ -590,3 +590,12 @@ def test_a_conversation_is_told_of_the_session_before_not_of_its_own(shell: Shel
         assert "_rio_001: completed" in told
         assert "Handoff: three sources are left" in told
         assert "running" not in told
+
+
+def test_of_more_files_than_are_kept_nobody_says_how_many(shell: Shell) -> None:
+    counts = None
+    for number in range(tools.MOST_FILES + 30):
+        counts = tools.counted(counts, {"tool": "Write", "wrote": f"/f{number}"})
+    assert tools.files_written(tools.shown(counts)) is None
+    assert tools.files_written(tools.shown(None)) == 0
+    assert hooked._many(None) == "100 or more"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from typing import Any
 
 import pytest
 
 from tests.agents.world import journal, lifetime, run, shown
-from tests.ledger.shell import Shell
+from tests.ledger.shell import PROGRAM, Shell
 
 
 def count(shell: Shell, pattern: str, agent: str = "rio") -> None:
@@ -96,6 +98,16 @@ def test_a_name_that_is_no_text_is_counted_too(shell: Shell) -> None:
     end = journal(shell)[-1]
     assert (end["outcome"], end["measured"]["sources_archived"]) == ("completed", 1)
     assert end["measured"]["files_touched"] == ["\ufffd\ufffd.md"]
+
+
+def test_a_copy_with_its_old_time_is_told_and_what_we_write_ourselves_is_not(shell: Shell) -> None:
+    home = shell.cwd / "state-home"
+    code = "open('new.md', 'w').write('x'); import os; os.utime('new.md', (1e9, 1e9))"
+    words = ("--home", str(home), "run", "--agent", "rio", "--", sys.executable, "-c", code)
+    assert shell.run([PROGRAM, *words]).code == 0
+    ended = json.loads((home / "state/rio/session.json").read_bytes())
+    assert ended["measured"]["files_touched"] == ["new.md"]
+    assert ended["measured"]["files_touched_count"] == 1
 
 
 def test_a_rate_of_nothing_is_unknown(shell: Shell) -> None:

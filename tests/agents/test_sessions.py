@@ -17,6 +17,7 @@ from holdfast.errors import Busy, LeaseLost
 from holdfast.ledger.book import NEW, Event
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
+from tests.ledger.shell import Shell
 
 DAY = 86_400.0
 
@@ -229,3 +230,16 @@ def test_counts_add_up_whatever_happens(
         == sum(lifetime[f"sessions_{name}"] for name in ("completed", "timeout", "error"))
     )
     assert lifetime["sessions_crashed"] == sum(outcome == "crash" for outcome, _, _ in acts)
+
+
+def test_what_an_older_session_of_today_cost_can_be_told_later(shell: Shell) -> None:
+    ids = []
+    for _ in range(3):
+        begun = shell("session", "start", "--agent", "rio", "--json").json()["target"]
+        shell("session", "end", "--agent", "rio", "--outcome", "completed")
+        ids.append(begun)
+    for cost, session in zip(("5", "2", "1"), ids, strict=True):
+        shell("session", "set", "--agent", "rio", "--session", session, "--cost", cost)
+    shell("session", "set", "--agent", "rio", "--session", ids[0], "--cost", "4")
+    row = shell("status", "--json").json()["rows"][0]
+    assert (row["cost_today_usd"], row["cost_today_unknown"]) == (7.0, 0)

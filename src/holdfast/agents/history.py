@@ -22,7 +22,7 @@ State = dict[str, Any]
 Session = dict[str, Any]
 
 DAY = 86_400
-DAYS_KEPT, _NAMES_KEPT = 32, 200
+DAYS_KEPT, _NAMES_KEPT, _COSTS_KEPT = 32, 200, 200
 RECENT = 6
 """How many of the newest sessions tell whether an agent does well."""
 _QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
@@ -78,6 +78,8 @@ def initial(agent: str) -> State:
         # an hour: days begin at one in every zone.
         "recent": [],
         "spent": {},
+        # When the newest sessions ended and what each cost, since that may be told later.
+        "costs": {},
         # Which session it is that others, such as the hooks of Claude Code, call by their name.
         "known_as": {},
         # Since when no more sessions are begun, and why.
@@ -207,18 +209,26 @@ def _session_of(state: State, record: Record) -> Session | None:
 
 
 def _say(state: State, session: Session | None, record: Record, stamp: str) -> None:
+    said = {name: record[name] for name in SETTABLE & record.keys()}
+    if "cost_usd" in said:
+        _correct(state, str(record.get("session_id")), said["cost_usd"])
     if session is None and record.get("session_id") is not None:
         return  # of an older session; what is said of the agent is newer
-    said = {name: record[name] for name in SETTABLE & record.keys()}
     for name in _SAID:
         if name in said:
             state[name] = said.pop(name)
     if session is not None:
-        if session["ended_at"] is not None and "cost_usd" in said:
-            _spend(state, session["ended_at"], session["cost_usd"], -1)
-            _spend(state, session["ended_at"], said["cost_usd"], 1)
         _tell(session, said)
     state["updated_at"] = stamp
+
+
+def _correct(state: State, session: str, usd: object) -> None:
+    """What one of the last sessions cost turns out to be something else."""
+    if session in state["costs"]:
+        ended, before = state["costs"][session]
+        _spend(state, ended, before, -1)
+        _spend(state, ended, usd, 1)
+        state["costs"][session] = [ended, usd]
 
 
 def _tell(session: Session, said: Record) -> None:
@@ -275,7 +285,11 @@ def _finish(state: State, record: Record, stamp: str) -> None:
         state["summary"] = f"{session['type']} session completed"
     recent = {"session_id": session["session_id"], "outcome": session["status"], "ended_at": stamp}
     state["recent"] = [*state["recent"], {**recent, "cause": record.get("cause")}][-RECENT:]
-    _spend(state, stamp, session["cost_usd"], 1)
+    cost = record["cost_usd"] if "cost_usd" in record else session["cost_usd"]
+    _spend(state, stamp, cost, 1)
+    state["costs"][str(session["session_id"])] = [stamp, cost]
+    if len(state["costs"]) > _COSTS_KEPT:
+        del state["costs"][next(iter(state["costs"]))]
     _say(state, session, record, stamp)
 
 

@@ -338,7 +338,7 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
         "summary": _summary(reason, counts, said, odd),
         "measured": {
             "files_touched": counts["wrote"],
-            "files_touched_count": len(counts["wrote"]),
+            "files_touched_count": tools.files_written(counts),
             "tool_calls": counts["calls"],
             "tool_failures": counts["failed"],
         },
@@ -357,12 +357,16 @@ def _began(session: Session) -> float | None:
         return None
 
 
+def _many(count: int | None) -> str:
+    return f"{tools.MOST_FILES} or more" if count is None else str(count)
+
+
 def _summary(reason: str, counts: Record, said: Record, odd: str) -> str:
     cost = said.get("cost_usd")
     parts = [
         f"Claude Code ended: {reason}",
         f"{counts['calls']} tool calls, {counts['failed']} failed",
-        f"{len(counts['wrote'])} files written",
+        f"{_many(tools.files_written(counts))} files written",
         f"{said['tokens_used']} tokens" if "tokens_used" in said else f"tokens unknown ({odd})",
         f"{cost:.4f} USD" if cost is not None else "cost unknown",
     ]

@@ -37,9 +37,10 @@ class Seen(NamedTuple):
     complete: bool
 
 
-def look(folder: str) -> Seen:
+def look(folder: str, home: str) -> Seen:
+    """What is there, but for what we write ourselves."""
     changed: dict[str, float] = {}
-    for number, path in enumerate(_files(folder)):
+    for number, path in enumerate(_files(folder, os.path.realpath(home))):
         if number >= MOST_SEEN:
             return Seen(changed, complete=False)
         try:
@@ -47,13 +48,17 @@ def look(folder: str) -> Seen:
         except OSError:
             continue  # it went while we looked
         if stat.S_ISREG(found.st_mode):
-            changed[path[len(folder) :].lstrip("/")] = found.st_mtime
+            # Whoever copies a file with its time has changed it now all the same.
+            changed[path[len(folder) :].lstrip("/")] = max(found.st_mtime, found.st_ctime)
     return Seen(changed, complete=True)
 
 
-def _files(folder: str) -> Iterator[str]:
+def _files(folder: str, home: str) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NOT_THEIRS]
+        real = os.path.realpath(place)
+        folders[:] = [
+            name for name in folders if name not in _NOT_THEIRS and os.path.join(real, name) != home
+        ]
         yield from (os.path.join(place, name) for name in files)
 
 
@@ -76,7 +81,7 @@ class Count:
 
     def __init__(self, home: Home, agent: str, folder: str) -> None:
         self._patterns = _patterns(home, agent)
-        self._before = self._matching(look(folder)) if self._patterns else {}
+        self._before = self._matching(look(folder, home.path)) if self._patterns else {}
 
     def new_in(self, seen: Seen) -> Record:
         """How many new files match, by name; null for what nobody asked to have counted."""

@@ -148,7 +148,7 @@ class _Run:
         with tree:
             self._ended = ended = self._cleaned(tree.wait())
             claimed = self._claims(ended)
-            seen = measure.look(self._place)
+            seen = measure.look(self._place, home.path)
             measured = {**count.new_in(seen), **measure.touched(seen, began)}
             end = _end(ended, claimed, measured, self._spent)
             unkept = self._keep(ended)

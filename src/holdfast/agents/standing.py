@@ -205,6 +205,8 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
         heard = _from_report(report, moment)
     spent, unknown = history.spent_since(told, moment.midnight)
     state = "crashed" if running and not alive else heard.state
+    if alive and state == "idle":
+        state = "busy"  # the ledger tells of the last one that ended; another role goes on
     oddities = [f"journal: {what}" for what in lost] + [f"ledger: {what}" for what in gone]
     return Standing(
         *(name, state, heard, recorded, told, running, report),

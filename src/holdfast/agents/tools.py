@@ -118,3 +118,9 @@ def shown(counts: Record | None) -> Record:
     if counts is None:
         return {"calls": 0, "failed": 0, "by_name": {}, "wrote": []}
     return {name: counts[name] for name in ("calls", "failed", "by_name", "wrote")}
+
+
+def files_written(shown: Record) -> int | None:
+    """How many; unknown where there were more than are kept."""
+    known = len(shown["wrote"])
+    return known if known < MOST_FILES else None

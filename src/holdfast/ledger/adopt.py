@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.contracts.kinds import kind
+from holdfast.errors import HoldfastError
 from holdfast.ledger import sealed
 from holdfast.ledger.book import Event, Found, Ledger
-from holdfast.ledger.entry import IMPORT
+from holdfast.ledger.entry import IMPORT, IMPORTER
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.pieces import Piece, pieces
 from holdfast.ledger.sealed import FOLDER, Sealed
@@ -27,7 +28,6 @@ from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
-SOURCE = "holdfast import"
 _FILES_PER_LINE = 2000
 _STATUS = "/status.json"
 _FOLDED = ("ts", "timestamp", "agent", "event", "task_id", "session_id", "summary")
@@ -105,7 +105,7 @@ def adopt(
             many = f"{len(part)} file{'s' * (len(part) != 1)}"
             summary = f"Imported {many} with {sum(each['entries'] for each in part)} entries"
             data = {IMPORT: {"layout": layout, "files": part, **come_to}}
-            ledger.write(Event("info", summary, SOURCE, data=data))
+            ledger.write(Event("info", summary, IMPORTER, data=data))
     if not dry_run:
         # Also when nothing is new: whoever brought it in may have died before this.
         ledger.refresh()
@@ -275,7 +275,12 @@ def newest(
             continue
         if limit is not None and len(times) >= limit and last < sorted(times)[-limit]:
             continue
-        stream = _by_instant(found for found in entries_of(home, file) if wanted(found))
+        try:
+            stream = _by_instant(found for found in entries_of(home, file) if wanted(found))
+        except HoldfastError as error:
+            # `verify` and `check` tell of it; the other entries can be read all the same.
+            home.notice("import_unreadable", f"{file.copy.key}: {error.message}")
+            continue
         times += [found.instant for found in stream]
         streams.append(stream)
     return streams

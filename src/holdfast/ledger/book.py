@@ -11,7 +11,7 @@ from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
-from holdfast.ledger.entry import EVENTS, capped, check_event, entry, task_for
+from holdfast.ledger.entry import EVENTS, capped, check_event, check_source, entry, task_for
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _DAY = 86400.0
+_MOST_SESSIONS = 999_999
+"""In a day: one with a higher number was never given, and there would be none behind it."""
 _PAUSE, _PATIENCE = 0.05, 20
 """The file of the status follows after so many seconds, or so many times as long as bringing it up
 to date took, where that is slow; and when the ledger is closed."""
@@ -67,7 +69,10 @@ class Event(NamedTuple):
             check_event(self.event, extra_events)
         if not self.task:
             task_for(self.event, self.task)
-        if self.session not in (None, NEW) and session_id(str(self.session)).agent != agent:
+        if self.session in (None, NEW):
+            return
+        named = session_id(str(self.session))
+        if named.agent != agent or named.number > _MOST_SESSIONS:
             raise BadName(
                 f"session {self.session} is not one of {agent}",
                 hint=f"leave --session out, or use --session new to begin one for {agent}",
@@ -208,6 +213,7 @@ class Ledger:
             return False
         try:
             event.check(self.agent, self._home.settings.extra_events)
+            check_source(event.source)
         except UsageError as error:
             self._home.notice("spool_refused", f"{self.agent} {spool}#{number}: {error.message}")
             return False

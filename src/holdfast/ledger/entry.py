@@ -23,6 +23,8 @@ OUTPUT = frozenset({"stdout", "stderr", "output"})
 """The fields of `data`, however deep, in which the output of a command is shortened."""
 MOST_OUTPUT = 16 << 10
 _HEAD = MOST_OUTPUT // 4
+IMPORTER = "holdfast import"
+"""The source of an `info` that tells of files of others; nobody else may call himself so."""
 IMPORT = "imported"
 """The field of `data` in an `info` that tells of files of others."""
 
@@ -54,6 +56,12 @@ def check_event(event: str, extra: tuple[str, ...] = ()) -> str:
         return event
     allowed = ", ".join((*EVENTS, *extra))
     raise UsageError(f"unknown event {event[:80]!r}", hint=f"one of {allowed}")
+
+
+def check_source(source: str) -> None:
+    """Refuse one from outside who calls himself by our name."""
+    if source == IMPORTER:
+        raise UsageError(f"the source {source!r} is Holdfast's own", hint="name another --source")
 
 
 def task_for(event: str, task: str | None) -> str:

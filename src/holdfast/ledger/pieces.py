@@ -79,12 +79,15 @@ def _rejects(
     data: bytes, start: int, end: int, starts: list[int], told: list[Finding]
 ) -> Iterator[Piece]:
     """The lines between two places that have anything on them."""
+    told = sorted(told, key=lambda each: each.line)
+    lines = [each.line for each in told]
     while start < end:
         cut = data.find(b"\n", start, end) + 1 or end
         if data[start:cut].strip():
             line = bisect_right(starts, start)
-            reasons = [each.reason for each in told if each.line <= line]
-            yield Piece(line, start, data[start:cut], None, reasons[-1] if reasons else "no value")
+            before = bisect_right(lines, line)
+            reason = told[before - 1].reason if before else "no value"
+            yield Piece(line, start, data[start:cut], None, reason)
         start = cut
 
 

@@ -16,7 +16,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadName
 from holdfast.ids import SessionId, session_id
-from holdfast.ledger.entry import IMPORT, NO_TASK
+from holdfast.ledger.entry import IMPORT, IMPORTER, NO_TASK
 from holdfast.ledger.foreign import as_entry
 from holdfast.store.primitives import Line
 from holdfast.store.view import Shape
@@ -38,7 +38,7 @@ def status_of(agent: str) -> Shape[State]:
     def begin() -> State:
         return initial(agent)
 
-    return Shape(version=4, initial=begin, fold=fold, render=render)
+    return Shape(version=5, initial=begin, fold=fold, render=render)
 
 
 def initial(agent: str) -> State:
@@ -76,7 +76,8 @@ def fold(state: State, line: Line) -> State:
         return state
     if agent.lower() != state["agent"]:
         return state
-    if line.seq is not None and (imported := _imported(record)) is not None:
+    told = line.seq is not None and record.get("source") == IMPORTER
+    if told and (imported := _imported(record)) is not None:
         state["imports"].append([line.segment, line.offset])
         _count_session(state, record.get("session_id"))
         return _adopt(state, imported)
@@ -219,8 +220,10 @@ def _note_session(state: State, record: Record) -> None:
     if isinstance(ref, str) and _TOLD.fullmatch(ref):
         # Told by the journal: this session has a beginning and will have an end.
         over[session] = record.get("event") == "task_result" or over.get(session, False)
-        if len(over) > _RUNS_KEPT:
-            del over[next(iter(over))]
+        ended = (name for name, is_over in over.items() if is_over)
+        # Those under way are kept, however many came after them.
+        if len(over) > _RUNS_KEPT and (oldest := next(ended, None)) is not None:
+            del over[oldest]
     elif session not in over:
         state["ad_hoc"] = session
 

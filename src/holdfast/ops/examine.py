@@ -206,7 +206,7 @@ def _with_imported(home: Home, agent: str) -> Iterator[Problem]:
             from holdfast.ledger import adopt as ledgers
 
             yield from ledgers.problems(ledger, home)
-    if home.document(HOLDFAST.path("journal", agent)).read() is not None:
+    if home.log(HOLDFAST.path("journal", agent)).segments():
         from holdfast.agents import adopt as states
 
         yield from states.problems(home, agent)

@@ -13,7 +13,7 @@ from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, 
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, Found, Ledger, Written, agents, key_of, unfit_agents
-from holdfast.ledger.entry import EVENTS, lacking, parse_data
+from holdfast.ledger.entry import EVENTS, check_source, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
@@ -67,6 +67,7 @@ def write(
         session=session or _session_of_caller(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
+    check_source(source)
     spool = Spool(context.place or find(), agent, context.clock)
     try:
         home = _checked_home(context, what, agent)
