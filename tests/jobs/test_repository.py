@@ -26,7 +26,7 @@ def keep(ours: Repository, files: dict[str, tuple[int, bytes]], upon: str | None
         path: Entry(mode, ours.id_of(len(held), [held])) for path, (mode, held) in files.items()
     }
     contents = [(len(held), [held]) for _, held in files.values()]
-    return ours.commit("refs/holdfast/x", "m", changed=changed, upon=upon, contents=contents)[0]
+    return ours.commit("m", changed=changed, upon=upon, contents=contents)[0]
 
 
 def test_what_is_kept_comes_back_byte_for_byte(ours: Repository) -> None:
@@ -75,7 +75,8 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_a_git_that_was_killed_leaves_no_lock_that_stops_us(ours: Repository) -> None:
     commit = keep(ours, {"a": (FILE, b"a")})
-    for name in ("refs/holdfast/x.lock", "refs/holdfast/y.lock", "index.lock"):
+    (Path(ours.directory) / "refs" / "holdfast").mkdir()
+    for name in ("refs/holdfast/y.lock", "index.lock"):
         Path(ours.directory, name).write_bytes(b"")
     assert keep(ours, {"a": (FILE, b"a")}) == commit
     ours.keep({"refs/holdfast/y": commit})

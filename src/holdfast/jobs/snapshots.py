@@ -116,7 +116,6 @@ class Snapshots:
         kept = {_kept(path): entry for path, entry in changed.items()}
         here = {entry.id for entry in (*former.values(), *upon.values())}
         made, root = self.repository.commit(
-            "refs/holdfast/last",
             text,
             changed=_Kept(kept, self.repository.id_of(0, ())),
             upon=self._root(last) if last is not None else None,

@@ -1,0 +1,128 @@
+"""Agents that lie in their git, and processes that die in the middle of ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.git.repository import FILE, Entry, Repository
+from tests.jobs.test_repository import keep, ours
+from tests.jobs.test_workspace import Opener, git, job, kept, model, source, work
+
+__all__ = ["job", "model", "ours", "source"]
+
+
+def objects_of(repository: Repository) -> set[str]:
+    """What lies in its folder of objects."""
+    top = Path(repository.directory, "objects")
+    return {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
+
+
+def lie(place: Path, name: str, content: bytes) -> None:
+    """Let a loose object of an agent's hold something else than what it is called for."""
+    loose = place / ".git" / "objects" / name[:2] / name[2:]
+    loose.chmod(0o600)
+    loose.write_bytes(zlib.compress(b"blob %d\0" % len(content) + content))
+
+
+def commit_of_one_file(here: Path, name: str, blob: str) -> str:
+    tree = git(here, "mktree", given=f"100644 blob {blob}\t{name}\n")
+    return git(here, "commit-tree", "-m", "m", "-p", "HEAD", tree)
+
+
+# --- lies -----------------------------------------------------------------------------------
+
+
+def test_an_object_that_holds_something_else_than_its_name_says_is_not_taken(
+    job: Opener, source: Path
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    wanted, shown = "import os; os.system('evil')\n", b"print('harmless')\n"
+    blob = git(here, "hash-object", "-w", "--stdin", given=wanted)
+    git(here, "branch", "z", commit_of_one_file(here, "new.py", blob))
+    lie(here, blob, shown)
+    kept(workspace)
+    (here / "new.py").write_text(wanted)
+    point = kept(workspace)
+    assert "evil" in workspace.diff(patch=True)
+    (here / "new.py").unlink()
+    workspace.restore(point)
+    assert (here / "new.py").read_text() == wanted
+    assert workspace.merge().made
+    assert git(source, "show", "job-j1:new.py") == wanted.strip()
+
+
+def test_what_cannot_be_taken_whole_leaves_no_object_behind(
+    ours: Repository, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    git(theirs, "init", "-q")
+    git(theirs, "commit", "-q", "--allow-empty", "-m", "first")
+    blob = git(theirs, "hash-object", "-w", "--stdin", given="true")
+    tip = commit_of_one_file(theirs, "a", blob)
+    lie(theirs, blob, b"false")
+    before = objects_of(ours)
+    assert not ours.take(str(theirs / ".git" / "objects"), [tip], [])
+    assert objects_of(ours) == before
+
+
+# --- deaths ---------------------------------------------------------------------------------
+
+
+def dies_while_keeping(ours: Repository, size: int) -> None:
+    """Keep small files and one large one, in a process that is killed in the middle of that."""
+
+    def content() -> Iterator[bytes]:
+        yield os.urandom(size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    lock, ending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        ours.held = (ending,)
+        small = [(8, [b"%08d" % number]) for number in range(50)]
+        ours.commit("m", changed={}, upon=None, contents=[*small, (size, content())])
+        os._exit(0)
+    os.close(ending)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    # Ends when the git that was left alone has ended.
+    assert os.read(lock, 1) == b""
+    os.close(lock)
+
+
+def test_a_death_in_the_middle_of_a_large_file_leaves_a_whole_repository(ours: Repository) -> None:
+    keep(ours, {"a": (FILE, b"a")})
+    before = objects_of(ours)
+    dies_while_keeping(ours, 40 << 20)
+    assert objects_of(ours) == before
+    numbers = {f"{number}": (FILE, b"%08d" % number) for number in range(50)}
+    assert ours.tree(keep(ours, numbers)).keys() == numbers.keys()
+    git(Path(ours.directory), "fsck", "--full", "--strict")
+
+
+def test_what_the_dead_left_is_removed_by_the_next_one(ours: Repository) -> None:
+    top = Path(ours.directory)
+    dies_while_keeping(ours, 40 << 20)
+    # As those did that wrote into our objects directly.
+    for name in ("objects/pack/tmp_pack_x", "objects/pack/tmp_idx_x", "fast_import_crash_7"):
+        (top / name).write_bytes(b"x")
+    assert list(top.glob("holdfast.incoming/*/objects"))
+    keep(ours, {"a": (FILE, b"a")})
+    assert not list(top.glob("holdfast.incoming/*"))
+    assert not list(top.glob("objects/pack/tmp_*"))
+    assert not list(top.glob("fast_import_crash_*"))
+
+
+def test_many_objects_come_as_a_pack_and_few_as_they_are(ours: Repository) -> None:
+    many = {f"{number}": (FILE, b"%d" % number) for number in range(300)}
+    assert ours.tree(keep(ours, many)).keys() == many.keys()
+    assert {name.rpartition(".")[2] for name in objects_of(ours)} == {"pack", "idx"}
+    commit = keep(ours, {"few": (FILE, b"few")})
+    assert ours.tree(commit) == {"few": Entry(FILE, ours.id_of(3, [b"few"]))}
+    git(Path(ours.directory), "fsck", "--full", "--strict")
