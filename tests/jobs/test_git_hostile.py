@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from holdfast.errors import DiskFull
 from holdfast.git.repository import FILE, Entry, Repository
 from tests.jobs.test_repository import keep, ours
 from tests.jobs.test_workspace import Opener, git, job, kept, model, source, work
@@ -126,3 +131,40 @@ def test_many_objects_come_as_a_pack_and_few_as_they_are(ours: Repository) -> No
     commit = keep(ours, {"few": (FILE, b"few")})
     assert ours.tree(commit) == {"few": Entry(FILE, ours.id_of(3, [b"few"]))}
     git(Path(ours.directory), "fsck", "--full", "--strict")
+
+
+# --- no room --------------------------------------------------------------------------------
+
+
+def test_no_room_is_told_as_such_and_room_that_is_made_is_enough(
+    job: Opener, source: Path, tmp_path: Path
+) -> None:
+    small = tmp_path / "home"
+    small.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(small)]
+    if subprocess.run(words, check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        workspace = job(source=source)
+        workspace.make()
+        (work(workspace) / "big").write_bytes(os.urandom(4 << 20))
+        (small / "fill").write_bytes(bytes(9 << 20))
+        for _ in range(2):
+            with pytest.raises(DiskFull) as error:
+                kept(workspace)
+            assert "make room" in (error.value.hint or "")
+        assert not list(small.rglob("tmp_*"))
+        (small / "fill").unlink()
+        assert kept(workspace)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_limit_on_the_size_of_files_is_told_as_no_room(ours: Repository) -> None:
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, most[1]))
+    try:
+        with pytest.raises(DiskFull):
+            keep(ours, {"big": (FILE, os.urandom(4 << 20))})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)

@@ -115,10 +115,13 @@ def run(
         except BaseException:
             end(process)
             raise
-    told = said.decode("utf-8", "replace").strip()
-    if process.returncode == -signal.SIGXFSZ:
-        told = f"fatal: {_NO_ROOM[0]}\n{told}"
-    return Ran(process.returncode, out, told)
+    return Ran(process.returncode, out, told(process.returncode, said))
+
+
+def told(code: int, said: bytes) -> str:
+    """What a command complained of, also one that had no time to."""
+    reason = f"fatal: {_NO_ROOM[0]}\n" if code == -signal.SIGXFSZ else ""
+    return reason + said.decode("utf-8", "replace").strip()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -135,7 +138,12 @@ def too_slow(words: Sequence[str], patience: float) -> StorageError:
     )
 
 
-_NO_ROOM = ("File too large", "No space left on device", "Disk quota exceeded")
+_NO_ROOM = (
+    "File too large",
+    "No space left on device",
+    "Disk quota exceeded",
+    "Out of diskspace",
+)
 
 
 def refused(words: Sequence[str], said: str, path: str) -> StorageError | NotOurs:

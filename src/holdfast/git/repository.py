@@ -337,7 +337,7 @@ class Repository:
                     call.end(process)
             if ended != 0:
                 errors.seek(0)
-                said = errors.read(_CHUNK).decode("utf-8", "replace")
+                said = call.told(ended, errors.read(_CHUNK))
                 raise call.refused(line, said, self.directory)
 
 
