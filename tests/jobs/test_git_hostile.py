@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import subprocess
 import zlib
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import DiskFull
+from holdfast.errors import Busy, DiskFull
+from holdfast.git import call
+from holdfast.git.repository import AMONG_OTHERS as patience_of
 from holdfast.git.repository import FILE, Entry, Repository
 from tests.jobs.test_repository import keep, ours
 from tests.jobs.test_workspace import Opener, git, job, kept, model, source, work
@@ -131,6 +134,53 @@ def test_many_objects_come_as_a_pack_and_few_as_they_are(ours: Repository) -> No
     commit = keep(ours, {"few": (FILE, b"few")})
     assert ours.tree(commit) == {"few": Entry(FILE, ours.id_of(3, [b"few"]))}
     git(Path(ours.directory), "fsck", "--full", "--strict")
+
+
+# --- what waits for ever --------------------------------------------------------------------
+
+LISTED = ("ls-files", "-z", "--others", "--exclude-standard")
+
+
+@pytest.fixture
+def piped(tmp_path: Path) -> Path:
+    """A work tree with a pipe where git reads its rules."""
+    files = tmp_path / "files"
+    files.mkdir()
+    os.mkfifo(files / ".gitignore")
+    return files
+
+
+def test_a_git_that_waits_for_ever_keeps_no_lock_of_one_who_died(
+    ours: Repository, piped: Path
+) -> None:
+    first = Path(ours.directory, "info", "exclude")
+    first.parent.mkdir(exist_ok=True)
+    os.mkfifo(first)
+    lock, ending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        ours.held = (ending,)
+        ours.ask(*LISTED, files=str(piped))
+        os._exit(0)
+    os.close(ending)
+    # Opened when git has come so far; from there it goes on to the other pipe, and waits.
+    first.write_bytes(b"")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    free, _, _ = select.select([lock], [], [], 10)
+    (piped / ".gitignore").write_bytes(b"")
+    os.close(lock)
+    assert free
+
+
+def test_what_takes_too_long_where_an_agent_writes_is_ended_and_not_tried_in_another_way(
+    ours: Repository, piped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(patience_of, "ls-files", 0.2)
+    with pytest.raises(Busy, match="took longer") as error:
+        ours.ask(*LISTED, files=str(piped))
+    assert "pipe" in (error.value.hint or "")
+    assert max(patience_of.values()) < call.LONG / 2
 
 
 # --- no room --------------------------------------------------------------------------------

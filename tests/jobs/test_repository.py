@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigError, NotFound, NotOurs, StorageError
+from holdfast.errors import Busy, ConfigError, NotFound, NotOurs, StorageError
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, PROGRAM, Entry, Repository
 from holdfast.git.source import source_of
@@ -69,7 +69,7 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100 &\nsleep 100\n")
     slow.chmod(0o755)
-    with pytest.raises(StorageError, match="took longer"):
+    with pytest.raises(Busy, match="took longer"):
         call.run([str(slow)], os.environ, patience=0.2)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.errors import ConfigError, DiskFull, NotOurs, StorageError
+from holdfast.errors import Busy, ConfigError, DiskFull, NotOurs, StorageError
 
 OFF: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
@@ -131,10 +131,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def too_slow(words: Sequence[str], patience: float) -> StorageError:
-    return StorageError(
+def too_slow(words: Sequence[str], patience: float) -> Busy:
+    # Not of the disk's refusals, after which another way is tried: it would wait as long.
+    return Busy(
         f"git {_verb(words)} took longer than {patience:g} s and was ended",
-        hint="the disk may be slow or the files very large; the same call may be made again",
+        hint="the disk is slow, files are very large, or a pipe stands where git reads a file "
+        "(`find . -type p`); the same call may be made again",
     )
 
 

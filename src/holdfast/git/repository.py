@@ -37,6 +37,13 @@ _OBJECTS_ONLY = {"core.commitGraph": "false", "core.multiPackIndex": "false"}
 """Of a foreign folder nothing is believed that only repeats what its objects say."""
 
 
+AMONG_OTHERS = {"ls-files": 300.0, "pack-objects": 900.0}
+"""What reads where an agent writes, and how long it may take there.
+
+Whatever stands there in place of a file, a pipe for example, could hold it up for ever.
+"""
+
+
 class Entry(NamedTuple):
     mode: int
     id: str
@@ -58,7 +65,7 @@ class Repository:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.held: tuple[int, ...] = ()
-        """Descriptors that live as long as a git that we started, even if we die first."""
+        """Descriptors that live as long as a git of ours that writes, even if we die first."""
         self._format: str | None = None
 
     def ask(
@@ -303,6 +310,9 @@ class Repository:
         settings: Mapping[str, str],
     ) -> call.Ran:
         line = call.command(*words, settings={**_OWN, **settings})
+        if (patience := AMONG_OTHERS.get(words[0])) is not None:
+            # Should it wait for ever, then not with a lock that we left to it.
+            return call.run(line, env, given=given, patience=patience)
         return call.run(line, env, given=given, patience=call.LONG, held=self.held)
 
     @contextmanager
