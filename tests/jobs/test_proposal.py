@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from holdfast.errors import BadName
 from holdfast.git.repository import Entry, Repository
 from holdfast.jobs.checkout import Heads
 from holdfast.jobs.proposal import Proposal
@@ -128,3 +131,20 @@ def test_a_folder_that_began_with_repositories_inside_offers_what_changed_in_the
     assert "+b" in patch
     assert "+new" in patch
     assert "HEAD" not in patch
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["HEAD", "@", "refs/heads/trunk", "refs/tags/v2"])
+def test_a_name_that_git_would_take_for_something_else_is_refused(
+    job: Opener, source: Path, name: str
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    (work(workspace) / "new").write_text("new")
+    before = git(source, "for-each-ref")
+    with pytest.raises(BadName) as error:
+        workspace.merge(into=name)
+    assert "git branch" in (error.value.hint or "")
+    assert git(source, "for-each-ref") == before

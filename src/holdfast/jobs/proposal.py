@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.errors import Conflict
+from holdfast.errors import BadName, Conflict
 from holdfast.git.repository import FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.git.source import Source
 from holdfast.jobs.checkout import Heads
@@ -165,6 +165,11 @@ class Proposal:
         dry_run: bool,
     ) -> Merged:
         """Make the branch in the source, or move it forward if it is ours or was asked for."""
+        if branch in ("HEAD", "@") or branch.startswith("refs/"):
+            raise BadName(
+                f"not the name of a branch: {branch[:80]!r}",
+                hint="name it as `git branch` does, without refs/heads/; HEAD is never moved",
+            )
         if tip is None or tip == self._base:
             note = "nothing to merge: the job changed no file"
             return Merged(branch, tip or "", self._base, 0, Measured([], [], []), False, note)
