@@ -80,6 +80,27 @@ def test_what_cannot_be_taken_whole_leaves_no_object_behind(
     assert objects_of(ours) == before
 
 
+@pytest.mark.parametrize("name", ["..", ".", ".git", ".GIT"])
+def test_a_commit_with_a_name_that_no_file_may_have_is_not_taken(
+    job: Opener, source: Path, name: str
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    blob = git(here, "hash-object", "-w", "--stdin", given="x")
+    inner = git(here, "mktree", given=f"100644 blob {blob}\tx\n")
+    tree = git(here, "mktree", given=f"040000 tree {inner}\t{name}\n")
+    commit = git(here, "commit-tree", "-m", "m", "-p", "HEAD", tree)
+    git(here, "update-ref", "refs/heads/job-j1", commit)
+    (here / "more").write_text("more")
+    point = kept(workspace)
+    (here / "more").unlink()
+    (here / ".git" / "HEAD").write_text("ref: refs/heads/elsewhere\n")
+    workspace.restore(point)
+    assert git(here, "rev-parse", "HEAD") == workspace.base
+    assert workspace.merge().files.added == ["more"]
+
+
 # --- deaths ---------------------------------------------------------------------------------
 
 

@@ -136,6 +136,24 @@ def test_a_copy_borrows_nothing_and_changes_nothing(tmp_path: Path) -> None:
     assert digest(source) == before
 
 
+@pytest.mark.parametrize("hashed", ["sha1", "sha256"])
+def test_a_copy_of_an_empty_one_names_its_objects_by_the_same_hash(
+    tmp_path: Path, hashed: str
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    git(source, "init", "-q", f"--object-format={hashed}")
+    copy = Repository(str(tmp_path / "copy.git"))
+    copy.create(str(source / ".git"))
+    assert copy.format == hashed
+    commit = keep(copy, {"a": (FILE, b"a")})
+    copy.keep({"refs/heads/x": commit})
+    found = source_of(str(source))
+    assert found is not None
+    found.give(copy.directory, "refs/heads/x", "given")
+    assert git(source, "show", "given:a") == "a"
+
+
 def test_a_very_large_one_is_linked_instead_of_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

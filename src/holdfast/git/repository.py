@@ -117,11 +117,16 @@ class Repository:
         It borrows nothing, so that whatever is done to the other one, this one stays whole.
         Objects are copies; of a very large one they are hard links, where these are possible.
         """
-        words = ("init", "--quiet", "--bare", "--template=", "--", self.directory)
-        if like is not None:
-            copy = () if _is_large(like) else ("--no-hardlinks",)
-            kind = ("--quiet", "--bare", "--no-tags", "--dissociate", "--template=", *copy)
-            words = ("clone", *kind, "--", like, self.directory)
+        kind = ("--quiet", "--bare", "--template=")
+        theirs = Repository(like) if like is not None else None
+        if theirs is None or theirs.tells("rev-list", "-n", "1", "--all") == "":
+            # Git forgets what hash an empty one has when it clones it.
+            hashed = f"--object-format={theirs.format if theirs is not None else 'sha1'}"
+            words = ("init", *kind, hashed, "--", self.directory)
+        else:
+            copy = () if _is_large(theirs.directory) else ("--no-hardlinks",)
+            kind = (*kind, "--no-tags", "--dissociate", *copy)
+            words = ("clone", *kind, "--", theirs.directory, self.directory)
         line = call.command(*words, settings=_OWN | _LOCAL)
         ran = call.run(line, call.environment(), patience=call.LONG, held=self.held)
         if ran.code != 0:
