@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,28 @@ def test_a_folder_that_began_with_repositories_inside_offers_what_changed_in_the
     assert "+b" in patch
     assert "+new" in patch
     assert "HEAD" not in patch
+
+
+# --- patches --------------------------------------------------------------------------------
+
+
+def test_a_patch_has_each_change_once_beside_a_file_in_no_known_encoding(
+    job: Opener, source: Path
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    shutil.rmtree(here / "docs")
+    (here / "docs").write_text("diff --git a/x b/x\n")
+    (here / "app.py").unlink()
+    (here / "app.py").symlink_to("run.sh")
+    (here / "latin").write_bytes(b"caf\xe9\ndiff --git a/y b/y\n")
+    patch = workspace.diff(patch=True)
+    assert patch.count("\ndiff --git a/docs b/docs") == 1
+    assert patch.count("GIT binary patch") == 1
+    git(source, "apply", "--cached", "-", given=patch)
+    commit = workspace.merge().commit
+    assert git(source, "write-tree") == git(source, "rev-parse", f"{commit}^{{tree}}")
 
 
 # --- names ----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ read, what came with a repository inside the workspace, and the content of submo
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,6 +18,8 @@ from holdfast.jobs.snapshots import Measured, difference, measured
 
 _RESULT = "refs/holdfast/result"
 _NESTED = re.compile(r"(.+?)/\.git/", re.IGNORECASE | re.DOTALL)
+_EACH = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+"""Where the patch of a file begins: no line of what it holds stands there without a mark."""
 _PLAIN = ("--no-renames", "--full-index", "--binary", "-p")
 
 
@@ -91,17 +92,9 @@ class Proposal:
         try:
             return whole.decode("utf-8")
         except UnicodeDecodeError:
-            names = self._repository.differences(old, new, "--no-renames", "--name-only", "-z")
-            return "".join(self._one(old, new, name) for name in names.split(b"\0") if name)
-
-    def _one(self, old: str, new: str, name: bytes) -> str:
-        """The patch of one file; as a binary one if its text is in no encoding that we know."""
-        path = os.fsdecode(name)
-        try:
-            return self._repository.differences(old, new, *_PLAIN, path=path).decode("utf-8")
-        except UnicodeDecodeError:
-            said = self._repository.differences(old, new, *_PLAIN, path=path, binary=True)
-            return said.decode("utf-8", "replace")
+            binary = self._repository.differences(old, new, *_PLAIN, binary=True)
+            files = zip(_EACH.split(whole), _EACH.split(binary), strict=True)
+            return "".join(_as_text(text, instead) for text, instead in files)
 
     # --- as a branch ------------------------------------------------------------------------
 
@@ -216,3 +209,11 @@ def _repositories(tree: Mapping[str, Entry]) -> set[str]:
     """The folders below the top that hold a repository of their own."""
     found = (_NESTED.match(f"{path}/") for path in tree)
     return {each[1] for each in found if each is not None}
+
+
+def _as_text(patch: bytes, binary: bytes) -> str:
+    """The patch of a file, or its binary one if its text is in no encoding that we know."""
+    try:
+        return patch.decode("utf-8")
+    except UnicodeDecodeError:
+        return binary.decode("utf-8", "replace")
