@@ -162,10 +162,11 @@ def refused(words: Sequence[str], said: str, path: str) -> StorageError | NotOur
             hint="`chown` it, or run holdfast as its owner; git does not trust it like this",
             path=path,
         )
-    lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:"))]
-    last = (lines or said.splitlines() or ["no reason given"])[0]
+    lines = said.split("\n")
+    blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    first = (blamed or lines)[0] or "no reason given"
     return StorageError(
-        f"git {_verb(words)} failed: {last[:400]}",
+        f"git {_verb(words)} failed: {first[:400]}",
         hint=f"look at it with `git -C {path} fsck`; is there space on the disk?",
         path=path,
     )

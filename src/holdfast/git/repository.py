@@ -273,8 +273,8 @@ class Repository:
     def _check_whole(self, tips: Sequence[str], wanted: bytes, aside: str) -> None:
         words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
         asked = "".join(f"{tip}\n" for tip in tips).encode("ascii")
-        found = self.ask(*words, given=asked, aside=aside).decode("ascii").splitlines()
-        if found != [f"{tip} commit" for tip in tips]:
+        found = self.ask(*words, given=asked, aside=aside).decode("ascii")
+        if found != "".join(f"{tip} commit\n" for tip in tips):
             raise StorageError("not all of them are commits")
         self.ask("rev-list", "--objects", "--quiet", "--stdin", given=wanted, aside=aside)
 
