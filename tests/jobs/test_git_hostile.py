@@ -157,6 +157,57 @@ def test_many_objects_come_as_a_pack_and_few_as_they_are(ours: Repository) -> No
     git(Path(ours.directory), "fsck", "--full", "--strict")
 
 
+# --- power cuts -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were synced, in order."""
+    seen: list[str] = []
+    real = os.fsync
+
+    def noting(fd: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return seen
+
+
+def test_what_the_first_snapshot_stands_upon_is_on_the_disk_before_it_is_named(
+    job: Opener, source: Path, synced: list[str]
+) -> None:
+    git(source, "pack-refs", "--all")
+    workspace = job(source=source)
+    workspace.make()
+    top = Path(workspace.folder, "repository.git")
+    copied = [path for path in (source / ".git" / "objects").rglob("*") if path.is_file()]
+    wanted = {str(top / "objects" / path.relative_to(source / ".git/objects")) for path in copied}
+    assert len(wanted) > 5
+    wanted |= {str(top / name) for name in ("HEAD", "config", "info/exclude", "refs/holdfast")}
+    wanted |= {str(top), str(top / "objects"), workspace.folder}
+    assert wanted <= set(synced)
+
+
+def test_a_pack_is_on_the_disk_before_the_index_that_makes_it_count(
+    ours: Repository, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    rename = os.rename
+
+    def noting(old: str, new: str) -> None:
+        order.extend(synced)
+        synced.clear()
+        order.append(new)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", noting)
+    keep(ours, {f"{number}": (FILE, b"%d" % number) for number in range(300)})
+    packs = f"{ours.directory}/objects/pack"
+    kinds = ["folder" if each == packs else each.rpartition(".")[2] for each in [*order, *synced]]
+    assert kinds == ["pack", "folder", "idx", "folder"]
+
+
 # --- what waits for ever --------------------------------------------------------------------
 
 LISTED = ("ls-files", "-z", "--others", "--exclude-standard")

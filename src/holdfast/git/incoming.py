@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 
+from holdfast.git.durable import sync
+
 _ASIDE = "holdfast.incoming"
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 _LEFT = re.compile(r"tmp_|fast_import_crash_")
@@ -66,7 +68,7 @@ def _move_in(made: str, ours: str) -> None:
     for names in ([name for name in packs if name not in indexes], indexes):
         if names:
             _rename(names, os.path.join(made, "pack"), os.path.join(ours, "pack"))
-            sync_folder(os.path.join(ours, "pack"))
+            sync(os.path.join(ours, "pack"))
     loose = [name for name in os.listdir(made) if _LOOSE.fullmatch(name)]
     for name in loose:
         os.makedirs(os.path.join(ours, name), exist_ok=True)
@@ -74,21 +76,12 @@ def _move_in(made: str, ours: str) -> None:
         _rename(os.listdir(folder), folder, os.path.join(ours, name))
     # All names first, since the file system then writes them at once.
     for name in loose:
-        sync_folder(os.path.join(ours, name))
+        sync(os.path.join(ours, name))
     if loose:
-        sync_folder(ours)
+        sync(ours)
 
 
 def _rename(names: Iterable[str], old: str, new: str) -> None:
     for name in names:
         if not _LEFT.match(name):
             os.rename(os.path.join(old, name), os.path.join(new, name))
-
-
-def sync_folder(path: str) -> None:
-    """Let the names in a folder be there after a power cut too."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -18,6 +18,7 @@ from typing import IO, NamedTuple, Protocol
 
 from holdfast.errors import DiskFull, NotFound, StorageError
 from holdfast.git import call
+from holdfast.git.durable import sync_whole
 from holdfast.git.incoming import incoming
 
 FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
@@ -131,6 +132,10 @@ class Repository:
         ran = call.run(line, call.environment(), patience=call.LONG, held=self.held)
         if ran.code != 0:
             raise call.refused(("git", *words), ran.said, like or self.directory)
+
+    def settle(self) -> None:
+        """Let all of it be there after a power cut, which `create` does not see to."""
+        sync_whole(self.directory)
 
     @property
     def format(self) -> str:

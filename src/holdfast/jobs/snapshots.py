@@ -111,6 +111,9 @@ class Snapshots:
     ) -> str:
         """Keep a tree that was just looked at; `upon` are entries that are known to be here."""
         last = self.last
+        if last is None:
+            # From now on the history names trees that stand upon what this repository began with.
+            self.repository.settle()
         former = last.tree if last is not None else {}
         changed = difference(former, tree)
         kept = {_kept(path): entry for path, entry in changed.items()}
