@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigError, NotFound, NotOurs, StorageError
+from holdfast.errors import (
+    Busy,
+    ConfigError,
+    Conflict,
+    NotFound,
+    NotOurs,
+    ReadOnly,
+    StorageError,
+)
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, PROGRAM, Entry, Repository
 from holdfast.git.source import source_of
@@ -26,7 +35,7 @@ def keep(ours: Repository, files: dict[str, tuple[int, bytes]], upon: str | None
         path: Entry(mode, ours.id_of(len(held), [held])) for path, (mode, held) in files.items()
     }
     contents = [(len(held), [held]) for _, held in files.values()]
-    return ours.commit("refs/holdfast/x", "m", changed=changed, upon=upon, contents=contents)[0]
+    return ours.commit("m", changed=changed, upon=upon, contents=contents)[0]
 
 
 def test_what_is_kept_comes_back_byte_for_byte(ours: Repository) -> None:
@@ -69,13 +78,14 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100 &\nsleep 100\n")
     slow.chmod(0o755)
-    with pytest.raises(StorageError, match="took longer"):
+    with pytest.raises(Busy, match="took longer"):
         call.run([str(slow)], os.environ, patience=0.2)
 
 
 def test_a_git_that_was_killed_leaves_no_lock_that_stops_us(ours: Repository) -> None:
     commit = keep(ours, {"a": (FILE, b"a")})
-    for name in ("refs/holdfast/x.lock", "refs/holdfast/y.lock", "index.lock"):
+    (Path(ours.directory) / "refs" / "holdfast").mkdir()
+    for name in ("refs/holdfast/y.lock", "index.lock"):
         Path(ours.directory, name).write_bytes(b"")
     assert keep(ours, {"a": (FILE, b"a")}) == commit
     ours.keep({"refs/holdfast/y": commit})
@@ -135,6 +145,24 @@ def test_a_copy_borrows_nothing_and_changes_nothing(tmp_path: Path) -> None:
     assert digest(source) == before
 
 
+@pytest.mark.parametrize("hashed", ["sha1", "sha256"])
+def test_a_copy_of_an_empty_one_names_its_objects_by_the_same_hash(
+    tmp_path: Path, hashed: str
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    git(source, "init", "-q", f"--object-format={hashed}")
+    copy = Repository(str(tmp_path / "copy.git"))
+    copy.create(str(source / ".git"))
+    assert copy.format == hashed
+    commit = keep(copy, {"a": (FILE, b"a")})
+    copy.keep({"refs/heads/x": commit})
+    found = source_of(str(source))
+    assert found is not None
+    found.give(copy.directory, "refs/heads/x", "given")
+    assert git(source, "show", "given:a") == "a"
+
+
 def test_a_very_large_one_is_linked_instead_of_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,3 +212,100 @@ def test_a_source_of_another_user_is_refused(tmp_path: Path) -> None:
         source_of(str(source))
     assert "chown" in (error.value.hint or "")
     assert source_of(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\u2028b", "a\x85\x0bb", " a\n", "caf\udce9"])
+def test_a_source_may_have_any_name(tmp_path: Path, name: str) -> None:
+    source = tmp_path / name
+    source.mkdir()
+    git(source, "init", "-q", "-b", "x\u2028y")
+    git(source, "commit", "-q", "--allow-empty", "-m", "first")
+    (source / "inner").mkdir()
+    found = source_of(str(source / "inner"))
+    assert found is not None
+    assert (found.top, found.directory) == (str(source), str(source / ".git"))
+    assert found.branch() == "x\u2028y"
+    assert found.checked_out() == {"x\u2028y"}
+    bare = source_of(str(source / ".git"))
+    assert bare is not None
+    assert (bare.top, bare.directory) == (None, str(source / ".git"))
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("A\nB", "A B"),
+        (" .R\u2028io, ", "R io"),
+        ('<Rio> "', "Rio"),
+        (" . ", None),
+        ("\n", None),
+    ],
+)
+def test_who_commits_is_named_so_that_git_takes_it(
+    tmp_path: Path, said: str, name: str | None
+) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "user.name", said)
+    git(tmp_path, "config", "user.email", "<rio@example.org>")
+    found = source_of(str(tmp_path))
+    assert found is not None
+    assert found.identity() == ((name, "rio@example.org") if name else None)
+
+
+REFUSED = {
+    "given/y": (Conflict, "another name"),
+    "given.lock": (Busy, "another git"),
+    "own": (Conflict, "commits of its own"),
+    "here": (Conflict, "another name"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_refusal_of_the_target_says_what_to_do(
+    ours: Repository, tmp_path: Path, reason: str
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    git(target, "init", "-q", "-b", "here")
+    git(target, "commit", "-q", "--allow-empty", "-m", "first")
+    git(target, "branch", "own")
+    ours.keep({"refs/heads/x": keep(ours, {"a": (FILE, b"a")})})
+    if reason == "given/y":
+        git(target, "branch", reason)
+    if reason == "given.lock":
+        (target / ".git" / "refs" / "heads" / reason).touch()
+    found = source_of(str(target))
+    assert found is not None
+    kind, hint = REFUSED[reason]
+    with pytest.raises(kind) as error:
+        found.give(ours.directory, "refs/heads/x", reason if reason in ("own", "here") else "given")
+    assert hint in (error.value.hint or "")
+    assert "fsck" not in (error.value.hint or "")
+
+
+def test_a_file_that_git_refuses_is_told_by_the_merge(ours: Repository, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    ours.keep({"refs/heads/x": keep(ours, {"git~1": (FILE, b"a")})})
+    found = source_of(str(tmp_path))
+    assert found is not None
+    with pytest.raises(Conflict, match="hasDotgit") as error:
+        found.give(ours.directory, "refs/heads/x", "given")
+    assert "rename or remove" in (error.value.hint or "")
+
+
+def test_a_target_that_cannot_be_written_is_told(ours: Repository, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    ours.keep({"refs/heads/x": keep(ours, {"a": (FILE, b"a")})})
+    found = source_of(str(tmp_path))
+    assert found is not None
+    words = ("mount", "--bind", str(tmp_path), str(tmp_path))
+    if subprocess.run(words, check=False, capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        again = ("mount", "-o", "remount,bind,ro", str(tmp_path))
+        subprocess.run(again, check=True)
+        with pytest.raises(ReadOnly, match="Read-only") as error:
+            found.give(ours.directory, "refs/heads/x", "given")
+        assert "writable" in (error.value.hint or "")
+    finally:
+        subprocess.run(("umount", str(tmp_path)), check=True)

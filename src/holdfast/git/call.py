@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.errors import ConfigError, DiskFull, NotOurs, StorageError
+from holdfast.errors import Busy, ConfigError, DiskFull, NotOurs, StorageError
 
 OFF: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
@@ -115,10 +115,13 @@ def run(
         except BaseException:
             end(process)
             raise
-    told = said.decode("utf-8", "replace").strip()
-    if process.returncode == -signal.SIGXFSZ:
-        told = f"fatal: {_NO_ROOM[0]}\n{told}"
-    return Ran(process.returncode, out, told)
+    return Ran(process.returncode, out, told(process.returncode, said))
+
+
+def told(code: int, said: bytes) -> str:
+    """What a command complained of, also one that had no time to."""
+    reason = f"fatal: {_NO_ROOM[0]}\n" if code == -signal.SIGXFSZ else ""
+    return reason + said.decode("utf-8", "replace").strip()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -128,14 +131,21 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def too_slow(words: Sequence[str], patience: float) -> StorageError:
-    return StorageError(
+def too_slow(words: Sequence[str], patience: float) -> Busy:
+    # Not of the disk's refusals, after which another way is tried: it would wait as long.
+    return Busy(
         f"git {_verb(words)} took longer than {patience:g} s and was ended",
-        hint="the disk may be slow or the files very large; the same call may be made again",
+        hint="the disk is slow, files are very large, or a pipe stands where git reads a file "
+        "(`find . -type p`); the same call may be made again",
     )
 
 
-_NO_ROOM = ("File too large", "No space left on device", "Disk quota exceeded")
+_NO_ROOM = (
+    "File too large",
+    "No space left on device",
+    "Disk quota exceeded",
+    "Out of diskspace",
+)
 
 
 def refused(words: Sequence[str], said: str, path: str) -> StorageError | NotOurs:
@@ -152,10 +162,11 @@ def refused(words: Sequence[str], said: str, path: str) -> StorageError | NotOur
             hint="`chown` it, or run holdfast as its owner; git does not trust it like this",
             path=path,
         )
-    lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:"))]
-    last = (lines or said.splitlines() or ["no reason given"])[0]
+    lines = said.split("\n")
+    blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    first = (blamed or lines)[0] or "no reason given"
     return StorageError(
-        f"git {_verb(words)} failed: {last[:400]}",
+        f"git {_verb(words)} failed: {first[:400]}",
         hint=f"look at it with `git -C {path} fsck`; is there space on the disk?",
         path=path,
     )

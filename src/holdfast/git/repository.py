@@ -16,8 +16,10 @@ from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import IO, NamedTuple, Protocol
 
-from holdfast.errors import NotFound, StorageError
+from holdfast.errors import DiskFull, NotFound, StorageError
 from holdfast.git import call
+from holdfast.git.durable import sync_whole
+from holdfast.git.incoming import incoming
 
 FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
 _CHUNK = 1 << 20
@@ -32,6 +34,15 @@ _OWN = {
     "core.quotePath": "true",
 }
 _LOCAL = {"protocol.file.allow": "always"}
+_OBJECTS_ONLY = {"core.commitGraph": "false", "core.multiPackIndex": "false"}
+"""Of a foreign folder nothing is believed that only repeats what its objects say."""
+
+
+AMONG_OTHERS = {"ls-files": 300.0, "pack-objects": 900.0}
+"""What reads where an agent writes, and how long it may take there.
+
+Whatever stands there in place of a file, a pipe for example, could hold it up for ever.
+"""
 
 
 class Entry(NamedTuple):
@@ -55,7 +66,7 @@ class Repository:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.held: tuple[int, ...] = ()
-        """Descriptors that live as long as a git that we started, even if we die first."""
+        """Descriptors that live as long as a git of ours that writes, even if we die first."""
         self._format: str | None = None
 
     def ask(
@@ -65,11 +76,15 @@ class Repository:
         index: str | None = None,
         files: str | None = None,
         borrow: str | None = None,
+        aside: str | None = None,
         user: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> bytes:
-        """What git answers here; `files` is a work tree, `borrow` other objects to read."""
-        env = {**self._env(index, files, borrow), **(user or {})}
+        """What git answers here; `files` is a work tree, `borrow` other objects to read.
+
+        With `aside` it answers there, and knows what is here too.
+        """
+        env = {**self._env(index, files, borrow, aside), **(user or {})}
         ran = self._run(words, given, env, settings or {})
         if ran.code != 0:
             raise call.refused(("git", *words), ran.said, self.directory)
@@ -103,15 +118,24 @@ class Repository:
         It borrows nothing, so that whatever is done to the other one, this one stays whole.
         Objects are copies; of a very large one they are hard links, where these are possible.
         """
-        words = ("init", "--quiet", "--bare", "--template=", "--", self.directory)
-        if like is not None:
-            copy = () if _is_large(like) else ("--no-hardlinks",)
-            kind = ("--quiet", "--bare", "--no-tags", "--dissociate", "--template=", *copy)
-            words = ("clone", *kind, "--", like, self.directory)
+        kind = ("--quiet", "--bare", "--template=")
+        theirs = Repository(like) if like is not None else None
+        if theirs is None or theirs.tells("rev-list", "-n", "1", "--all") == "":
+            # Git forgets what hash an empty one has when it clones it.
+            hashed = f"--object-format={theirs.format if theirs is not None else 'sha1'}"
+            words = ("init", *kind, hashed, "--", self.directory)
+        else:
+            copy = () if _is_large(theirs.directory) else ("--no-hardlinks",)
+            kind = (*kind, "--no-tags", "--dissociate", *copy)
+            words = ("clone", *kind, "--", theirs.directory, self.directory)
         line = call.command(*words, settings=_OWN | _LOCAL)
         ran = call.run(line, call.environment(), patience=call.LONG, held=self.held)
         if ran.code != 0:
             raise call.refused(("git", *words), ran.said, like or self.directory)
+
+    def settle(self) -> None:
+        """Let all of it be there after a power cut, which `create` does not see to."""
+        sync_whole(self.directory)
 
     @property
     def format(self) -> str:
@@ -158,7 +182,6 @@ class Repository:
 
     def commit(
         self,
-        ref: str,
         message: str,
         *,
         changed: Mapping[str, Entry | None],
@@ -170,13 +193,15 @@ class Repository:
 
         `contents` are the blobs that may not be here yet; who makes them may still put right in
         `changed` what a file turns out to hold.  Author and time are the same for every one, so
-        that the same files and parents give the same id.
+        that the same files and parents give the same id.  No ref names it.
         """
-        self._unlock(ref)
         line = call.command("fast-import", "--quiet", "--force", settings=_OWN)
-        with self._talk(line) as process:
+        with (
+            incoming(self.directory, self.config()) as aside,
+            self._talk(line, self._env(aside=aside)) as process,
+        ):
             assert process.stdin and process.stdout
-            for piece in _as_import(ref, message, changed, upon, contents, parents):
+            for piece in _as_import(message, changed, upon, contents, parents):
                 process.stdin.write(piece)
             process.stdin.close()
             listed, made = process.stdout.readline(), process.stdout.readline()
@@ -203,7 +228,7 @@ class Repository:
     def reading(self) -> Generator[Blobs]:
         """The contents of blobs, one after the other, by one process."""
         line = call.command("cat-file", "--batch", settings=_OWN)
-        with self._talk(line) as process:
+        with self._talk(line, self._env()) as process:
             yield Blobs(process)
 
     def differences(
@@ -226,16 +251,37 @@ class Repository:
     def take(self, objects: str, tips: Sequence[str], known: Sequence[str]) -> bool:
         """Copy commits with all that belongs to them out of a foreign folder of objects.
 
-        Nothing but objects is read there, least of all its settings.  False if some are missing.
+        Nothing but objects is read there, least of all its settings, and each is named by what it
+        holds, not by what it is called there.  False if some are missing or unfit.
         """
         wanted = "".join(f"{tip}\n" for tip in tips) + "".join(f"^{each}\n" for each in known)
-        packs = os.path.join(self.directory, "objects", "pack", "pack")
-        words = ("pack-objects", "--revs", "--quiet", "--non-empty", "--delta-base-offset", packs)
         try:
-            self.ask(*words, given=wanted.encode("ascii"), borrow=objects)
+            with incoming(self.directory, self.config()) as aside:
+                self._copy(objects, wanted.encode("ascii"), aside)
+                self._check_whole(tips, wanted.encode("ascii"), aside)
+        except DiskFull:
+            raise
         except StorageError:
             return False
-        return all(self.commit_of(tip) == tip for tip in tips)
+        return True
+
+    def _copy(self, objects: str, wanted: bytes, aside: str) -> None:
+        made = os.path.join(aside, "given")
+        words = ("pack-objects", "--revs", "--quiet", "--non-empty", "--delta-base-offset", made)
+        names = self.ask(*words, given=wanted, borrow=objects, settings=_OBJECTS_ONLY)
+        for name in names.decode("ascii").split():
+            # Without its index, which has the names that were claimed.
+            pack = os.path.join(aside, "objects", "pack", f"pack-{name}.pack")
+            os.rename(f"{made}-{name}.pack", pack)  # noqa: TID251 - made by git, in scratch
+            self.ask("index-pack", "--strict", pack, aside=aside)
+
+    def _check_whole(self, tips: Sequence[str], wanted: bytes, aside: str) -> None:
+        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+        asked = "".join(f"{tip}\n" for tip in tips).encode("ascii")
+        found = self.ask(*words, given=asked, aside=aside).decode("ascii")
+        if found != "".join(f"{tip} commit\n" for tip in tips):
+            raise StorageError("not all of them are commits")
+        self.ask("rev-list", "--objects", "--quiet", "--stdin", given=wanted, aside=aside)
 
     def _unlock(self, name: str) -> None:
         """Remove the lock that a git which was killed left; nobody but our caller works here."""
@@ -245,10 +291,16 @@ class Repository:
     # --- calling ----------------------------------------------------------------------------
 
     def _env(
-        self, index: str | None = None, files: str | None = None, borrow: str | None = None
+        self,
+        index: str | None = None,
+        files: str | None = None,
+        borrow: str | None = None,
+        aside: str | None = None,
     ) -> dict[str, str]:
         env = call.environment()
-        env |= {"GIT_DIR": self.directory, "GIT_COMMON_DIR": self.directory}
+        place = aside or self.directory
+        env |= {"GIT_DIR": place, "GIT_COMMON_DIR": place}
+        env["GIT_SHALLOW_FILE"] = os.path.join(self.directory, "shallow")
         if index is not None:
             env["GIT_INDEX_FILE"] = index
         if files is not None:
@@ -268,16 +320,19 @@ class Repository:
         settings: Mapping[str, str],
     ) -> call.Ran:
         line = call.command(*words, settings={**_OWN, **settings})
+        if (patience := AMONG_OTHERS.get(words[0])) is not None:
+            # Should it wait for ever, then not with a lock that we left to it.
+            return call.run(line, env, given=given, patience=patience)
         return call.run(line, env, given=given, patience=call.LONG, held=self.held)
 
     @contextmanager
-    def _talk(self, line: list[str]) -> Generator[subprocess.Popen[bytes]]:
+    def _talk(self, line: list[str], env: Mapping[str, str]) -> Generator[subprocess.Popen[bytes]]:
         """A process that is spoken to; an error if it does not end well."""
         with (
             tempfile.TemporaryFile() as errors,
             subprocess.Popen(
                 line,
-                env=self._env(),
+                env=env,
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -302,7 +357,7 @@ class Repository:
                     call.end(process)
             if ended != 0:
                 errors.seek(0)
-                said = errors.read(_CHUNK).decode("utf-8", "replace")
+                said = call.told(ended, errors.read(_CHUNK))
                 raise call.refused(line, said, self.directory)
 
 
@@ -337,7 +392,6 @@ def _pieces(stream: IO[bytes], left: int) -> Iterator[bytes]:
 
 
 def _as_import(
-    ref: str,
     message: str,
     changed: Mapping[str, Entry | None],
     upon: str | None,
@@ -351,7 +405,7 @@ def _as_import(
         yield from pieces
         yield b"\n"
     said = message.encode("utf-8", "replace")
-    yield b"commit %s\nmark :1\ncommitter %s 0 +0000\n" % (ref.encode(), _OURS.encode())
+    yield b"commit refs/heads/made\nmark :1\ncommitter %s 0 +0000\n" % _OURS.encode()
     yield b"data %d\n%s\n" % (len(said), said)
     for word, parent in zip(("from", *("merge" for _ in parents)), parents, strict=False):
         yield f"{word} {parent}\n".encode("ascii")

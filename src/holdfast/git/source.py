@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.errors import Conflict
+from holdfast.errors import Busy, Conflict, HoldfastError, NotOurs, ReadOnly
 from holdfast.git import call
 
 _LOCAL = {"protocol.file.allow": "always", "fetch.fsckObjects": "true"}
+_REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
+    (
+        "refusing to fetch into branch",
+        Conflict,
+        "merge into a branch of another name, then `git merge` that one",
+    ),
+    (
+        "[rejected]",
+        Conflict,
+        "it has commits of its own: merge into another one, then `git merge` that one",
+    ),
+    (
+        "exists; cannot create",
+        Conflict,
+        "git keeps no branch `a` beside `a/b`: give another name with --into, or rename that one",
+    ),
+    (
+        ".lock': File exists",
+        Busy,
+        "another git works there: try again; if none does, remove that file",
+    ),
+    (
+        "fsck error",
+        Conflict,
+        "a file has a name or content that git refuses: rename or remove it in the workspace, "
+        "or take `job diff --patch` instead",
+    ),
+    ("Read-only file system", ReadOnly, "the source has to be writable to get a branch"),
+    ("ermission denied", NotOurs, "the source has to be yours to write in; see `ls -la` there"),
+    ("nsufficient permission", NotOurs, "the source has to be yours to write in; see `ls -la`"),
+)
+"""What git says when it refuses a branch, and what to do then."""
+_BLAMING = ("fatal:", "error:", "!")
+_NO_PART_OF_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029<>]")
+_CRUD = " .,:;\"\\'"
+"""What git itself takes off the ends of a name."""
 
 
 class Source(NamedTuple):
@@ -28,7 +65,7 @@ class Source(NamedTuple):
     def branch(self) -> str | None:
         """The branch that is checked out; None for a detached HEAD."""
         ran = self._ask("symbolic-ref", "--quiet", "--short", "HEAD")
-        return ran.out.decode("utf-8", "replace").strip() if ran.code == 0 else None
+        return ran.out.decode("utf-8", "replace").removesuffix("\n") if ran.code == 0 else None
 
     def identity(self) -> tuple[str, str] | None:
         """Name and address of who commits here, as the user's own settings have it."""
@@ -38,38 +75,43 @@ class Source(NamedTuple):
         found: dict[str, str] = {}
         for each in said.split("\0"):
             name, _, value = each.partition("\n")
-            found[name] = value
+            found[name] = _NO_PART_OF_A_NAME.sub(" ", value).strip(_CRUD)
         names = found.get("user.name"), found.get("user.email")
         return (names[0], names[1]) if names[0] and names[1] else None
 
     def checked_out(self) -> set[str]:
         """The branches that a work tree is on."""
         listed = self._ask("worktree", "list", "--porcelain").out.decode("utf-8", "replace")
-        words = (line.removeprefix("branch refs/heads/") for line in listed.splitlines())
-        return {word for word, line in zip(words, listed.splitlines(), strict=True) if word != line}
+        mark = "branch refs/heads/"
+        lines = listed.split("\n")
+        return {line.removeprefix(mark) for line in lines if line.startswith(mark)}
 
     def give(self, repository: str, ref: str, branch: str) -> None:
         """Let a branch that is new, or behind, be the commit of a ref in another repository.
 
         Neither HEAD, index nor any file is touched, and no hook is run.
         """
-        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+        # Not `--quiet`, which keeps to itself why a branch was not moved.
+        plain = ("--no-progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
         into = f"{ref}:refs/heads/{branch}"
         ran = self._ask(
-            *("fetch", *quiet, "--no-recurse-submodules", "--", repository, into),
+            *("fetch", *plain, "--no-recurse-submodules", "--", repository, into),
             env={
                 "GIT_COMMITTER_NAME": "Holdfast",
                 "GIT_COMMITTER_EMAIL": "holdfast@localhost",
             },
         )
-        if "checked out" in ran.said or "rejected" in ran.said:
-            raise Conflict(
-                f"branch {branch} is checked out, or has commits of its own",
-                hint="merge into a branch of another name, then `git merge` that one",
-                path=self.directory,
-            )
         if ran.code != 0:
-            raise call.refused(("git", "fetch"), ran.said, self.directory)
+            raise self._refused(ran.said, branch)
+
+    def _refused(self, said: str, branch: str) -> HoldfastError:
+        for words, kind, hint in _REFUSALS:
+            if words in said:
+                lines = (line.strip() for line in said.split("\n"))
+                reason = next((line for line in lines if line.startswith(_BLAMING)), words)
+                message = f"the source does not take branch {branch}: {reason[:400]}"
+                return kind(message, hint=hint, path=self.directory)
+        return call.refused(("git", "fetch"), said, self.directory)
 
     def _ask(self, *words: str, env: Mapping[str, str] | None = None) -> call.Ran:
         line = call.command(f"--git-dir={self.own}", *words, settings=_LOCAL)
@@ -79,15 +121,26 @@ class Source(NamedTuple):
 def source_of(folder: str) -> Source | None:
     """The repository that a folder is, or lies in."""
     asked = ("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
+    ran = _look(folder, *asked)
+    if ran.code != 0 and not ran.out:
+        return None
+    # A bare one tells the first two and fails at the third.
+    known = asked if ran.code == 0 else asked[:2]
+    told = _lines(ran)
+    if len(told) != len(known):
+        # A name of a folder may have a line end in it.
+        told = ["\n".join(_lines(_look(folder, each))) for each in known]
+    own, shared, *top = told
+    return Source(top[0] if top else None, os.path.realpath(shared), own)
+
+
+def _look(folder: str, *asked: str) -> call.Ran:
     line = call.command("-C", folder, "rev-parse", "--path-format=absolute", *asked)
     ran = call.run(line, call.environment())
     if "dubious ownership" in ran.said:
         raise call.refused(line, ran.said, folder)
-    # A bare one tells the first two and fails at the third.
-    match os.fsdecode(ran.out).splitlines():
-        case [own, shared, top]:
-            return Source(top, os.path.realpath(shared), own)
-        case [own, shared]:
-            return Source(None, os.path.realpath(shared), own)
-        case _:
-            return None
+    return ran
+
+
+def _lines(ran: call.Ran) -> list[str]:
+    return os.fsdecode(ran.out).removesuffix("\n").split("\n")

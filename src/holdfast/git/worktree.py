@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import NamedTuple
 
-from holdfast.errors import StorageError
+from holdfast.errors import Busy, StorageError
 from holdfast.git.call import OFF, environment, run
 
 _PATIENCE = 20.0
@@ -71,7 +71,7 @@ def _ask(folder: str, *words: str) -> tuple[int, bytes] | None:
         # The user's settings count here: they say what git ignores.
         env = environment(user_settings=True)
         ran = run((git, *off, "-C", folder, *words), env, patience=_PATIENCE)
-    except (OSError, StorageError):
+    except (OSError, StorageError, Busy):
         return None
     # 1 is an answer (of `check-ignore`); 128 and more are refusals.
     return (ran.code, ran.out) if ran.code in (0, 1) else None

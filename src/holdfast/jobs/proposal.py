@@ -1,22 +1,25 @@
 """What a job offers to its source: a diff, a patch, a branch.
 
 Only files that git could commit are offered.  Left out are what was attached for the agent to
-read, whatever lies in a repository inside the workspace, and the content of submodules.
+read, what came with a repository inside the workspace, and the content of submodules.
 """
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.errors import Conflict
+from holdfast.errors import BadName, Conflict
 from holdfast.git.repository import FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.git.source import Source
 from holdfast.jobs.checkout import Heads
 from holdfast.jobs.snapshots import Measured, difference, measured
 
 _RESULT = "refs/holdfast/result"
+_NESTED = re.compile(r"(.+?)/\.git/", re.IGNORECASE | re.DOTALL)
+_EACH = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+"""Where the patch of a file begins: no line of what it holds stands there without a mark."""
 _PLAIN = ("--no-renames", "--full-index", "--binary", "-p")
 
 
@@ -48,29 +51,38 @@ class Proposal:
         self._repository, self._index, self._branch = repository, index, branch
         self._base, self._first, self._inputs = base, first, inputs
         self._start = repository.tree(base) if base else {}
-        self._modules = tuple(p for p, entry in self._start.items() if entry.mode == MODULE)
 
     def start(self) -> str:
         """The tree that the job began with."""
-        return self.tree(self._first if self._first is not None else self._files(self._start))
+        return self.tree(self._first if self._first is not None else self._start)
 
-    def tree(self, workspace: Mapping[str, Entry]) -> str:
-        """The tree of a workspace as git itself would make it."""
-        offered = {
-            path: entry for path, entry in workspace.items() if self._is_offered(path, entry)
-        }
-        changed = difference(self._files(self._start), offered)
+    def tree(self, workspace: Mapping[str, Entry], heads: Heads | None = None) -> str:
+        """The tree of a workspace as git itself would make it.
+
+        Its submodules are those of the agent's last commit, or of the base without `heads`.
+        """
+        return self._tree(workspace, self._parent(heads) if heads is not None else self._base)
+
+    def _tree(self, workspace: Mapping[str, Entry], parent: str | None) -> str:
+        # Only a commit says which one a submodule is at: its folder here is empty, or the agent's.
+        committed = self._start if parent == self._base else self._repository.tree(parent or "")
+        modules = {path: entry for path, entry in committed.items() if entry.mode == MODULE}
+        changed = difference(self._start, modules | self._offered(workspace, modules))
         return self._repository.write_tree(self._index, self._base, changed)
 
-    def _files(self, tree: Mapping[str, Entry]) -> Tree:
-        return {path: entry for path, entry in tree.items() if entry.mode != MODULE}
-
-    def _is_offered(self, path: str, entry: Entry) -> bool:
-        if entry.mode == FOLDER or (path in self._inputs and path not in self._start):
-            return False
-        if any(part.lower() == ".git" for part in path.split("/")):
-            return False
-        return not any(path.startswith(f"{module}/") for module in self._modules)
+    def _offered(self, workspace: Mapping[str, Entry], modules: Tree) -> Tree:
+        inside = tuple(f"{module}/" for module in modules)
+        began = self._first if self._first is not None else self._start
+        nested = tuple(f"{each}/" for each in _repositories(workspace) - _repositories(began))
+        return {
+            path: entry
+            for path, entry in workspace.items()
+            if entry.mode not in (FOLDER, MODULE)
+            and not (path in self._inputs and path not in self._start)
+            and ".git" not in path.lower().split("/")
+            and not path.startswith(inside)
+            and not (path.startswith(nested) and path not in began)
+        }
 
     def diff(self, old: str, new: str, *, patch: bool) -> str:
         if not patch:
@@ -80,17 +92,9 @@ class Proposal:
         try:
             return whole.decode("utf-8")
         except UnicodeDecodeError:
-            names = self._repository.differences(old, new, "--no-renames", "--name-only", "-z")
-            return "".join(self._one(old, new, name) for name in names.split(b"\0") if name)
-
-    def _one(self, old: str, new: str, name: bytes) -> str:
-        """The patch of one file; as a binary one if its text is in no encoding that we know."""
-        path = os.fsdecode(name)
-        try:
-            return self._repository.differences(old, new, *_PLAIN, path=path).decode("utf-8")
-        except UnicodeDecodeError:
-            said = self._repository.differences(old, new, *_PLAIN, path=path, binary=True)
-            return said.decode("utf-8", "replace")
+            binary = self._repository.differences(old, new, *_PLAIN, binary=True)
+            files = zip(_EACH.split(whole), _EACH.split(binary), strict=True)
+            return "".join(_as_text(text, instead) for text, instead in files)
 
     # --- as a branch ------------------------------------------------------------------------
 
@@ -98,10 +102,8 @@ class Proposal:
         self, workspace: Mapping[str, Entry], heads: Heads, identity: tuple[str, str]
     ) -> str | None:
         """The agent's own last commit, with one of ours upon it for what it did not commit."""
-        tree = self.tree(workspace)
-        parent = next(
-            (each for each in self._candidates(heads) if self._after_base(each)), self._base
-        )
+        parent = self._parent(heads)
+        tree = self._tree(workspace, parent)
         if parent is not None and self._tree_of(parent) == tree:
             return parent
         if parent is None and not self._repository.tree(tree):
@@ -129,9 +131,9 @@ class Proposal:
         self._repository.keep({_RESULT: made.decode().strip()})
         return made.decode().strip()
 
-    def _candidates(self, heads: Heads) -> list[str]:
+    def _parent(self, heads: Heads) -> str | None:
         found = (heads.commit, heads.refs.get(f"refs/heads/{self._branch}"))
-        return [each for each in found if each is not None]
+        return next((each for each in found if each and self._after_base(each)), self._base)
 
     def _after_base(self, commit: str) -> bool:
         if self._base is None:
@@ -156,12 +158,17 @@ class Proposal:
         dry_run: bool,
     ) -> Merged:
         """Make the branch in the source, or move it forward if it is ours or was asked for."""
+        if branch in ("HEAD", "@") or branch.startswith("refs/"):
+            raise BadName(
+                f"not the name of a branch: {branch[:80]!r}",
+                hint="name it as `git branch` does, without refs/heads/; HEAD is never moved",
+            )
         if tip is None or tip == self._base:
             note = "nothing to merge: the job changed no file"
             return Merged(branch, tip or "", self._base, 0, Measured([], [], []), False, note)
         span = (tip, *((f"^{self._base}",) if self._base else ()))
         commits = int(self._repository.tells("rev-list", "--count", *span) or 0)
-        files = measured(self._files(self._start), self._files(self._repository.tree(tip)))
+        files = measured(self._start, self._repository.tree(tip))
         there = source.commit_of(f"refs/heads/{branch}")
         next_step = f"look at it with `git log -p {branch}`, take it with `git merge {branch}`"
         if there == tip:
@@ -196,3 +203,17 @@ class Proposal:
                 hint=f"leave --into out, then `git merge {self._branch}` there yourself",
                 path=source.directory,
             )
+
+
+def _repositories(tree: Mapping[str, Entry]) -> set[str]:
+    """The folders below the top that hold a repository of their own."""
+    found = (_NESTED.match(f"{path}/") for path in tree)
+    return {each[1] for each in found if each is not None}
+
+
+def _as_text(patch: bytes, binary: bytes) -> str:
+    """The patch of a file, or its binary one if its text is in no encoding that we know."""
+    try:
+        return patch.decode("utf-8")
+    except UnicodeDecodeError:
+        return binary.decode("utf-8", "replace")

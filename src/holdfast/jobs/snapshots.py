@@ -111,12 +111,14 @@ class Snapshots:
     ) -> str:
         """Keep a tree that was just looked at; `upon` are entries that are known to be here."""
         last = self.last
+        if last is None:
+            # From now on the history names trees that stand upon what this repository began with.
+            self.repository.settle()
         former = last.tree if last is not None else {}
         changed = difference(former, tree)
         kept = {_kept(path): entry for path, entry in changed.items()}
         here = {entry.id for entry in (*former.values(), *upon.values())}
         made, root = self.repository.commit(
-            "refs/holdfast/last",
             text,
             changed=_Kept(kept, self.repository.id_of(0, ())),
             upon=self._root(last) if last is not None else None,
