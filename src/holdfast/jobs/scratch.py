@@ -2,8 +2,9 @@
 """The files of a folder that somebody hostile may have arranged.
 
 Every path is walked component by component from an open folder, and no symbolic link is ever
-followed: what is read, written or removed lies inside, whatever the links say.  A file is never
-written in place, since it may have another name outside.
+followed: what is read, written or removed lies inside, whatever the links say.  A path that names
+the folder above is refused, whoever wrote it.  A file is never written in place, since it may have
+another name outside.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from holdfast.errors import StorageError
+from holdfast.errors import BadName, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -90,7 +91,7 @@ class Folder:
             if path.endswith("/"):
                 yield from self.everything(path[:-1])
             else:
-                above, _, name = path.rpartition("/")
+                above, name = _split(path)
                 by_folder.setdefault(above, []).append(name)
         for above, names in by_folder.items():
             try:
@@ -105,7 +106,7 @@ class Folder:
 
     def kind(self, path: str) -> str:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above) as fd:
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
@@ -126,7 +127,7 @@ class Folder:
     @contextmanager
     def reading(self, path: str) -> Generator[int]:
         """A descriptor of a regular file."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         with self._at(above) as parent:
             fd = _readable(name, parent)
         try:
@@ -138,7 +139,7 @@ class Folder:
 
     def target(self, path: str) -> bytes:
         """Where a symbolic link points to."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         with self._at(above) as fd:
             return os.fsencode(os.readlink(name, dir_fd=fd))
 
@@ -159,7 +160,7 @@ class Folder:
 
     def put(self, path: str, mode: int, content: Iterable[bytes], aside: Folder) -> None:
         """Let a file or link be there, and nothing else; it is made `aside` and moved in whole."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         made = aside.fresh()
         if stat.S_ISLNK(mode):
             os.symlink(b"".join(content), os.fsencode(made), dir_fd=aside._fd)
@@ -183,7 +184,7 @@ class Folder:
 
     def remove(self, path: str, aside: Folder) -> None:
         """Let nothing be there."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above, change=True) as parent:
                 self._set_aside(name, parent, aside)
@@ -213,7 +214,7 @@ class Folder:
         os.rename(name, name, src_dir_fd=other._fd, dst_dir_fd=self._fd)
 
     def remove_if_empty(self, path: str) -> bool:
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above, change=True) as parent:
                 os.rmdir(name, dir_fd=parent)
@@ -291,6 +292,21 @@ class Folder:
                 os.unlink(name, dir_fd=parent)
 
 
+def leads_inside(path: str) -> bool:
+    """Whether a path, or a folder written as `path/`, names something below."""
+    return not any(part in ("", ".", "..") for part in path.removesuffix("/").split("/"))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The folder that a path lies in, and its name there."""
+    if not leads_inside(path) or path.endswith("/"):
+        raise BadName(
+            f"not a path inside of a folder: {path[:80]!r}", hint="it was made to do harm"
+        )
+    above, _, name = path.rpartition("/")
+    return above, name
+
+
 def _step(old: int, new: int) -> int:
     os.close(old)
     return new
@@ -298,6 +314,7 @@ def _step(old: int, new: int) -> int:
 
 def _enter(name: str, parent: int, *, change: bool = False) -> int:
     """Open a folder inside, with the rights that its owner can give himself."""
+    _split(name)
     try:
         fd = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:

@@ -35,6 +35,7 @@ from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
 from holdfast.jobs.checkout import GIT, Heads
+from holdfast.jobs.listing import listed
 from holdfast.jobs.origin import Facts, facts_in, survey
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
@@ -466,22 +467,11 @@ class Workspace:
         return self._snapshots.look(files, self._listed(facts, files))
 
     def _listed(self, facts: Facts, files: Folder) -> set[str]:
-        """The paths that git does not ignore, or that the agent or a snapshot has nevertheless."""
-        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        index = os.path.join(self.path, GIT, "index")
-        nothing = os.path.join(self._repository.directory, "holdfast.none")
-        try:
-            if files.kind(f"{GIT}/index") != "file":
-                index = nothing
-            said = self._repository.ask(*words, index=index, files=self.path)
-        except StorageError:
-            said = self._repository.ask(*words, index=nothing, files=self.path)
         self._snapshots.load()
         last = self._snapshots.last
-        listed = {os.fsdecode(path) for path in said.split(b"\0") if path}
-        listed |= {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
-        listed |= set(last.tree if last is not None else ())
-        return {path for path in listed if path.partition("/")[0] != GIT}
+        inputs = (f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
+        kept = last.tree if last is not None else ()
+        return listed(self._repository, files, {*inputs, *kept})
 
     def _needs_snapshots(self, what: str) -> None:
         if self.isolation == "none":

@@ -1,0 +1,136 @@
+"""Workspaces that an agent arranged to do harm: what lies outside is neither read nor changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import BadName
+from holdfast.jobs.scratch import Folder
+from holdfast.jobs.workspace import Isolation, Measured, Workspace
+from tests.jobs.test_workspace import digest, git
+
+NOTHING = Measured([], [], [])
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    made = tmp_path / "source"
+    (made / "folder").mkdir(parents=True)
+    git(made, "init", "-q", "-b", "trunk")
+    (made / "app.py").write_text("print('one')\n")
+    (made / "folder" / "file").write_text("one\n")
+    git(made, "add", "-A")
+    git(made, "commit", "-qm", "first")
+    return made
+
+
+def opened(tmp_path: Path, source: Path, isolation: Isolation = "worktree") -> Workspace:
+    folder = tmp_path / "home" / "jobs" / "j1"
+    return Workspace(str(folder), isolation, job="j1", source=str(source))
+
+
+def made(tmp_path: Path, source: Path, isolation: Isolation = "worktree") -> Workspace:
+    workspace = opened(tmp_path, source, isolation)
+    workspace.make()
+    return workspace
+
+
+def kept(workspace: Workspace) -> str:
+    snapshot = workspace.snapshot()
+    assert snapshot is not None
+    return snapshot
+
+
+# --- paths that lead out ----------------------------------------------------------------------
+
+
+def index_of(*paths: str) -> bytes:
+    """An index as an agent may write it; git does not look at the paths in it."""
+    entries = b""
+    for path in sorted(map(os.fsencode, paths)):
+        about = struct.pack(">10I", *(0,) * 6, 0o100644, *(0,) * 3)
+        entry = about + bytes(20) + struct.pack(">H", len(path)) + path
+        entries += entry + bytes(8 - len(entry) % 8)
+    said = b"DIRC" + struct.pack(">II", 2, len(paths)) + entries
+    return said + hashlib.sha1(said, usedforsecurity=False).digest()
+
+
+LEADING_OUT = (
+    "../../victim",
+    "folder/../../../victim",
+    "./app.py",
+    "folder//file",
+    "../workspace/.git/HEAD",
+    ".git/HEAD",
+)
+
+
+def test_a_forged_index_leads_nowhere(tmp_path: Path, source: Path) -> None:
+    workspace = made(tmp_path, source)
+    here = Path(workspace.path)
+    start = kept(workspace)
+    victim = Path(workspace.folder).parent / "victim"
+    victim.write_text("precious")
+    (here / ".git" / "index").write_bytes(index_of("app.py", *LEADING_OUT))
+    assert "../../victim" in git(here, "ls-files"), "git tells what is in the index"
+    assert workspace.changed_since(start) == NOTHING
+    assert kept(workspace) == start
+    assert workspace.restore(start) == NOTHING
+    assert victim.read_text() == "precious"
+    assert (here / ".git" / "HEAD").is_file()
+    (here / ".git" / "index").write_bytes(index_of("app.py", *LEADING_OUT))
+    (here / "new").write_text("new")
+    later = kept(workspace)
+    (Path(workspace.folder) / "repository.git" / "holdfast.cache").unlink()
+    (here / "new").unlink()
+    opened(tmp_path, source).restore(later)
+    assert (here / "new").read_text() == "new"
+    assert victim.read_text() == "precious"
+
+
+@needs_bubblewrap
+def test_a_sandboxed_agent_cannot_have_us_remove_files_outside(
+    tmp_path: Path, source: Path
+) -> None:
+    workspace = made(tmp_path, source, "sandbox")
+    start = kept(workspace)
+    victim = Path(workspace.folder).parent / "victim"
+    victim.write_text("precious")
+    (Path(workspace.path) / "forged").write_bytes(index_of("../../victim"))
+    moved = subprocess.run(workspace.wrap(["mv", "forged", ".git/index"]), check=False)
+    assert moved.returncode == 0
+    assert workspace.changed_since(start) == NOTHING
+    workspace.restore(start)
+    assert victim.read_text() == "precious"
+
+
+DEEDS: dict[str, Callable[[Folder, str], object]] = {
+    "put": lambda inner, path: inner.put(path, 0o100644, [b"x"], inner),
+    "put_folder": lambda inner, path: inner.put_folder(path + "/x", inner),
+    "remove": lambda inner, path: inner.remove(path, inner),
+    "remove_if_empty": lambda inner, path: inner.remove_if_empty(path),
+    "kind": lambda inner, path: inner.kind(path),
+    "small": lambda inner, path: inner.small(path, 10),
+    "these": lambda inner, path: list(inner.these([path])),
+    "everything": lambda inner, path: list(inner.everything(path + "/x")),
+}
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "a/..", ".", "a/./x", "", "a//x"])
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_path_that_leads_out_of_a_folder_is_refused(tmp_path: Path, path: str, deed: str) -> None:
+    (tmp_path / "inner" / "a").mkdir(parents=True)
+    (tmp_path / "x").write_text("precious")
+    before = digest(tmp_path)
+    with Folder(str(tmp_path / "inner")) as inner, pytest.raises(BadName):
+        DEEDS[deed](inner, path)
+    assert digest(tmp_path) == before
