@@ -7,14 +7,16 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import BadName
+from holdfast.git import call
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
+from tests.jobs.desk import AGAIN, DONE, Desk
 from tests.jobs.test_workspace import digest, git
 
 NOTHING = Measured([], [], [])
@@ -134,3 +136,106 @@ def test_a_path_that_leads_out_of_a_folder_is_refused(tmp_path: Path, path: str,
     with Folder(str(tmp_path / "inner")) as inner, pytest.raises(BadName):
         DEEDS[deed](inner, path)
     assert digest(tmp_path) == before
+
+
+# --- pipes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for an hour until git is ended that waits for a pipe."""
+
+    def waited(words: Sequence[str], patience: float) -> AssertionError:
+        return AssertionError(f"waited for {words}")
+
+    monkeypatch.setattr(call, "LONG", 10.0)
+    monkeypatch.setattr(call, "too_slow", waited)
+
+
+@pytest.mark.usefixtures("hurry")
+@pytest.mark.parametrize("place", ["", "folder", "deep/er"])
+def test_a_pipe_in_place_of_rules_holds_nothing_up(
+    tmp_path: Path, source: Path, place: str
+) -> None:
+    (source / "folder" / ".gitignore").write_text("*.log\n")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "rules")
+    workspace = made(tmp_path, source)
+    here = Path(workspace.path)
+    start = kept(workspace)
+    (here / place).mkdir(parents=True, exist_ok=True)
+    for name in (".gitignore", ".gitattributes"):
+        (here / place / name).unlink(missing_ok=True)
+        os.mkfifo(here / place / name)
+    (here / "new").write_text("new")
+    gone = ["folder/.gitignore"] if place == "folder" else []
+    assert workspace.changed_since(start) == Measured(["new"], [], gone)
+    os.mkfifo(here / ".gitignore")
+    kept(workspace)
+    os.mkfifo(here / ".gitignore")
+    workspace.restore(start)
+    assert workspace.changed_since(start) == NOTHING
+
+
+@pytest.mark.usefixtures("hurry")
+@pytest.mark.parametrize(
+    "trap", ["info/alternates", "pack/pack-1.idx", "elsewhere", "linked", "object"]
+)
+def test_a_pipe_among_the_objects_of_an_agent_holds_nothing_up(
+    tmp_path: Path, source: Path, trap: str
+) -> None:
+    workspace = made(tmp_path, source)
+    here = Path(workspace.path)
+    start = kept(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    objects = here / ".git" / "objects"
+    place = objects / trap
+    if trap in ("elsewhere", "linked"):
+        place = here / "trap" / "pack" / "pack-1.idx"
+    elif trap == "object":
+        place = objects / "00" / ("0" * 38)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if trap == "elsewhere":
+        (objects / "info" / "alternates").write_text(f"{here}/trap\n")
+    elif trap == "linked":
+        shutil.rmtree(objects / "pack", ignore_errors=True)
+        (objects / "pack").symlink_to(here / "trap" / "pack")
+    else:
+        place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    assert workspace.changed_since(start).changed == ["app.py"]
+    later = kept(workspace)
+    workspace.restore(start)
+    workspace.restore(later)
+    assert (here / "app.py").read_text() == "print('two')\n"
+    assert git(here, "fsck", "--no-dangling") == ""
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_source_with_a_pipe_in_place_of_rules_is_a_good_one(tmp_path: Path, source: Path) -> None:
+    os.mkfifo(source / "folder" / ".gitignore")
+    workspace = made(tmp_path, source)
+    assert (Path(workspace.path) / "app.py").is_file()
+    assert (source / "folder" / ".gitignore").is_fifo()
+
+
+PIPING = """
+import json, os, sys
+json.load(sys.stdin)
+if not os.path.lexists(".gitignore"):
+    os.mkfifo(".gitignore")
+with open("done", "w") as file:
+    file.write("done")
+print(json.dumps({"action": "COMPLETED", "evidence_files": ["done"],
+                  "summary_for_supervisor": "It is done."}))
+"""
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_job_goes_on_after_its_worker_made_a_pipe_of_the_rules(desk: Desk, source: Path) -> None:
+    worker = desk.program(PIPING)
+    desk.new("--worker", worker, "--supervisor", desk.script(AGAIN, DONE), "--source", str(source))
+    desk.ran()
+    assert desk.status() == "SUCCESS"
+    assert (desk.workspace() / "done").read_text() == "done"

@@ -10,6 +10,7 @@ from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import Corrupt, NotFound, StorageError
 from holdfast.git.repository import Repository
 from holdfast.git.source import Source
+from holdfast.jobs.listing import blocking
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.store.vfs import CREATE, RealVfs
 
@@ -103,6 +104,9 @@ def _uncommitted(source: Source, made: Repository) -> str:
     """How many files of the source are not as committed, told without its settings."""
     if source.top is None or (head := source.commit_of("HEAD")) is None:
         return ""
+    with Folder(source.top) as theirs:
+        if blocking(theirs):
+            return ""
     index = os.path.join(made.directory, "holdfast.index")
     try:
         with (

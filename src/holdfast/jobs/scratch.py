@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -22,7 +22,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 256
 _CHUNK = 1 << 20
+_HELD_OPEN = 100
 _ELSEWHERE = (FileNotFoundError, NotADirectoryError)
+_CLOSED = (*_ELSEWHERE, PermissionError)
+
+
+Visit = Callable[[str, dict[str, str]], bool]
+"""Is told a folder, and the kinds of what it holds by name; says whether to go on below."""
 
 
 class Found(NamedTuple):
@@ -103,6 +109,14 @@ class Folder:
                                 yield f"{above}/{name}" if above else name, _found(about)
             except _ELSEWHERE:
                 continue
+
+    def walk(self, visit: Visit, below: str = "") -> None:
+        """Show each folder with what it holds; those that cannot be opened are left out."""
+        pending = [below]
+        while pending:
+            here = pending.pop()
+            with suppress(*_CLOSED), self._at(here) as fd:
+                pending += _walk(fd, here, visit, _HELD_OPEN)
 
     def kind(self, path: str) -> str:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
@@ -351,6 +365,35 @@ def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
             with suppress(FileNotFoundError):
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
     return found
+
+
+def _walk(fd: int, here: str, visit: Visit, depth: int) -> list[str]:
+    """Show a folder and those below; the ones that lie deeper are returned."""
+    with os.scandir(fd) as entries:
+        kinds = {entry.name: _kind(entry) for entry in entries}
+    if not visit(here, kinds):
+        return []
+    folders = [name for name, kind in kinds.items() if kind == "folder"]
+    inside = f"{here}/" if here else ""
+    if not depth:
+        return [inside + name for name in folders]
+    deeper: list[str] = []
+    for name in folders:
+        with suppress(*_CLOSED):
+            inner = _enter(name, fd)
+            try:
+                deeper += _walk(inner, inside + name, visit, depth - 1)
+            finally:
+                os.close(inner)
+    return deeper
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _found(about: os.stat_result) -> Found:

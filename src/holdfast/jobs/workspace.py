@@ -362,22 +362,9 @@ class Workspace:
 
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
-        heads = checkout.heads_of(files)
         last = self._snapshots.last
         former = _heads_in(last.text) if last is not None else None
-        if heads is None:
-            return former or self._start(facts)
-        known = {*(former.tips if former else ()), *filter(None, (facts.base,))}
-        objects = os.path.join(self.path, GIT, "objects")
-        missing = [tip for tip in heads.tips if tip not in known]
-        if not missing or self._repository.take(objects, missing, sorted(known)):
-            return heads
-        # Something of it is broken: what is whole is kept.
-        whole = {tip for tip in missing if self._repository.take(objects, [tip], sorted(known))}
-        refs = {name: tip for name, tip in heads.refs.items() if tip in known | whole}
-        if heads.commit is None or heads.commit in known | whole:
-            return Heads(heads.head, refs)
-        return self._start(facts)._replace(refs=self._start(facts).refs | refs)
+        return checkout.take_heads(self._repository, files, former=former, start=self._start(facts))
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with self._scratch("fresh") as fresh:
