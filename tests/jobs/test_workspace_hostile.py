@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -239,3 +240,97 @@ def test_a_job_goes_on_after_its_worker_made_a_pipe_of_the_rules(desk: Desk, sou
     desk.ran()
     assert desk.status() == "SUCCESS"
     assert (desk.workspace() / "done").read_text() == "done"
+
+
+# --- rights of the user's own files -----------------------------------------------------------
+
+UNPRIVILEGED = (
+    ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner", "--inh-caps=-all"]
+    if os.getuid() == 0
+    else []
+)
+needs_setpriv = pytest.mark.skipif(
+    bool(UNPRIVILEGED) and shutil.which("setpriv") is None, reason="root may read everything"
+)
+
+
+def without_rights(deed: str) -> str:
+    """What Python says that may read only what the rights of a file allow."""
+    ran = subprocess.run(
+        [*UNPRIVILEGED, sys.executable, "-c", f"{PREAMBLE}\n{deed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+PREAMBLE = """
+from holdfast.errors import NotOurs
+from holdfast.jobs.workspace import Workspace
+
+def tried(deed, *given):
+    try:
+        print(deed(*given))
+    except NotOurs as error:
+        print("NotOurs", error.path, bool(error.hint))
+"""
+
+
+@needs_setpriv
+@pytest.mark.parametrize(
+    "closed", [("file", 0), ("folder", 0o100), ("folder/inner", 0o300), ("", 0)]
+)
+def test_a_source_that_may_not_be_read_is_told_and_keeps_its_rights(
+    tmp_path: Path, closed: tuple[str, int]
+) -> None:
+    own = tmp_path / "own"
+    (own / "folder" / "inner").mkdir(parents=True)
+    (own / "file").write_text("secret")
+    (own / "folder" / "inner" / "x").write_text("secret")
+    name, mode = closed
+    (own / name).chmod(mode)
+    before = {path: path.stat().st_mode for path in (own, *own.rglob("*"))}
+    said = without_rights(f"""
+tried(Workspace({str(tmp_path / "job")!r}, "directory", job="x", source={str(own)!r}).make)
+""")
+    assert said.split() == ["NotOurs", str(own / name).rstrip("/"), "True"]
+    assert {path: path.stat().st_mode for path in before} == before
+
+
+@needs_setpriv
+def test_attachments_and_repositories_of_the_users_keep_their_rights(
+    tmp_path: Path, source: Path
+) -> None:
+    given = tmp_path / "given"
+    given.write_text("secret")
+    given.chmod(0o200)
+    own = tmp_path / "own"
+    (own / "attachments").mkdir(parents=True)
+    (own / "attachments").chmod(0o500)
+    (own / "closed").write_text("secret")
+    (own / "closed").chmod(0)
+    (source / ".git" / "info").chmod(0o300)
+    (source / ".git" / "index").chmod(0)
+    watched = [
+        given,
+        own / "attachments",
+        own / "closed",
+        source / ".git/info",
+        source / ".git/index",
+    ]
+    before = [path.stat().st_mode for path in watched]
+    said = without_rights(f"""
+job = Workspace({str(tmp_path / "job")!r}, "worktree", job="x", source={str(source)!r})
+tried(job.make)
+tried(job.attach, "given", {str(given)!r})
+open({str(tmp_path / "fine")!r}, "w").close()
+job = Workspace({str(tmp_path / "none")!r}, "none", job="x", source={str(own)!r})
+tried(job.attach, "fine", {str(tmp_path / "fine")!r})
+tried(job.text_of, "closed")
+""")
+    told = said.splitlines()
+    assert told[:2] == ["None", f"NotOurs {given} True"]
+    assert told[2].startswith("NotOurs") and told[3:] == ["None"]
+    assert [path.stat().st_mode for path in watched] == before

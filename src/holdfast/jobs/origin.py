@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record, encode
-from holdfast.errors import Corrupt, NotFound, StorageError
+from holdfast.errors import Corrupt, NotFound, NotOurs, StorageError
 from holdfast.git.repository import Repository
 from holdfast.git.source import Source
 from holdfast.jobs.listing import blocking
@@ -93,7 +93,7 @@ def survey(
             "committed and are not part of it"
         )
     exclude = ""
-    with Folder(found.directory) as theirs:
+    with Folder(found.directory, ours=False) as theirs:
         exclude = (theirs.small("info/exclude", 1 << 16) or b"").decode("utf-8", "replace")
     if exclude and not exclude.endswith("\n"):
         exclude += "\n"
@@ -104,19 +104,19 @@ def _uncommitted(source: Source, made: Repository) -> str:
     """How many files of the source are not as committed, told without its settings."""
     if source.top is None or (head := source.commit_of("HEAD")) is None:
         return ""
-    with Folder(source.top) as theirs:
+    with Folder(source.top, ours=False) as theirs:
         if blocking(theirs):
             return ""
     index = os.path.join(made.directory, "holdfast.index")
     try:
         with (
-            Folder(source.own) as theirs,
+            Folder(source.own, ours=False) as theirs,
             theirs.reading("index") as fd,
             open(index, "wb") as copy,  # direct write: scratch
         ):
             copy.writelines(pieces(fd))
         made.ask("update-index", "-q", "--refresh", "--unmerged", index=index, files=source.top)
-    except (OSError, StorageError):
+    except (OSError, StorageError, NotOurs):
         pass
     try:
         words = ("diff-index", "--name-only", "-z", "--ignore-submodules=all", head)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from holdfast.errors import BadName, StorageError
+from holdfast.errors import BadName, NotOurs, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -24,7 +24,7 @@ _DEEPEST = 256
 _CHUNK = 1 << 20
 _HELD_OPEN = 100
 _ELSEWHERE = (FileNotFoundError, NotADirectoryError)
-_CLOSED = (*_ELSEWHERE, PermissionError)
+_CLOSED = (*_ELSEWHERE, PermissionError, NotOurs)
 
 
 Visit = Callable[[str, dict[str, str]], bool]
@@ -44,11 +44,16 @@ class Found(NamedTuple):
 
 
 class Folder:
-    """A folder, held open."""
+    """A folder, held open.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._fd = os.open(path, _FOLDER)
+    In one of ours we give ourselves the rights that we need.  In the user's own no right is ever
+    changed: what may not be read there is an error.
+    """
+
+    def __init__(self, path: str, *, ours: bool = True) -> None:
+        self.path, self._ours = path, ours
+        with self._refusal(""):
+            self._fd = os.open(path, _FOLDER)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -116,7 +121,27 @@ class Folder:
         while pending:
             here = pending.pop()
             with suppress(*_CLOSED), self._at(here) as fd:
-                pending += _walk(fd, here, visit, _HELD_OPEN)
+                pending += self._walk(fd, here, visit, _HELD_OPEN)
+
+    def _walk(self, fd: int, here: str, visit: Visit, depth: int) -> list[str]:
+        """Show a folder and those below; the ones that lie deeper are returned."""
+        with os.scandir(fd) as entries:
+            kinds = {entry.name: _kind(entry) for entry in entries}
+        if not visit(here, kinds):
+            return []
+        folders = [name for name, kind in kinds.items() if kind == "folder"]
+        inside = f"{here}/" if here else ""
+        if not depth:
+            return [inside + name for name in folders]
+        deeper: list[str] = []
+        for name in folders:
+            with suppress(*_CLOSED):
+                inner = self._enter(name, fd)
+                try:
+                    deeper += self._walk(inner, inside + name, visit, depth - 1)
+                finally:
+                    os.close(inner)
+        return deeper
 
     def kind(self, path: str) -> str:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
@@ -134,7 +159,7 @@ class Folder:
         try:
             with self.reading(path) as fd:
                 found = b"".join(_first(fd, most + 1))
-        except (OSError, EOFError):
+        except (OSError, EOFError, NotOurs):
             return None
         return found if len(found) <= most else None
 
@@ -142,8 +167,8 @@ class Folder:
     def reading(self, path: str) -> Generator[int]:
         """A descriptor of a regular file."""
         above, name = _split(path)
-        with self._at(above) as parent:
-            fd = _readable(name, parent)
+        with self._at(above) as parent, self._refusal(path):
+            fd = self._readable(name, parent)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileNotFoundError(path)
@@ -247,7 +272,7 @@ class Folder:
 
     def _empty_one(self, name: str) -> None:
         try:
-            fd = _enter(name, self._fd, change=True)
+            fd = self._enter(name, self._fd, change=True)
         except (NotADirectoryError, FileNotFoundError):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._fd)
@@ -256,7 +281,7 @@ class Folder:
             for inner, about in _entries(fd):
                 if stat.S_ISDIR(about.st_mode):
                     # It has to be writable to be moved: its `..` changes.
-                    os.close(_enter(inner, fd, change=True))
+                    os.close(self._enter(inner, fd, change=True))
                     os.rename(inner, self.fresh(), src_dir_fd=fd, dst_dir_fd=self._fd)
                 else:
                     os.unlink(inner, dir_fd=fd)
@@ -274,8 +299,9 @@ class Folder:
     def _at(self, path: str, *, change: bool = False) -> Generator[int]:
         fd = os.dup(self._fd)
         try:
-            for name in path.split("/") if path else ():
-                fd = _step(fd, _enter(name, fd, change=change))
+            with self._refusal(path):
+                for name in path.split("/") if path else ():
+                    fd = _step(fd, self._enter(name, fd, change=change))
             yield fd
         finally:
             os.close(fd)
@@ -285,22 +311,72 @@ class Folder:
         """The folder at a path; what stands in its way is set aside."""
         fd = os.dup(self._fd)
         try:
-            for name in path.split("/") if path else ():
-                try:
-                    inner = _enter(name, fd, change=True)
-                except _ELSEWHERE:
-                    self._set_aside(name, fd, aside)
-                    os.mkdir(name, dir_fd=fd)
-                    inner = _enter(name, fd, change=True)
-                fd = _step(fd, inner)
+            with self._refusal(path):
+                for name in path.split("/") if path else ():
+                    fd = _step(fd, self._enter_made(name, fd, aside))
             yield fd
         finally:
             os.close(fd)
 
+    def _enter_made(self, name: str, parent: int, aside: Folder) -> int:
+        try:
+            return self._enter(name, parent, change=True)
+        except _ELSEWHERE:
+            self._set_aside(name, parent, aside)
+            os.mkdir(name, dir_fd=parent)
+            return self._enter(name, parent, change=True)
+
+    def _enter(self, name: str, parent: int, *, change: bool = False) -> int:
+        """Open a folder inside, if it is ours with the rights that its owner can give himself."""
+        _split(name)
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=parent)
+        except PermissionError:
+            self._allow(name, parent, 0o700)
+            fd = os.open(name, _FOLDER, dir_fd=parent)
+        if change and self._ours and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
+            os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
+        return fd
+
+    def _readable(self, name: str, parent: int) -> int:
+        try:
+            return os.open(name, _READ, dir_fd=parent)
+        except PermissionError:
+            self._allow(name, parent, 0o400)
+            return os.open(name, _READ, dir_fd=parent)
+
+    def _allow(self, name: str, parent: int, rights: int) -> None:
+        if not self._ours:
+            return
+        # Through /proc: there is no chmod that takes a folder and follows no link.
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _refusal(self, path: str) -> Generator[None]:
+        """Say what of the user's may not be read."""
+        try:
+            yield
+        except PermissionError as error:
+            if self._ours:
+                raise
+            place = os.path.join(self.path, path) if path else self.path
+            raise NotOurs(
+                f"may not be read or written: {place}",
+                hint="nothing of yours is changed; give yourself the rights (`chmod u+r`, "
+                "for a folder `u+rx`) or name another folder or file",
+                path=place,
+            ) from error
+
     def _set_aside(self, name: str, parent: int, aside: Folder) -> None:
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                os.close(_enter(name, parent, change=True))
+                os.close(self._enter(name, parent, change=True))
                 os.rename(name, aside.fresh(), src_dir_fd=parent, dst_dir_fd=aside._fd)
             else:
                 os.unlink(name, dir_fd=parent)
@@ -326,38 +402,6 @@ def _step(old: int, new: int) -> int:
     return new
 
 
-def _enter(name: str, parent: int, *, change: bool = False) -> int:
-    """Open a folder inside, with the rights that its owner can give himself."""
-    _split(name)
-    try:
-        fd = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:
-        _allow(name, parent, 0o700)
-        fd = os.open(name, _FOLDER, dir_fd=parent)
-    if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
-        os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
-    return fd
-
-
-def _readable(name: str, parent: int) -> int:
-    try:
-        return os.open(name, _READ, dir_fd=parent)
-    except PermissionError:
-        _allow(name, parent, 0o400)
-        return os.open(name, _READ, dir_fd=parent)
-
-
-def _allow(name: str, parent: int, rights: int) -> None:
-    # Through /proc: there is no chmod that takes a folder and follows no link.
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISLNK(mode):
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
-    finally:
-        os.close(fd)
-
-
 def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
     with os.scandir(fd) as entries:
         found: list[tuple[str, os.stat_result]] = []
@@ -365,27 +409,6 @@ def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
             with suppress(FileNotFoundError):
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
     return found
-
-
-def _walk(fd: int, here: str, visit: Visit, depth: int) -> list[str]:
-    """Show a folder and those below; the ones that lie deeper are returned."""
-    with os.scandir(fd) as entries:
-        kinds = {entry.name: _kind(entry) for entry in entries}
-    if not visit(here, kinds):
-        return []
-    folders = [name for name, kind in kinds.items() if kind == "folder"]
-    inside = f"{here}/" if here else ""
-    if not depth:
-        return [inside + name for name in folders]
-    deeper: list[str] = []
-    for name in folders:
-        with suppress(*_CLOSED):
-            inner = _enter(name, fd)
-            try:
-                deeper += _walk(inner, inside + name, visit, depth - 1)
-            finally:
-                os.close(inner)
-    return deeper
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

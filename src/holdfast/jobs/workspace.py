@@ -25,6 +25,7 @@ from holdfast.errors import (
     ConfigError,
     Corrupt,
     NotFound,
+    NotOurs,
     StorageError,
     UsageError,
     typed,
@@ -125,7 +126,7 @@ class Workspace:
         check_name(name)
         with typed("attaching a file", self.path):
             if self.isolation == "none":
-                with Folder(self.path) as files:
+                with Folder(self.path, ours=False) as files:
                     copy_in(files, files, name, source, may_replace=False)
                 return f"{ATTACHMENTS}/{name}"
             with self._alone(), self._files() as files, self._scratch("aside") as aside:
@@ -207,7 +208,7 @@ class Workspace:
         files.prune((), (), aside)
         if facts.source is not None:
             ours = os.path.relpath(_home_of(self.folder), os.path.realpath(facts.source))
-            with Folder(os.path.realpath(facts.source)) as theirs:
+            with Folder(os.path.realpath(facts.source), ours=False) as theirs:
                 for path, about in theirs.everything(but=ours):
                     if about.mode == FOLDER:
                         files.put_folder(path[:-1], aside)
@@ -312,9 +313,9 @@ class Workspace:
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
             return None
         try:
-            with Folder(self.path) as files:
+            with Folder(self.path, ours=self.isolation != "none") as files:
                 found = files.small(path, most)
-        except OSError:
+        except (OSError, NotOurs):
             return None
         try:
             text = (found or b"").decode("utf-8")
