@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import BadName
+from holdfast.errors import BadName, Corrupt
 from holdfast.git import call
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
@@ -137,6 +137,15 @@ def test_a_path_that_leads_out_of_a_folder_is_refused(tmp_path: Path, path: str,
     with Folder(str(tmp_path / "inner")) as inner, pytest.raises(BadName):
         DEEDS[deed](inner, path)
     assert digest(tmp_path) == before
+
+
+@pytest.mark.parametrize("target", ["a\0b", "", "x" * 5000])
+def test_a_link_that_no_folder_can_have_is_told(tmp_path: Path, source: Path, target: str) -> None:
+    blob = git(source, "hash-object", "-w", "--stdin", given=target)
+    git(source, "update-index", "--add", "--cacheinfo", f"120000,{blob},link")
+    git(source, "commit", "-qm", "with a link")
+    with pytest.raises(Corrupt, match="link"):
+        made(tmp_path, source)
 
 
 # --- pipes ------------------------------------------------------------------------------------
@@ -334,3 +343,4 @@ tried(job.text_of, "closed")
     assert told[:2] == ["None", f"NotOurs {given} True"]
     assert told[2].startswith("NotOurs") and told[3:] == ["None"]
     assert [path.stat().st_mode for path in watched] == before
+    assert sorted(os.listdir(own)) == ["attachments", "closed"], "nothing is left half done"

@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from holdfast.errors import BadName, NotOurs, StorageError
+from holdfast.errors import BadName, Corrupt, NotOurs, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 256
+_LONGEST_TARGET = 4095
 _CHUNK = 1 << 20
 _HELD_OPEN = 100
 _ELSEWHERE = (FileNotFoundError, NotADirectoryError)
@@ -201,21 +202,22 @@ class Folder:
         """Let a file or link be there, and nothing else; it is made `aside` and moved in whole."""
         above, name = _split(path)
         made = aside.fresh()
-        if stat.S_ISLNK(mode):
-            os.symlink(b"".join(content), os.fsencode(made), dir_fd=aside._fd)
-        else:
-            fd = os.open(made, _NEW, 0o777 if mode & 0o100 else 0o666, dir_fd=aside._fd)
-            try:
-                for piece in content:
-                    _write(fd, piece)
-            finally:
-                os.close(fd)
-        with self._made(above, aside) as parent:
-            try:
-                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
-            except (IsADirectoryError, NotADirectoryError, FileExistsError):
-                self._set_aside(name, parent, aside)
-                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+        try:
+            if stat.S_ISLNK(mode):
+                _link(b"".join(content), made, aside._fd, path)
+            else:
+                _fill(content, made, aside._fd, 0o777 if mode & 0o100 else 0o666)
+            with self._made(above, aside) as parent:
+                try:
+                    os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+                except (IsADirectoryError, NotADirectoryError, FileExistsError):
+                    self._set_aside(name, parent, aside)
+                    os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+        except BaseException:
+            # `aside` may be the user's own folder.
+            with suppress(OSError):
+                os.unlink(made, dir_fd=aside._fd)
+            raise
 
     def put_folder(self, path: str, aside: Folder) -> None:
         with self._made(path, aside):
@@ -425,6 +427,25 @@ def _found(about: os.stat_result) -> Found:
         mode = 0o120000
     seen = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
     return Found(mode, about.st_size, seen)
+
+
+def _link(target: bytes, name: str, parent: int, path: str) -> None:
+    if not 0 < len(target) <= _LONGEST_TARGET or b"\0" in target:
+        raise Corrupt(
+            f"a symbolic link that no folder can have: {path[:80]!r}",
+            hint="its target is empty, too long or holds a NUL; commit it anew in the source",
+            path=path,
+        )
+    os.symlink(target, os.fsencode(name), dir_fd=parent)
+
+
+def _fill(content: Iterable[bytes], name: str, parent: int, rights: int) -> None:
+    fd = os.open(name, _NEW, rights, dir_fd=parent)
+    try:
+        for piece in content:
+            _write(fd, piece)
+    finally:
+        os.close(fd)
 
 
 def _write(fd: int, data: bytes) -> None:
