@@ -110,15 +110,15 @@ def is_quiet(workspace: Folder) -> bool:
     return not any(workspace.kind(f"{GIT}/{name}") for name in _UNFINISHED)
 
 
-def take_heads(ours: Repository, workspace: Folder, *, former: Heads | None, start: Heads) -> Heads:
+def take_heads(ours: Repository, workspace: Folder, *, former: Heads, start: Heads) -> Heads:
     """Where the agent's branches are, and all that belongs to them taken into ours.
 
     What cannot be read is as it was before.
     """
     heads = heads_of(workspace)
     if heads is None:
-        return former or start
-    known = {*(former.tips if former else ()), *start.tips}
+        return former
+    known = {*former.tips, *start.tips}
     missing = [tip for tip in heads.tips if tip not in known]
     objects = os.path.join(workspace.path, GIT, "objects")
     readable = not missing or _is_readable(workspace)

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record, encode
-from holdfast.errors import Corrupt, NotFound, NotOurs, StorageError
+from holdfast.errors import Corrupt, NotFound, NotOurs, StorageError, UsageError
 from holdfast.git.repository import Repository
 from holdfast.git.source import Source
 from holdfast.jobs.listing import blocking
 from holdfast.jobs.scratch import Folder, pieces
+from holdfast.store.home import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
 
 _PLACE, _MOST = "holdfast.json", 4 << 20
@@ -98,6 +99,34 @@ def survey(
     if exclude and not exclude.endswith("\n"):
         exclude += "\n"
     return Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+
+
+def check_source(source: str, folder: str) -> None:
+    """Refuse a source that is no folder, or that the job with this folder would be copied from."""
+    if not os.path.isdir(source):
+        raise NotFound(f"no such folder: {source}", hint="name the source of the job")
+    home, source = home_of(folder), os.path.realpath(source)
+    if _is_in(os.path.realpath(folder), source) and _is_in(source, home):
+        raise UsageError(
+            f"the source of a job would hold the job itself: {source}",
+            hint="name a folder of your own",
+            path=source,
+        )
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
+def home_of(folder: str) -> str:
+    """The home that the folder of a job is in; that folder itself if there is none."""
+    here = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(here, SETTINGS)):
+        above = os.path.dirname(here)
+        if above == here:
+            return os.path.realpath(folder)
+        here = above
+    return here
 
 
 def _uncommitted(source: Source, made: Repository) -> str:

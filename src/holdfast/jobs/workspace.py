@@ -30,24 +30,24 @@ from holdfast.errors import (
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, PROGRAM, Repository, Tree
+from holdfast.git.repository import FILE, FOLDER, MODULE, PROGRAM, Repository, Tree
 from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.listing import listed
-from holdfast.jobs.origin import Facts, facts_in, survey
+from holdfast.jobs.origin import Facts, check_source, facts_in, home_of, survey
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
-from holdfast.store.home import SETTINGS
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
 _PATIENCE = 600.0
+_LAST = "refs/holdfast/last"
 
 
 class Workspace:
@@ -96,7 +96,10 @@ class Workspace:
     # --- made -------------------------------------------------------------------------------
 
     def make(self, attachments: Mapping[str, str] | None = None) -> None:
-        """Let the workspace be there; what an agent did in one that was made is left alone."""
+        """Let the workspace be there; what an agent did in one that was made is left alone.
+
+        One that was made and is gone becomes what it was when it was last kept.
+        """
         for name in attachments or {}:
             check_name(name)
         if self.isolation == "none":
@@ -114,7 +117,8 @@ class Workspace:
                 if facts.first is None:
                     self._fill(facts, files, aside)
                 elif facts.worktree and files.kind(GIT) == "":
-                    self._put_heads(facts, self._start(facts), files, aside)
+                    self._tell("the agent's repository was gone: it is as it was last kept")
+                    self._put_heads(facts, self._former(facts), files, aside)
                 for name, source in (attachments or {}).items():
                     self._attach(files, aside, name, source)
                 if facts.first is None:
@@ -152,22 +156,11 @@ class Workspace:
                     path=self.path,
                 )
 
-    def _check_source(self, source: str) -> None:
-        if not os.path.isdir(source):
-            raise NotFound(f"no such folder: {source}", hint="name the source of the job")
-        home, source = _home_of(self.folder), os.path.realpath(source)
-        if _is_in(os.path.realpath(self.folder), source) and _is_in(source, home):
-            raise UsageError(
-                f"the source of a job would hold the job itself: {source}",
-                hint="name a folder of your own",
-                path=source,
-            )
-
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
         found = source_of(self._source) if self._source is not None else None
         if self._source is not None:
-            self._check_source(self._source)
+            check_source(self._source, self.folder)
         if found is None and self.isolation == "worktree":
             raise ConfigError(
                 f"not in a git repository: {self._source}",
@@ -202,12 +195,11 @@ class Workspace:
             self._put_heads(facts, self._start(facts), files, aside)
             whole = self._repository.tree(facts.base) if facts.base else {}
             self._put_files(files, aside, checked(whole))
-            for path in whole.keys() - checked(whole).keys():
-                files.put_folder(path, aside)
+            self._put_modules(facts, files, aside)
             return
         files.prune((), (), aside)
         if facts.source is not None:
-            ours = os.path.relpath(_home_of(self.folder), os.path.realpath(facts.source))
+            ours = os.path.relpath(home_of(self.folder), os.path.realpath(facts.source))
             with Folder(os.path.realpath(facts.source), ours=False) as theirs:
                 for path, about in theirs.everything(but=ours):
                     if about.mode == FOLDER:
@@ -286,6 +278,7 @@ class Workspace:
                         self._put_heads(facts, heads, files, aside)
                     elif before != wanted:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
+            self._repository.keep({_LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, wanted)
 
@@ -359,26 +352,47 @@ class Workspace:
                 elif here.get(path) != entry:
                     files.put(path, entry.mode, blobs.content(entry.id), aside)
 
+    def _put_modules(self, facts: Facts, files: Folder, aside: Folder) -> None:
+        for path, entry in self._repository.tree(facts.base).items() if facts.base else ():
+            if entry.mode == MODULE:
+                files.put_folder(path, aside)
+
     # --- the agent's repository -------------------------------------------------------------
 
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
-        last = self._snapshots.last
-        former = _heads_in(last.text) if last is not None else None
-        return checkout.take_heads(self._repository, files, former=former, start=self._start(facts))
+        return checkout.take_heads(
+            self._repository, files, former=self._former(facts), start=self._start(facts)
+        )
+
+    def _former(self, facts: Facts) -> Heads:
+        """Where they were when the workspace was last kept."""
+        latest = self._latest(facts)
+        kept = _heads_in(self._snapshots.text_of(latest)) if latest is not None else None
+        return kept or self._start(facts)
+
+    def _latest(self, facts: Facts) -> str | None:
+        """The snapshot that the workspace was last made to be, or was kept as."""
+        self._snapshots.load()
+        if self._snapshots.last is not None:
+            return self._snapshots.last.id
+        return self._repository.commit_of(_LAST) or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with self._scratch("fresh") as fresh:
-            checkout.make_checkout(
-                self._repository,
-                heads,
-                self.path,
-                fresh,
-                aside,
-                identity=facts.identity,
-                left_out=f"{facts.exclude}/{ATTACHMENTS}/\n",
-            )
+            self._make_checkout(facts, heads, fresh, aside)
             files.move_in(GIT, fresh, aside)
+
+    def _make_checkout(self, facts: Facts, heads: Heads, fresh: Folder, aside: Folder) -> None:
+        checkout.make_checkout(
+            self._repository,
+            heads,
+            self.path,
+            fresh,
+            aside,
+            identity=facts.identity,
+            left_out=f"{facts.exclude}/{ATTACHMENTS}/\n",
+        )
 
     # --- what a job brought -----------------------------------------------------------------
 
@@ -497,11 +511,31 @@ class Workspace:
         """The workspace; a folder, whatever an agent put in its place."""
         with Folder(self.folder) as here:
             if here.kind("workspace") != "folder":
-                with self._scratch("fresh") as fresh:
-                    fresh.put_folder("workspace", fresh)
-                    here.move_in("workspace", fresh, fresh)
+                self._make_anew(here)
         with Folder(self.path) as files:
             yield files
+
+    def _make_anew(self, here: Folder) -> None:
+        """Let the workspace be what it was when it was last kept.
+
+        It is moved in whole: half of it would be taken for what the agent left of its files.
+        """
+        facts = self._known()
+        with self._scratch("fresh") as fresh, self._scratch("aside") as aside:
+            fresh.put_folder("workspace", aside)
+            if facts is not None and facts.first is not None:
+                with Folder(os.path.join(fresh.path, "workspace")) as files:
+                    self._put_files(
+                        files, aside, self._snapshots.tree_of(self._latest(facts) or "")
+                    )
+                    if facts.worktree:
+                        self._make_checkout(facts, self._former(facts), files, aside)
+                        self._put_modules(facts, files, aside)
+                self._tell(
+                    "the workspace was gone: its files are as they were last kept; "
+                    "what was not kept is lost"
+                )
+            here.move_in("workspace", fresh, aside)
 
     @contextmanager
     def _scratch(self, name: str) -> Generator[Folder]:
@@ -533,24 +567,14 @@ class Workspace:
             self._facts = facts_in(self._repository.directory)
         return self._facts
 
+    def _tell(self, note: str) -> None:
+        facts = self._made()
+        if note not in facts.notes:
+            self._note(facts._replace(notes=(*facts.notes, note)))
+
     def _note(self, facts: Facts) -> None:
         facts.write(self._repository.directory)
         self._facts = facts
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return os.path.commonpath([path, folder]) == folder
-
-
-def _home_of(folder: str) -> str:
-    """The home that the folder of a job is in; that folder itself if there is none."""
-    here = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(here, SETTINGS)):
-        above = os.path.dirname(here)
-        if above == here:
-            return os.path.realpath(folder)
-        here = above
-    return here
 
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:
