@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from holdfast.errors import ConfigError, Conflict
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import DONE, Desk
 from tests.jobs.test_workspace import contents, git, killed_at
@@ -157,3 +159,70 @@ def test_a_job_whose_files_were_removed_by_hand_goes_on_with_what_was_kept(
     shutil.rmtree(desk.workspace().resolve())
     assert desk.ok("job", "merge", "demo")["applied"]
     assert git(source, "diff", "--name-status", "trunk", "job-demo") == "A\tone"
+
+
+# --- merges -----------------------------------------------------------------------------------
+
+
+def test_a_merge_that_was_killed_is_known_for_ours(source: Path) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    deaths = 0
+    for step in range(2, 90, 4):
+        (here / f"new{step}").write_text("new")
+        deaths += killed_at(step, lambda: opened(source).merge())
+        merged = opened(source).merge()
+        assert merged.commit == git(source, "rev-parse", "job-j1")
+        assert f"new{step}" in merged.files.added
+    assert deaths > 10
+
+
+def test_what_was_not_committed_is_merged_upon_what_was_merged_before(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init", "-q")
+    workspace = made(empty)
+    for number in range(3):
+        (Path(workspace.path) / f"new{number}").write_text("new")
+        assert workspace.merge().made
+        assert not workspace.merge().made
+    assert git(empty, "rev-list", "--count", "job-j1") == "3"
+
+
+def test_a_branch_can_be_moved_after_a_merge_of_it_was_refused(source: Path) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    (here / "one").write_text("one")
+    assert workspace.merge().made
+    git(source, "checkout", "-q", "job-j1")
+    (here / "two").write_text("two")
+    with pytest.raises(Conflict, match="checked out"):
+        workspace.merge()
+    git(source, "checkout", "-q", "trunk")
+    (here / "three").write_text("three")
+    assert opened(source).merge().made
+    git(source, "branch", "-f", "job-j1", "trunk")
+    (here / "four").write_text("four")
+    with pytest.raises(Conflict, match="not of this job"):
+        workspace.merge()
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "of an older version"])
+def test_nothing_is_merged_into_another_repository_that_the_folder_lies_in(
+    source: Path, noted: bool
+) -> None:
+    workspace = made(source)
+    (Path(workspace.path) / "new").write_text("new")
+    kept(workspace)
+    if not noted:
+        place = Path(workspace.folder) / "repository.git" / "holdfast.json"
+        facts = json.loads(place.read_bytes())
+        del facts["repository"]
+        place.write_text(json.dumps(facts))
+        assert opened(source).merge(dry_run=True).commits == 1
+    shutil.rmtree(source)
+    source.mkdir()
+    git(source.parent, "init", "-q", "-b", "dotfiles")
+    with pytest.raises(ConfigError, match="another repository"):
+        opened(source).merge()
+    assert git(source.parent, "branch", "--all") == ""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record, encode
-from holdfast.errors import Corrupt, NotFound, NotOurs, StorageError, UsageError
-from holdfast.git.repository import Repository
-from holdfast.git.source import Source
+from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageError, UsageError
+from holdfast.git.repository import FOLDER, LINK, Repository
+from holdfast.git.source import Source, source_of
 from holdfast.jobs.listing import blocking
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.store.home import SETTINGS
@@ -35,7 +35,17 @@ class Facts(NamedTuple):
     attachments: tuple[tuple[str, str], ...] = ()
     """Names, and the ids of what they held."""
     merged: tuple[tuple[str, str], ...] = ()
-    """Branches that we gave to the source, and the commits that they had."""
+    """Branches that we gave to the source, and the commits that they have, or will have."""
+    repository: str | None = None
+    """The directory of the source's repository; None if that was not noted."""
+
+    def giving(self, branch: str, commit: str) -> Facts:
+        """What is known when a branch is about to become this commit, or may stay what it is."""
+        return self._replace(merged=(*dict.fromkeys((*self.merged, (branch, commit))),))
+
+    def given(self, branch: str, commit: str) -> Facts:
+        others = [each for each in self.merged if each[0] != branch]
+        return self._replace(merged=tuple(sorted([*others, (branch, commit)])))
 
     def write(self, directory: str) -> None:
         vfs = RealVfs()
@@ -98,7 +108,29 @@ def survey(
         exclude = (theirs.small("info/exclude", 1 << 16) or b"").decode("utf-8", "replace")
     if exclude and not exclude.endswith("\n"):
         exclude += "\n"
-    return Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+    facts = Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+    return facts._replace(repository=found.directory)
+
+
+def origin_of(facts: Facts) -> Source:
+    """The repository that a job started from, which is not any that its folder lies in by now."""
+    found = source_of(facts.source) if facts.worktree and facts.source else None
+    if found is None:
+        raise ConfigError(
+            "the job did not start from a git repository, or it is gone",
+            hint="take what you need from `job diff --patch`",
+            path=facts.source,
+        )
+    same = found.directory == facts.repository
+    if facts.repository is None:
+        same = facts.base is None or found.commit_of(facts.base) is not None
+    if not same:
+        raise ConfigError(
+            f"{facts.source} is in another repository now: {found.directory}",
+            hint="take what you need from `job diff --patch`",
+            path=facts.source,
+        )
+    return found
 
 
 def check_source(source: str, folder: str) -> None:
@@ -127,6 +159,19 @@ def home_of(folder: str) -> str:
             return os.path.realpath(folder)
         here = above
     return here
+
+
+def copy_all(source: str, files: Folder, aside: Folder, *, but: str) -> None:
+    """Copy a folder of the user's; `but` is a folder in it that is left out."""
+    with Folder(os.path.realpath(source), ours=False) as theirs:
+        for path, about in theirs.everything(but=os.path.relpath(but, theirs.path)):
+            if about.mode == FOLDER:
+                files.put_folder(path[:-1], aside)
+            elif about.mode == LINK:
+                files.put(path, about.mode, [theirs.target(path)], aside)
+            else:
+                with theirs.reading(path) as fd:
+                    files.put(path, about.mode, pieces(fd), aside)
 
 
 def _uncommitted(source: Source, made: Repository) -> str:
@@ -178,6 +223,7 @@ def facts_in(path: str) -> Facts | None:
             first=_text(found["first"]),
             attachments=_pairs(found["attachments"]),
             merged=_pairs(found["merged"]),
+            repository=_text(found.get("repository")),
         )
     except (DecodeError, KeyError, IndexError, TypeError) as error:
         raise Corrupt(

@@ -30,17 +30,17 @@ from holdfast.errors import (
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, MODULE, PROGRAM, Repository, Tree
+from holdfast.git.repository import FILE, FOLDER, MODULE, Repository, Tree
 from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.listing import listed
-from holdfast.jobs.origin import Facts, check_source, facts_in, home_of, survey
+from holdfast.jobs.origin import Facts, check_source, copy_all, facts_in, home_of, origin_of, survey
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
-from holdfast.jobs.scratch import Folder, pieces
+from holdfast.jobs.scratch import Folder
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
@@ -199,16 +199,7 @@ class Workspace:
             return
         files.prune((), (), aside)
         if facts.source is not None:
-            ours = os.path.relpath(home_of(self.folder), os.path.realpath(facts.source))
-            with Folder(os.path.realpath(facts.source), ours=False) as theirs:
-                for path, about in theirs.everything(but=ours):
-                    if about.mode == FOLDER:
-                        files.put_folder(path[:-1], aside)
-                    elif about.mode in (FILE, PROGRAM):
-                        with theirs.reading(path) as fd:
-                            files.put(path, about.mode, pieces(fd), aside)
-                    else:
-                        files.put(path, about.mode, [theirs.target(path)], aside)
+            copy_all(facts.source, files, aside, but=home_of(self.folder))
 
     def _start(self, facts: Facts) -> Heads:
         ref = f"refs/heads/{self.branch}"
@@ -290,12 +281,7 @@ class Workspace:
             folders = {above for path in wanted for above in _above(path)}
             with Folder(folder) as files:
                 files.prune(wanted, folders, aside, but=GIT if self._made().worktree else "")
-                with self._repository.reading() as blobs:
-                    for path, entry in sorted(wanted.items()):
-                        if entry.mode == FOLDER:
-                            files.put_folder(path[:-1], aside)
-                        else:
-                            files.put(path, entry.mode, blobs.content(entry.id), aside)
+                self._put_files(files, aside, wanted)
 
     def text_of(self, path: str, most: int = 200_000) -> str | None:
         """What a file of the workspace says, for a model that cannot look itself.
@@ -417,32 +403,37 @@ class Workspace:
         self._needs_snapshots("to merge from")
         with self._alone(), typed("merging", self.path), self._files() as files:
             facts = self._made()
-            source = source_of(facts.source) if facts.worktree and facts.source else None
-            if source is None:
-                raise ConfigError(
-                    "the job did not start from a git repository, or it is gone",
-                    hint="take what you need from `job diff --patch`",
-                    path=facts.source,
-                )
+            source = origin_of(facts)
             branch = into or self.branch
             if not checkout.is_ref(f"refs/heads/{branch}"):
                 raise BadName(f"not a branch: {branch[:80]!r}", hint="see `git check-ref-format`")
             self._snapshot(files, "")
-            heads = _heads_in(self._last().text)
             proposal = self._proposal()
-            tip = proposal.commit(self._last().tree, heads or self._start(facts), facts.identity)
+            there = source.commit_of(f"refs/heads/{branch}")
+            former = there if (branch, there) in facts.merged else None
+            heads = self._upon(former, _heads_in(self._last().text) or self._start(facts))
+            tip = proposal.commit(self._last().tree, heads, facts.identity)
+            if tip is not None and not dry_run:
+                # Before it is given: whoever finds it there has to know it for ours.
+                self._note(facts.giving(branch, tip))
             merged = proposal.merge(
                 source,
                 tip,
                 branch,
                 asked=into is not None,
-                former=dict(facts.merged).get(branch),
+                former=former,
                 dry_run=dry_run,
             )
-            if merged.made:
-                given = dict(facts.merged) | {branch: merged.commit}
-                self._note(facts._replace(merged=tuple(sorted(given.items()))))
+            if merged.commit and merged.commit == source.commit_of(f"refs/heads/{branch}"):
+                self._note(facts.given(branch, merged.commit))
             return merged
+
+    def _upon(self, former: str | None, heads: Heads) -> Heads:
+        """With what was merged before checked out, if the agent committed nothing since."""
+        words = ("merge-base", "--is-ancestor", heads.commit or former or "", former or "")
+        if former is None or self._repository.tells(*words) is None:
+            return heads
+        return heads._replace(head=former)
 
     def _proposal(self) -> Proposal:
         facts = self._made()
