@@ -10,7 +10,7 @@ from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageError, UsageError
 from holdfast.git.repository import FOLDER, LINK, Repository
 from holdfast.git.source import Source, source_of
-from holdfast.jobs.listing import blocking
+from holdfast.jobs.listing import surroundings
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.store.home import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
@@ -179,7 +179,7 @@ def _uncommitted(source: Source, made: Repository) -> str:
     if source.top is None or (head := source.commit_of("HEAD")) is None:
         return ""
     with Folder(source.top, ours=False) as theirs:
-        if blocking(theirs):
+        if surroundings(theirs).blocking:
             return ""
     index = os.path.join(made.directory, "holdfast.index")
     try:

@@ -339,9 +339,13 @@ class Workspace:
                     files.put(path, entry.mode, blobs.content(entry.id), aside)
 
     def _put_modules(self, facts: Facts, files: Folder, aside: Folder) -> None:
-        for path, entry in self._repository.tree(facts.base).items() if facts.base else ():
-            if entry.mode == MODULE:
-                files.put_folder(path, aside)
+        for path in self._modules(facts):
+            files.put_folder(path, aside)
+
+    def _modules(self, facts: Facts) -> list[str]:
+        """Where the base has submodules."""
+        base = self._repository.tree(facts.base) if facts.base else {}
+        return [path for path, entry in base.items() if entry.mode == MODULE]
 
     # --- the agent's repository -------------------------------------------------------------
 
@@ -464,7 +468,7 @@ class Workspace:
         last = self._snapshots.last
         inputs = (f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
         kept = last.tree if last is not None else ()
-        return listed(self._repository, files, {*inputs, *kept})
+        return listed(self._repository, files, {*inputs, *kept}, lambda: self._modules(facts))
 
     def _needs_snapshots(self, what: str) -> None:
         if self.isolation == "none":
