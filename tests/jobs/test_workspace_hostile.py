@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -344,3 +346,51 @@ tried(job.text_of, "closed")
     assert told[2].startswith("NotOurs") and told[3:] == ["None"]
     assert [path.stat().st_mode for path in watched] == before
     assert sorted(os.listdir(own)) == ["attachments", "closed"], "nothing is left half done"
+
+
+# --- the sandbox ------------------------------------------------------------------------------
+
+
+@needs_bubblewrap
+def test_a_sandbox_is_made_for_a_home_behind_a_link(source: Path) -> None:
+    # Not below /tmp, which is another one inside.
+    with tempfile.TemporaryDirectory(dir=Path.home()) as place:
+        (Path(place) / "real").mkdir()
+        (Path(place) / "link").symlink_to(Path(place) / "real")
+        workspace = made(Path(place) / "link", source, "sandbox")
+        script = "echo new > file && git log --format=%s && ! touch ../repository.git/x && pwd -P"
+        ran = subprocess.run(
+            workspace.wrap(["sh", "-c", script]),
+            cwd=workspace.path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.stdout.splitlines() == ["first", os.path.realpath(workspace.path)], ran.stderr
+        assert (Path(workspace.path) / "file").read_text() == "new\n"
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(not os.access("/run", os.W_OK), reason="no socket can be made in /run")
+def test_a_sandboxed_program_reaches_no_socket_in_run(tmp_path: Path, source: Path) -> None:
+    workspace = made(tmp_path, source, "sandbox")
+    place = f"/run/holdfast-test-{os.getpid()}"
+    connects = f"""
+import socket
+socket.getaddrinfo("localhost", 80)
+for place in {place!r}, "/var" + {place!r}:
+    try:
+        socket.socket(socket.AF_UNIX).connect(place)
+    except FileNotFoundError:
+        continue
+    raise SystemExit(1)
+"""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        listening.listen()
+        try:
+            command = ["python3", "-c", connects]
+            assert subprocess.run(command, check=False).returncode == 1
+            assert subprocess.run(workspace.wrap(command), check=False).returncode == 0
+        finally:
+            os.unlink(place)
