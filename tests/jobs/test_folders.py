@@ -64,6 +64,7 @@ def test_a_folder_keeps_everything_ignored_or_empty_or_with_a_repository_inside(
     was = contents(here)
     assert "a/.git/HEAD" in was and "empty/inner/" in was
     shutil.rmtree(here)
+    here.mkdir()
     assert workspace.changed_since(point).removed
     workspace.restore(point)
     assert contents(here) == was

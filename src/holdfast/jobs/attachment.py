@@ -28,7 +28,7 @@ def copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace
     above, _, last = os.path.abspath(source).rpartition("/")
     if not os.path.isfile(source):
         raise NotFound(f"no such file: {source}", hint="attach a regular file", path=source)
-    with Folder(os.path.realpath(above or "/")) as there:
+    with Folder(os.path.realpath(above or "/"), ours=False) as there:
         if there.kind(last) == "link":
             real = os.path.realpath(source)
             return copy_in(files, aside, name, real, may_replace=may_replace)

@@ -21,6 +21,8 @@ _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/(?:heads/(?!-)[^\x00-\x20\x7f~^:?*\[\\\ufffd\udc80-\udcff]{1,200}|stash)")
 _UNFIT = re.compile(r"\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$")
 _MOST = 4 << 20
+_ALTERNATES = f"{GIT}/objects/info/alternates"
+_BORROWED = "../../../repository.git/objects\n"
 _UNFINISHED = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -108,6 +110,45 @@ def is_quiet(workspace: Folder) -> bool:
     return not any(workspace.kind(f"{GIT}/{name}") for name in _UNFINISHED)
 
 
+def take_heads(ours: Repository, workspace: Folder, *, former: Heads, start: Heads) -> Heads:
+    """Where the agent's branches are, and all that belongs to them taken into ours.
+
+    What cannot be read is as it was before.
+    """
+    heads = heads_of(workspace)
+    if heads is None:
+        return former
+    known = {*former.tips, *start.tips}
+    missing = [tip for tip in heads.tips if tip not in known]
+    objects = os.path.join(workspace.path, GIT, "objects")
+    readable = not missing or _is_readable(workspace)
+    if readable and (not missing or ours.take(objects, missing, sorted(known))):
+        return heads
+    # Something of it is broken: what is whole is kept.
+    whole = {tip for tip in missing if readable and ours.take(objects, [tip], sorted(known))}
+    refs = {name: tip for name, tip in heads.refs.items() if tip in known | whole}
+    if heads.commit is None or heads.commit in known | whole:
+        return Heads(heads.head, refs)
+    return start._replace(refs=start.refs | refs)
+
+
+def _is_readable(workspace: Folder) -> bool:
+    """Whether git can read the agent's objects to the end: a pipe among them would hold it.
+
+    Other folders that they borrow from may have pipes too.
+    """
+    if workspace.small(_ALTERNATES, 4096) not in (None, _BORROWED.encode()):
+        return False
+    others: set[str] = set()
+
+    def visit(_: str, kinds: dict[str, str]) -> bool:
+        others.update(kind for kind in kinds.values() if kind not in ("file", "folder"))
+        return not others
+
+    workspace.walk(visit, f"{GIT}/objects")
+    return not others
+
+
 def make_checkout(
     ours: Repository,
     heads: Heads,
@@ -128,7 +169,7 @@ def make_checkout(
         "HEAD": f"{heads.head}\n",
         "config": ours.config(bare=False) + user,
         "info/exclude": left_out,
-        "objects/info/alternates": "../../../repository.git/objects\n",
+        "objects/info/alternates": _BORROWED,
         "packed-refs": "".join(f"{commit} {ref}\n" for ref, commit in sorted(heads.refs.items())),
     }
     if stash := heads.refs.get("refs/stash"):

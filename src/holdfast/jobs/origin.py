@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record, encode
-from holdfast.errors import Corrupt, NotFound, StorageError
-from holdfast.git.repository import Repository
-from holdfast.git.source import Source
+from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageError, UsageError
+from holdfast.git.repository import FOLDER, LINK, Repository
+from holdfast.git.source import Source, source_of
+from holdfast.jobs.listing import surroundings
 from holdfast.jobs.scratch import Folder, pieces
+from holdfast.store.home import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
 
 _PLACE, _MOST = "holdfast.json", 4 << 20
@@ -33,7 +35,17 @@ class Facts(NamedTuple):
     attachments: tuple[tuple[str, str], ...] = ()
     """Names, and the ids of what they held."""
     merged: tuple[tuple[str, str], ...] = ()
-    """Branches that we gave to the source, and the commits that they had."""
+    """Branches that we gave to the source, and the commits that they have, or will have."""
+    repository: str | None = None
+    """The directory of the source's repository; None if that was not noted."""
+
+    def giving(self, branch: str, commit: str) -> Facts:
+        """What is known when a branch is about to become this commit, or may stay what it is."""
+        return self._replace(merged=(*dict.fromkeys((*self.merged, (branch, commit))),))
+
+    def given(self, branch: str, commit: str) -> Facts:
+        others = [each for each in self.merged if each[0] != branch]
+        return self._replace(merged=tuple(sorted([*others, (branch, commit)])))
 
     def write(self, directory: str) -> None:
         vfs = RealVfs()
@@ -92,27 +104,93 @@ def survey(
             "committed and are not part of it"
         )
     exclude = ""
-    with Folder(found.directory) as theirs:
+    with Folder(found.directory, ours=False) as theirs:
         exclude = (theirs.small("info/exclude", 1 << 16) or b"").decode("utf-8", "replace")
     if exclude and not exclude.endswith("\n"):
         exclude += "\n"
-    return Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+    facts = Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
+    return facts._replace(repository=found.directory)
+
+
+def origin_of(facts: Facts) -> Source:
+    """The repository that a job started from, which is not any that its folder lies in by now."""
+    found = source_of(facts.source) if facts.worktree and facts.source else None
+    if found is None:
+        raise ConfigError(
+            "the job did not start from a git repository, or it is gone",
+            hint="take what you need from `job diff --patch`",
+            path=facts.source,
+        )
+    same = found.directory == facts.repository
+    if facts.repository is None:
+        same = facts.base is None or found.commit_of(facts.base) is not None
+    if not same:
+        raise ConfigError(
+            f"{facts.source} is in another repository now: {found.directory}",
+            hint="take what you need from `job diff --patch`",
+            path=facts.source,
+        )
+    return found
+
+
+def check_source(source: str, folder: str) -> None:
+    """Refuse a source that is no folder, or that the job with this folder would be copied from."""
+    if not os.path.isdir(source):
+        raise NotFound(f"no such folder: {source}", hint="name the source of the job")
+    home, source = home_of(folder), os.path.realpath(source)
+    if _is_in(os.path.realpath(folder), source) and _is_in(source, home):
+        raise UsageError(
+            f"the source of a job would hold the job itself: {source}",
+            hint="name a folder of your own",
+            path=source,
+        )
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
+def home_of(folder: str) -> str:
+    """The home that the folder of a job is in; that folder itself if there is none."""
+    here = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(here, SETTINGS)):
+        above = os.path.dirname(here)
+        if above == here:
+            return os.path.realpath(folder)
+        here = above
+    return here
+
+
+def copy_all(source: str, files: Folder, aside: Folder, *, but: str) -> None:
+    """Copy a folder of the user's; `but` is a folder in it that is left out."""
+    with Folder(os.path.realpath(source), ours=False) as theirs:
+        for path, about in theirs.everything(but=os.path.relpath(but, theirs.path)):
+            if about.mode == FOLDER:
+                files.put_folder(path[:-1], aside)
+            elif about.mode == LINK:
+                files.put(path, about.mode, [theirs.target(path)], aside)
+            else:
+                with theirs.reading(path) as fd:
+                    files.put(path, about.mode, pieces(fd), aside)
 
 
 def _uncommitted(source: Source, made: Repository) -> str:
     """How many files of the source are not as committed, told without its settings."""
     if source.top is None or (head := source.commit_of("HEAD")) is None:
         return ""
+    with Folder(source.top, ours=False) as theirs:
+        if surroundings(theirs).blocking:
+            return ""
     index = os.path.join(made.directory, "holdfast.index")
     try:
         with (
-            Folder(source.own) as theirs,
+            Folder(source.own, ours=False) as theirs,
             theirs.reading("index") as fd,
             open(index, "wb") as copy,  # direct write: scratch
         ):
             copy.writelines(pieces(fd))
         made.ask("update-index", "-q", "--refresh", "--unmerged", index=index, files=source.top)
-    except (OSError, StorageError):
+    except (OSError, StorageError, NotOurs):
         pass
     try:
         words = ("diff-index", "--name-only", "-z", "--ignore-submodules=all", head)
@@ -145,6 +223,7 @@ def facts_in(path: str) -> Facts | None:
             first=_text(found["first"]),
             attachments=_pairs(found["attachments"]),
             merged=_pairs(found["merged"]),
+            repository=_text(found.get("repository")),
         )
     except (DecodeError, KeyError, IndexError, TypeError) as error:
         raise Corrupt(

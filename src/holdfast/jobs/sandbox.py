@@ -12,6 +12,16 @@ from holdfast.errors import ConfigError
 
 _HINT = "install bubblewrap (Debian: `apt install bubblewrap`), or choose another isolation"
 _PATIENCE = 30.0
+_OWN = ("/tmp", "/var/tmp", "/run", "/var/run")
+"""Empty inside.  In the last two others have their sockets, and to speak with them is to act."""
+_NEEDED = (
+    "/etc/resolv.conf",
+    "/run/current-system",
+    "/run/opengl-driver",
+    "/run/wrappers",
+    "/run/media",
+)
+"""What may lie there and is no socket: names of hosts, the programs of some systems, disks."""
 
 
 def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str]) -> list[str]:
@@ -19,7 +29,9 @@ def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str])
 
     The network stays: agents need it to reach their models.
     """
-    binds = [word for path in readable for word in ("--ro-bind", path, path)]
+    # No place can be made below a link.
+    writable = os.path.realpath(writable)
+    binds = [word for path in map(os.path.realpath, readable) for word in ("--ro-bind", path, path)]
     return [
         *_frame(bubblewrap()),
         *binds,
@@ -30,12 +42,11 @@ def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str])
 
 
 def _frame(program: str) -> list[str]:
-    private = [
-        word
-        for place in ("/tmp", "/var/tmp")
-        if os.path.isdir(place)
-        for word in ("--tmpfs", place)
-    ]
+    own = dict.fromkeys(os.path.realpath(place) for place in _OWN if os.path.isdir(place))
+    private = [word for place in own for word in ("--tmpfs", place)]
+    for place in map(os.path.realpath, [*_NEEDED, *_programs()]):
+        if place.startswith("/run/"):
+            private += ["--ro-bind-try", place, place]
     return [
         program,
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -43,6 +54,11 @@ def _frame(program: str) -> list[str]:
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session"),
     ]
+
+
+def _programs() -> list[str]:
+    """The folders where programs are looked for."""
+    return [place for place in os.environ.get("PATH", "").split(os.pathsep) if place]
 
 
 @lru_cache(maxsize=1)

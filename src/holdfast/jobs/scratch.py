@@ -2,26 +2,34 @@
 """The files of a folder that somebody hostile may have arranged.
 
 Every path is walked component by component from an open folder, and no symbolic link is ever
-followed: what is read, written or removed lies inside, whatever the links say.  A file is never
-written in place, since it may have another name outside.
+followed: what is read, written or removed lies inside, whatever the links say.  A path that names
+the folder above is refused, whoever wrote it.  A file is never written in place, since it may have
+another name outside.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from holdfast.errors import StorageError
+from holdfast.errors import BadName, Corrupt, NotOurs, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 256
+_LONGEST_TARGET = 4095
 _CHUNK = 1 << 20
+_HELD_OPEN = 100
 _ELSEWHERE = (FileNotFoundError, NotADirectoryError)
+_CLOSED = (*_ELSEWHERE, PermissionError, NotOurs)
+
+
+Visit = Callable[[str, dict[str, str]], bool]
+"""Is told a folder, and the kinds of what it holds by name; says whether to go on below."""
 
 
 class Found(NamedTuple):
@@ -37,11 +45,16 @@ class Found(NamedTuple):
 
 
 class Folder:
-    """A folder, held open."""
+    """A folder, held open.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._fd = os.open(path, _FOLDER)
+    In one of ours we give ourselves the rights that we need.  In the user's own no right is ever
+    changed: what may not be read there is an error.
+    """
+
+    def __init__(self, path: str, *, ours: bool = True) -> None:
+        self.path, self._ours = path, ours
+        with self._refusal(""):
+            self._fd = os.open(path, _FOLDER)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -90,7 +103,7 @@ class Folder:
             if path.endswith("/"):
                 yield from self.everything(path[:-1])
             else:
-                above, _, name = path.rpartition("/")
+                above, name = _split(path)
                 by_folder.setdefault(above, []).append(name)
         for above, names in by_folder.items():
             try:
@@ -103,9 +116,37 @@ class Folder:
             except _ELSEWHERE:
                 continue
 
+    def walk(self, visit: Visit, below: str = "") -> None:
+        """Show each folder with what it holds; those that cannot be opened are left out."""
+        pending = [below]
+        while pending:
+            here = pending.pop()
+            with suppress(*_CLOSED), self._at(here) as fd:
+                pending += self._walk(fd, here, visit, _HELD_OPEN)
+
+    def _walk(self, fd: int, here: str, visit: Visit, depth: int) -> list[str]:
+        """Show a folder and those below; the ones that lie deeper are returned."""
+        with os.scandir(fd) as entries:
+            kinds = {entry.name: _kind(entry) for entry in entries}
+        if not visit(here, kinds):
+            return []
+        folders = [name for name, kind in kinds.items() if kind == "folder"]
+        inside = f"{here}/" if here else ""
+        if not depth:
+            return [inside + name for name in folders]
+        deeper: list[str] = []
+        for name in folders:
+            with suppress(*_CLOSED):
+                inner = self._enter(name, fd)
+                try:
+                    deeper += self._walk(inner, inside + name, visit, depth - 1)
+                finally:
+                    os.close(inner)
+        return deeper
+
     def kind(self, path: str) -> str:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above) as fd:
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
@@ -119,16 +160,16 @@ class Folder:
         try:
             with self.reading(path) as fd:
                 found = b"".join(_first(fd, most + 1))
-        except (OSError, EOFError):
+        except (OSError, EOFError, NotOurs):
             return None
         return found if len(found) <= most else None
 
     @contextmanager
     def reading(self, path: str) -> Generator[int]:
         """A descriptor of a regular file."""
-        above, _, name = path.rpartition("/")
-        with self._at(above) as parent:
-            fd = _readable(name, parent)
+        above, name = _split(path)
+        with self._at(above) as parent, self._refusal(path):
+            fd = self._readable(name, parent)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileNotFoundError(path)
@@ -138,7 +179,7 @@ class Folder:
 
     def target(self, path: str) -> bytes:
         """Where a symbolic link points to."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         with self._at(above) as fd:
             return os.fsencode(os.readlink(name, dir_fd=fd))
 
@@ -159,23 +200,24 @@ class Folder:
 
     def put(self, path: str, mode: int, content: Iterable[bytes], aside: Folder) -> None:
         """Let a file or link be there, and nothing else; it is made `aside` and moved in whole."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         made = aside.fresh()
-        if stat.S_ISLNK(mode):
-            os.symlink(b"".join(content), os.fsencode(made), dir_fd=aside._fd)
-        else:
-            fd = os.open(made, _NEW, 0o777 if mode & 0o100 else 0o666, dir_fd=aside._fd)
-            try:
-                for piece in content:
-                    _write(fd, piece)
-            finally:
-                os.close(fd)
-        with self._made(above, aside) as parent:
-            try:
-                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
-            except (IsADirectoryError, NotADirectoryError, FileExistsError):
-                self._set_aside(name, parent, aside)
-                os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+        try:
+            if stat.S_ISLNK(mode):
+                _link(b"".join(content), made, aside._fd, path)
+            else:
+                _fill(content, made, aside._fd, 0o777 if mode & 0o100 else 0o666)
+            with self._made(above, aside) as parent:
+                try:
+                    os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+                except (IsADirectoryError, NotADirectoryError, FileExistsError):
+                    self._set_aside(name, parent, aside)
+                    os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
+        except BaseException:
+            # `aside` may be the user's own folder.
+            with suppress(OSError):
+                os.unlink(made, dir_fd=aside._fd)
+            raise
 
     def put_folder(self, path: str, aside: Folder) -> None:
         with self._made(path, aside):
@@ -183,7 +225,7 @@ class Folder:
 
     def remove(self, path: str, aside: Folder) -> None:
         """Let nothing be there."""
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above, change=True) as parent:
                 self._set_aside(name, parent, aside)
@@ -213,7 +255,7 @@ class Folder:
         os.rename(name, name, src_dir_fd=other._fd, dst_dir_fd=self._fd)
 
     def remove_if_empty(self, path: str) -> bool:
-        above, _, name = path.rpartition("/")
+        above, name = _split(path)
         try:
             with self._at(above, change=True) as parent:
                 os.rmdir(name, dir_fd=parent)
@@ -232,7 +274,7 @@ class Folder:
 
     def _empty_one(self, name: str) -> None:
         try:
-            fd = _enter(name, self._fd, change=True)
+            fd = self._enter(name, self._fd, change=True)
         except (NotADirectoryError, FileNotFoundError):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._fd)
@@ -241,7 +283,7 @@ class Folder:
             for inner, about in _entries(fd):
                 if stat.S_ISDIR(about.st_mode):
                     # It has to be writable to be moved: its `..` changes.
-                    os.close(_enter(inner, fd, change=True))
+                    os.close(self._enter(inner, fd, change=True))
                     os.rename(inner, self.fresh(), src_dir_fd=fd, dst_dir_fd=self._fd)
                 else:
                     os.unlink(inner, dir_fd=fd)
@@ -259,8 +301,9 @@ class Folder:
     def _at(self, path: str, *, change: bool = False) -> Generator[int]:
         fd = os.dup(self._fd)
         try:
-            for name in path.split("/") if path else ():
-                fd = _step(fd, _enter(name, fd, change=change))
+            with self._refusal(path):
+                for name in path.split("/") if path else ():
+                    fd = _step(fd, self._enter(name, fd, change=change))
             yield fd
         finally:
             os.close(fd)
@@ -270,61 +313,95 @@ class Folder:
         """The folder at a path; what stands in its way is set aside."""
         fd = os.dup(self._fd)
         try:
-            for name in path.split("/") if path else ():
-                try:
-                    inner = _enter(name, fd, change=True)
-                except _ELSEWHERE:
-                    self._set_aside(name, fd, aside)
-                    os.mkdir(name, dir_fd=fd)
-                    inner = _enter(name, fd, change=True)
-                fd = _step(fd, inner)
+            with self._refusal(path):
+                for name in path.split("/") if path else ():
+                    fd = _step(fd, self._enter_made(name, fd, aside))
             yield fd
         finally:
             os.close(fd)
 
+    def _enter_made(self, name: str, parent: int, aside: Folder) -> int:
+        try:
+            return self._enter(name, parent, change=True)
+        except _ELSEWHERE:
+            self._set_aside(name, parent, aside)
+            os.mkdir(name, dir_fd=parent)
+            return self._enter(name, parent, change=True)
+
+    def _enter(self, name: str, parent: int, *, change: bool = False) -> int:
+        """Open a folder inside, if it is ours with the rights that its owner can give himself."""
+        _split(name)
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=parent)
+        except PermissionError:
+            self._allow(name, parent, 0o700)
+            fd = os.open(name, _FOLDER, dir_fd=parent)
+        if change and self._ours and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
+            os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
+        return fd
+
+    def _readable(self, name: str, parent: int) -> int:
+        try:
+            return os.open(name, _READ, dir_fd=parent)
+        except PermissionError:
+            self._allow(name, parent, 0o400)
+            return os.open(name, _READ, dir_fd=parent)
+
+    def _allow(self, name: str, parent: int, rights: int) -> None:
+        if not self._ours:
+            return
+        # Through /proc: there is no chmod that takes a folder and follows no link.
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _refusal(self, path: str) -> Generator[None]:
+        """Say what of the user's may not be read."""
+        try:
+            yield
+        except PermissionError as error:
+            if self._ours:
+                raise
+            place = os.path.join(self.path, path) if path else self.path
+            raise NotOurs(
+                f"may not be read or written: {place}",
+                hint="nothing of yours is changed; give yourself the rights (`chmod u+r`, "
+                "for a folder `u+rx`) or name another folder or file",
+                path=place,
+            ) from error
+
     def _set_aside(self, name: str, parent: int, aside: Folder) -> None:
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                os.close(_enter(name, parent, change=True))
+                os.close(self._enter(name, parent, change=True))
                 os.rename(name, aside.fresh(), src_dir_fd=parent, dst_dir_fd=aside._fd)
             else:
                 os.unlink(name, dir_fd=parent)
 
 
+def leads_inside(path: str) -> bool:
+    """Whether a path, or a folder written as `path/`, names something below."""
+    return not any(part in ("", ".", "..") for part in path.removesuffix("/").split("/"))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The folder that a path lies in, and its name there."""
+    if not leads_inside(path) or path.endswith("/"):
+        raise BadName(
+            f"not a path inside of a folder: {path[:80]!r}", hint="it was made to do harm"
+        )
+    above, _, name = path.rpartition("/")
+    return above, name
+
+
 def _step(old: int, new: int) -> int:
     os.close(old)
     return new
-
-
-def _enter(name: str, parent: int, *, change: bool = False) -> int:
-    """Open a folder inside, with the rights that its owner can give himself."""
-    try:
-        fd = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:
-        _allow(name, parent, 0o700)
-        fd = os.open(name, _FOLDER, dir_fd=parent)
-    if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
-        os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
-    return fd
-
-
-def _readable(name: str, parent: int) -> int:
-    try:
-        return os.open(name, _READ, dir_fd=parent)
-    except PermissionError:
-        _allow(name, parent, 0o400)
-        return os.open(name, _READ, dir_fd=parent)
-
-
-def _allow(name: str, parent: int, rights: int) -> None:
-    # Through /proc: there is no chmod that takes a folder and follows no link.
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISLNK(mode):
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
-    finally:
-        os.close(fd)
 
 
 def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
@@ -336,12 +413,39 @@ def _entries(fd: int) -> list[tuple[str, os.stat_result]]:
     return found
 
 
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
 def _found(about: os.stat_result) -> Found:
     mode = 0o100755 if about.st_mode & 0o100 else 0o100644
     if stat.S_ISLNK(about.st_mode):
         mode = 0o120000
     seen = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
     return Found(mode, about.st_size, seen)
+
+
+def _link(target: bytes, name: str, parent: int, path: str) -> None:
+    if not 0 < len(target) <= _LONGEST_TARGET or b"\0" in target:
+        raise Corrupt(
+            f"a symbolic link that no folder can have: {path[:80]!r}",
+            hint="its target is empty, too long or holds a NUL; commit it anew in the source",
+            path=path,
+        )
+    os.symlink(target, os.fsencode(name), dir_fd=parent)
+
+
+def _fill(content: Iterable[bytes], name: str, parent: int, rights: int) -> None:
+    fd = os.open(name, _NEW, rights, dir_fd=parent)
+    try:
+        for piece in content:
+            _write(fd, piece)
+    finally:
+        os.close(fd)
 
 
 def _write(fd: int, data: bytes) -> None:

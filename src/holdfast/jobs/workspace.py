@@ -25,27 +25,29 @@ from holdfast.errors import (
     ConfigError,
     Corrupt,
     NotFound,
+    NotOurs,
     StorageError,
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, PROGRAM, Repository, Tree
+from holdfast.git.repository import FILE, FOLDER, MODULE, Repository, Tree
 from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
 from holdfast.jobs.checkout import GIT, Heads
-from holdfast.jobs.origin import Facts, facts_in, survey
+from holdfast.jobs.listing import listed
+from holdfast.jobs.origin import Facts, check_source, copy_all, facts_in, home_of, origin_of, survey
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
-from holdfast.jobs.scratch import Folder, pieces
+from holdfast.jobs.scratch import Folder
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
-from holdfast.store.home import SETTINGS
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
 _PATIENCE = 600.0
+_LAST = "refs/holdfast/last"
 
 
 class Workspace:
@@ -94,7 +96,10 @@ class Workspace:
     # --- made -------------------------------------------------------------------------------
 
     def make(self, attachments: Mapping[str, str] | None = None) -> None:
-        """Let the workspace be there; what an agent did in one that was made is left alone."""
+        """Let the workspace be there; what an agent did in one that was made is left alone.
+
+        One that was made and is gone becomes what it was when it was last kept.
+        """
         for name in attachments or {}:
             check_name(name)
         if self.isolation == "none":
@@ -112,7 +117,8 @@ class Workspace:
                 if facts.first is None:
                     self._fill(facts, files, aside)
                 elif facts.worktree and files.kind(GIT) == "":
-                    self._put_heads(facts, self._start(facts), files, aside)
+                    self._tell("the agent's repository was gone: it is as it was last kept")
+                    self._put_heads(facts, self._former(facts), files, aside)
                 for name, source in (attachments or {}).items():
                     self._attach(files, aside, name, source)
                 if facts.first is None:
@@ -124,7 +130,7 @@ class Workspace:
         check_name(name)
         with typed("attaching a file", self.path):
             if self.isolation == "none":
-                with Folder(self.path) as files:
+                with Folder(self.path, ours=False) as files:
                     copy_in(files, files, name, source, may_replace=False)
                 return f"{ATTACHMENTS}/{name}"
             with self._alone(), self._files() as files, self._scratch("aside") as aside:
@@ -150,22 +156,11 @@ class Workspace:
                     path=self.path,
                 )
 
-    def _check_source(self, source: str) -> None:
-        if not os.path.isdir(source):
-            raise NotFound(f"no such folder: {source}", hint="name the source of the job")
-        home, source = _home_of(self.folder), os.path.realpath(source)
-        if _is_in(os.path.realpath(self.folder), source) and _is_in(source, home):
-            raise UsageError(
-                f"the source of a job would hold the job itself: {source}",
-                hint="name a folder of your own",
-                path=source,
-            )
-
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
         found = source_of(self._source) if self._source is not None else None
         if self._source is not None:
-            self._check_source(self._source)
+            check_source(self._source, self.folder)
         if found is None and self.isolation == "worktree":
             raise ConfigError(
                 f"not in a git repository: {self._source}",
@@ -200,21 +195,11 @@ class Workspace:
             self._put_heads(facts, self._start(facts), files, aside)
             whole = self._repository.tree(facts.base) if facts.base else {}
             self._put_files(files, aside, checked(whole))
-            for path in whole.keys() - checked(whole).keys():
-                files.put_folder(path, aside)
+            self._put_modules(facts, files, aside)
             return
         files.prune((), (), aside)
         if facts.source is not None:
-            ours = os.path.relpath(_home_of(self.folder), os.path.realpath(facts.source))
-            with Folder(os.path.realpath(facts.source)) as theirs:
-                for path, about in theirs.everything(but=ours):
-                    if about.mode == FOLDER:
-                        files.put_folder(path[:-1], aside)
-                    elif about.mode in (FILE, PROGRAM):
-                        with theirs.reading(path) as fd:
-                            files.put(path, about.mode, pieces(fd), aside)
-                    else:
-                        files.put(path, about.mode, [theirs.target(path)], aside)
+            copy_all(facts.source, files, aside, but=home_of(self.folder))
 
     def _start(self, facts: Facts) -> Heads:
         ref = f"refs/heads/{self.branch}"
@@ -284,6 +269,7 @@ class Workspace:
                         self._put_heads(facts, heads, files, aside)
                     elif before != wanted:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
+            self._repository.keep({_LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, wanted)
 
@@ -295,12 +281,7 @@ class Workspace:
             folders = {above for path in wanted for above in _above(path)}
             with Folder(folder) as files:
                 files.prune(wanted, folders, aside, but=GIT if self._made().worktree else "")
-                with self._repository.reading() as blobs:
-                    for path, entry in sorted(wanted.items()):
-                        if entry.mode == FOLDER:
-                            files.put_folder(path[:-1], aside)
-                        else:
-                            files.put(path, entry.mode, blobs.content(entry.id), aside)
+                self._put_files(files, aside, wanted)
 
     def text_of(self, path: str, most: int = 200_000) -> str | None:
         """What a file of the workspace says, for a model that cannot look itself.
@@ -311,9 +292,9 @@ class Workspace:
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
             return None
         try:
-            with Folder(self.path) as files:
+            with Folder(self.path, ours=self.isolation != "none") as files:
                 found = files.small(path, most)
-        except OSError:
+        except (OSError, NotOurs):
             return None
         try:
             text = (found or b"").decode("utf-8")
@@ -357,39 +338,51 @@ class Workspace:
                 elif here.get(path) != entry:
                     files.put(path, entry.mode, blobs.content(entry.id), aside)
 
+    def _put_modules(self, facts: Facts, files: Folder, aside: Folder) -> None:
+        for path in self._modules(facts):
+            files.put_folder(path, aside)
+
+    def _modules(self, facts: Facts) -> list[str]:
+        """Where the base has submodules."""
+        base = self._repository.tree(facts.base) if facts.base else {}
+        return [path for path, entry in base.items() if entry.mode == MODULE]
+
     # --- the agent's repository -------------------------------------------------------------
 
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
-        heads = checkout.heads_of(files)
-        last = self._snapshots.last
-        former = _heads_in(last.text) if last is not None else None
-        if heads is None:
-            return former or self._start(facts)
-        known = {*(former.tips if former else ()), *filter(None, (facts.base,))}
-        objects = os.path.join(self.path, GIT, "objects")
-        missing = [tip for tip in heads.tips if tip not in known]
-        if not missing or self._repository.take(objects, missing, sorted(known)):
-            return heads
-        # Something of it is broken: what is whole is kept.
-        whole = {tip for tip in missing if self._repository.take(objects, [tip], sorted(known))}
-        refs = {name: tip for name, tip in heads.refs.items() if tip in known | whole}
-        if heads.commit is None or heads.commit in known | whole:
-            return Heads(heads.head, refs)
-        return self._start(facts)._replace(refs=self._start(facts).refs | refs)
+        return checkout.take_heads(
+            self._repository, files, former=self._former(facts), start=self._start(facts)
+        )
+
+    def _former(self, facts: Facts) -> Heads:
+        """Where they were when the workspace was last kept."""
+        latest = self._latest(facts)
+        kept = _heads_in(self._snapshots.text_of(latest)) if latest is not None else None
+        return kept or self._start(facts)
+
+    def _latest(self, facts: Facts) -> str | None:
+        """The snapshot that the workspace was last made to be, or was kept as."""
+        self._snapshots.load()
+        if self._snapshots.last is not None:
+            return self._snapshots.last.id
+        return self._repository.commit_of(_LAST) or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with self._scratch("fresh") as fresh:
-            checkout.make_checkout(
-                self._repository,
-                heads,
-                self.path,
-                fresh,
-                aside,
-                identity=facts.identity,
-                left_out=f"{facts.exclude}/{ATTACHMENTS}/\n",
-            )
+            self._make_checkout(facts, heads, fresh, aside)
             files.move_in(GIT, fresh, aside)
+
+    def _make_checkout(self, facts: Facts, heads: Heads, fresh: Folder, aside: Folder) -> None:
+        checkout.make_checkout(
+            self._repository,
+            heads,
+            self.path,
+            fresh,
+            aside,
+            identity=facts.identity,
+            left_out=f"{facts.exclude}/{ATTACHMENTS}/\n",
+        )
 
     # --- what a job brought -----------------------------------------------------------------
 
@@ -414,32 +407,37 @@ class Workspace:
         self._needs_snapshots("to merge from")
         with self._alone(), typed("merging", self.path), self._files() as files:
             facts = self._made()
-            source = source_of(facts.source) if facts.worktree and facts.source else None
-            if source is None:
-                raise ConfigError(
-                    "the job did not start from a git repository, or it is gone",
-                    hint="take what you need from `job diff --patch`",
-                    path=facts.source,
-                )
+            source = origin_of(facts)
             branch = into or self.branch
             if not checkout.is_ref(f"refs/heads/{branch}"):
                 raise BadName(f"not a branch: {branch[:80]!r}", hint="see `git check-ref-format`")
             self._snapshot(files, "")
-            heads = _heads_in(self._last().text)
             proposal = self._proposal()
-            tip = proposal.commit(self._last().tree, heads or self._start(facts), facts.identity)
+            there = source.commit_of(f"refs/heads/{branch}")
+            former = there if (branch, there) in facts.merged else None
+            heads = self._upon(former, _heads_in(self._last().text) or self._start(facts))
+            tip = proposal.commit(self._last().tree, heads, facts.identity)
+            if tip is not None and not dry_run:
+                # Before it is given: whoever finds it there has to know it for ours.
+                self._note(facts.giving(branch, tip))
             merged = proposal.merge(
                 source,
                 tip,
                 branch,
                 asked=into is not None,
-                former=dict(facts.merged).get(branch),
+                former=former,
                 dry_run=dry_run,
             )
-            if merged.made:
-                given = dict(facts.merged) | {branch: merged.commit}
-                self._note(facts._replace(merged=tuple(sorted(given.items()))))
+            if merged.commit and merged.commit == source.commit_of(f"refs/heads/{branch}"):
+                self._note(facts.given(branch, merged.commit))
             return merged
+
+    def _upon(self, former: str | None, heads: Heads) -> Heads:
+        """With what was merged before checked out, if the agent committed nothing since."""
+        words = ("merge-base", "--is-ancestor", heads.commit or former or "", former or "")
+        if former is None or self._repository.tells(*words) is None:
+            return heads
+        return heads._replace(head=former)
 
     def _proposal(self) -> Proposal:
         facts = self._made()
@@ -466,22 +464,11 @@ class Workspace:
         return self._snapshots.look(files, self._listed(facts, files))
 
     def _listed(self, facts: Facts, files: Folder) -> set[str]:
-        """The paths that git does not ignore, or that the agent or a snapshot has nevertheless."""
-        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        index = os.path.join(self.path, GIT, "index")
-        nothing = os.path.join(self._repository.directory, "holdfast.none")
-        try:
-            if files.kind(f"{GIT}/index") != "file":
-                index = nothing
-            said = self._repository.ask(*words, index=index, files=self.path)
-        except StorageError:
-            said = self._repository.ask(*words, index=nothing, files=self.path)
         self._snapshots.load()
         last = self._snapshots.last
-        listed = {os.fsdecode(path) for path in said.split(b"\0") if path}
-        listed |= {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
-        listed |= set(last.tree if last is not None else ())
-        return {path for path in listed if path.partition("/")[0] != GIT}
+        inputs = (f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
+        kept = last.tree if last is not None else ()
+        return listed(self._repository, files, {*inputs, *kept}, lambda: self._modules(facts))
 
     def _needs_snapshots(self, what: str) -> None:
         if self.isolation == "none":
@@ -519,11 +506,31 @@ class Workspace:
         """The workspace; a folder, whatever an agent put in its place."""
         with Folder(self.folder) as here:
             if here.kind("workspace") != "folder":
-                with self._scratch("fresh") as fresh:
-                    fresh.put_folder("workspace", fresh)
-                    here.move_in("workspace", fresh, fresh)
+                self._make_anew(here)
         with Folder(self.path) as files:
             yield files
+
+    def _make_anew(self, here: Folder) -> None:
+        """Let the workspace be what it was when it was last kept.
+
+        It is moved in whole: half of it would be taken for what the agent left of its files.
+        """
+        facts = self._known()
+        with self._scratch("fresh") as fresh, self._scratch("aside") as aside:
+            fresh.put_folder("workspace", aside)
+            if facts is not None and facts.first is not None:
+                with Folder(os.path.join(fresh.path, "workspace")) as files:
+                    self._put_files(
+                        files, aside, self._snapshots.tree_of(self._latest(facts) or "")
+                    )
+                    if facts.worktree:
+                        self._make_checkout(facts, self._former(facts), files, aside)
+                        self._put_modules(facts, files, aside)
+                self._tell(
+                    "the workspace was gone: its files are as they were last kept; "
+                    "what was not kept is lost"
+                )
+            here.move_in("workspace", fresh, aside)
 
     @contextmanager
     def _scratch(self, name: str) -> Generator[Folder]:
@@ -555,24 +562,14 @@ class Workspace:
             self._facts = facts_in(self._repository.directory)
         return self._facts
 
+    def _tell(self, note: str) -> None:
+        facts = self._made()
+        if note not in facts.notes:
+            self._note(facts._replace(notes=(*facts.notes, note)))
+
     def _note(self, facts: Facts) -> None:
         facts.write(self._repository.directory)
         self._facts = facts
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return os.path.commonpath([path, folder]) == folder
-
-
-def _home_of(folder: str) -> str:
-    """The home that the folder of a job is in; that folder itself if there is none."""
-    here = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(here, SETTINGS)):
-        above = os.path.dirname(here)
-        if above == here:
-            return os.path.realpath(folder)
-        here = above
-    return here
 
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:

@@ -1,0 +1,128 @@
+"""Which paths of an agent's work tree count.
+
+Git says what is ignored, and is kept from two things.  It opens whatever is called `.gitignore`,
+and waits for as long as a pipe of that name has no writer.  And it does not look into repositories
+inside, or what it takes for one; there an agent could hide what it likes.  So those are looked at
+by us, and count whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Generator
+from typing import NamedTuple
+
+from holdfast.errors import StorageError
+from holdfast.git.repository import MODULE, Repository
+from holdfast.jobs.checkout import GIT
+from holdfast.jobs.scratch import Folder, leads_inside
+
+_NONE = "holdfast.none"
+"""An index that is not there, in our repository."""
+_RULES = (".gitignore", ".gitattributes")
+_LONGEST = 4096
+"""Bytes of a path that git could open."""
+_MOST_SAID = 1 << 20
+"""Bytes that may be said to a program when it is started."""
+
+
+class Surroundings(NamedTuple):
+    blocking: list[str]
+    """Pipes, sockets and devices that stand where git looks for rules."""
+    repositories: list[str]
+    """Folders with something called `.git`; not those in one of them."""
+
+
+def surroundings(files: Folder) -> Surroundings:
+    """What a work tree holds that git has to be kept from."""
+    found = Surroundings([], [])
+
+    def visit(here: str, kinds: dict[str, str]) -> bool:
+        inside = f"{here}/" if here else ""
+        found.blocking.extend(inside + name for name in _RULES if kinds.get(name) == "other")
+        if here and here != GIT and GIT in kinds:
+            found.repositories.append(here)
+            return False
+        return here != GIT and len(here) < _LONGEST
+
+    files.walk(visit)
+    return found
+
+
+def listed(
+    ours: Repository, files: Folder, more: Collection[str], modules: Callable[[], Collection[str]]
+) -> set[str]:
+    """The paths that git does not ignore, those of the agent's index, and `more` of them.
+
+    As `path/` it has repositories inside, but for those of `modules`, the submodules of the base.
+    """
+    around = surroundings(files)
+    for path in around.blocking:
+        files.remove(path, files)
+    inner = set(around.repositories) - _ignored(ours, files, around.repositories)
+    found, links = _said(ours, files, inner)
+    # The agent wrote its index, and git believes what is in there: also `../../victim`.
+    found = {path for path in found | set(more) if leads_inside(path)}
+    whole = {path for path in inner | links if leads_inside(path)}
+    if whole:
+        theirs = modules()
+        whole = {path for path in whole if not any(each in theirs for each in _upward(path))}
+        found = {path for path in found if not any(each in whole for each in _upward(path))}
+    found |= {f"{path}/" for path in whole}
+    return {path for path in found if path.partition("/")[0] != GIT}
+
+
+def _ignored(ours: Repository, files: Folder, folders: Collection[str]) -> set[str]:
+    if not folders:
+        return set()
+    words = ("check-ignore", "-z", "--stdin", "--no-index")
+    # It takes no literal paths, but one that starts like this is none with a meaning.
+    given = b"".join(b"./%s\0" % os.fsencode(path) for path in folders)
+    about = {"GIT_LITERAL_PATHSPECS": "0"}
+    try:
+        said = ours.ask(*words, given=given, index=_nothing(ours), files=files.path, user=about)
+    except StorageError:
+        # Also if none of them is.
+        return set()
+    return {os.fsdecode(path[2:]) for path in said.split(b"\0") if path}
+
+
+def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[str], set[str]]:
+    """What git lists, without looking into these; and what its index has as repositories inside."""
+    but = [f"--exclude=/{_literally(path)}/" for path in sorted(inner)]
+    if sum(map(len, but)) > _MOST_SAID:
+        raise StorageError(
+            f"{len(inner)} repositories are inside of the workspace, too many to be looked at",
+            hint="remove some, or name their folder in .gitignore",
+            path=files.path,
+        )
+    words = ("ls-files", "-z", "-t", "--stage", "--cached", "--others", "--exclude-standard", *but)
+    index = os.path.join(files.path, GIT, "index")
+    try:
+        if files.kind(f"{GIT}/index") != "file":
+            index = _nothing(ours)
+        said = ours.ask(*words, index=index, files=files.path)
+    except StorageError:
+        said = ours.ask(*words, index=_nothing(ours), files=files.path)
+    found: set[str] = set()
+    links: set[str] = set()
+    for line in filter(None, said.split(b"\0")):
+        about, _, path = line[2:].partition(b"\t") if line[:1] != b"?" else (b"", b"", line[2:])
+        (links if about.startswith(b"%o " % MODULE) else found).add(os.fsdecode(path))
+    return found, links
+
+
+def _nothing(ours: Repository) -> str:
+    return os.path.join(ours.directory, _NONE)
+
+
+def _literally(path: str) -> str:
+    """A path as a pattern that means nothing but itself."""
+    return "".join(f"\\{each}" if each in "\\*?[" else each for each in path)
+
+
+def _upward(path: str) -> Generator[str]:
+    """A path, and the folders that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
