@@ -23,7 +23,7 @@ from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
@@ -450,6 +450,8 @@ def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> R
     place = min(verdict.next_phase, len(spec.phases) - 1)
     sure = verdict.gate is not None and verdict.gate.ok and not verdict.evidence_doubts
     name = f"{call.phase.name}-complete-{call.sequence}"
+    touched = verdict.touched
+    few = capped(touched)
     point: Record = {
         "id": name,
         "checkpoint_id": name,
@@ -457,13 +459,15 @@ def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> R
         "can_resume_from": verdict.next_phase < len(spec.phases),
         "description": f"{call.phase.role} completed {call.phase.name}",
         "resume_phase": spec.phases[place].name if verdict.next_phase < len(spec.phases) else None,
-        "rollback_files": verdict.touched,
+        "rollback_files": few,
         "metadata": {
             "confidence": "high" if sure else "medium",
             "evidence_count": len(verdict.evidence_files),
             "test_pass_rate": verdict.gate.test_pass_rate if verdict.gate else None,
         },
     }
+    if len(few) < len(touched):
+        point["rollback_count"] = len(touched)
     return {"event": "point", "point": point, "place": verdict.next_phase, "tree": tree}
 
 

@@ -7,7 +7,7 @@ been replaced, or by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -25,6 +25,9 @@ _PARTS_KEPT = 256
 _POINTS_KEPT = 200
 _GUIDANCE_KEPT = 50
 _CONTEXT_KEPT = 100
+MOST_PATHS, _MOST_TEXT = 1000, 128 << 10
+"""Of one list in a line, and how long they may be together: a line has its limit, and the files
+themselves are in the trees."""
 
 
 class Refused(HoldfastError):
@@ -96,6 +99,17 @@ def copied(state: Job) -> Job:
     call: Record | None = state["call"]
     own = {"asked": dict(state["asked"]), "call": None if call is None else dict(call)}
     return {**state, **own, "trail": [*state["trail"]]}
+
+
+def capped(paths: Sequence[str]) -> list[str]:
+    """As many of a list, from its beginning, as a line of the history can hold."""
+    kept, size = list[str](), 0
+    for path in paths[:MOST_PATHS]:
+        size += len(path)
+        if size > _MOST_TEXT:
+            break
+        kept.append(path)
+    return kept
 
 
 def utc_of(stamp: object) -> str:
@@ -415,10 +429,19 @@ def _count(state: Job, record: Record, name: str) -> None:
 def _point(state: Job, record: Record) -> None:
     point = record.get("point")
     if isinstance(point, dict):
-        told = {**cast("Record", point), "tree": record.get("tree")}
+        told = {**_with_few_files(cast("Record", point)), "tree": record.get("tree")}
         told |= {"former": state["former"], "place": record.get("place")}
         others = [each for each in state["points"] if each["id"] != told.get("id")]
         state["points"] = [*others, told][-_POINTS_KEPT:]
+
+
+def _with_few_files(point: Record) -> Record:
+    """Points of before named all of them, however many."""
+    files: list[str] = point.get("rollback_files") or []
+    few = capped(files)
+    if len(few) == len(files):
+        return point
+    return {**point, "rollback_files": few, "rollback_count": len(files)}
 
 
 def _attach(state: Job, record: Record) -> None:

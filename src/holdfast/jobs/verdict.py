@@ -16,7 +16,7 @@ from holdfast.contracts.job_states import Action, Hold, State
 from holdfast.jobs.gates import Passed, pass_gates
 from holdfast.jobs.reply import Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
-from holdfast.jobs.state import ready_state, spec_of
+from holdfast.jobs.state import capped, ready_state, spec_of
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
@@ -227,11 +227,14 @@ def _few(paths: Sequence[str]) -> str:
 
 
 def _measured(measured: Measured | None) -> Record | None:
-    return (
-        None
-        if measured is None
-        else {key: list(paths) for key, paths in measured._asdict().items()}
-    )
+    """Of very many files the first ones, and how many there are."""
+    if measured is None:
+        return None
+    whole: dict[str, list[str]] = measured._asdict()
+    told: Record = {name: capped(paths) for name, paths in whole.items()}
+    if told == whole:
+        return told
+    return told | {"counts": {name: len(paths) for name, paths in whole.items()}}
 
 
 def _worker_before(state: JobState, at: int) -> int:
