@@ -123,6 +123,10 @@ class Job:
         self._seen = self._told(state) if self._sealed else state
         return self._seen
 
+    def stored(self) -> State:
+        """The same with sealed texts as they stand there, so that it is the same for everybody."""
+        return self._manifest.read() if is_sealed(self.known()["spec"]) else self.known()
+
     def known(self) -> State:
         """After every line of ours, and what others wrote as far as we have looked."""
         return self.state() if self._seen is None else self._seen

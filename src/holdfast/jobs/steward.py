@@ -60,19 +60,23 @@ def could(state: JobState) -> list[str]:
     return [*deeds, *rewinds, "cancel"]
 
 
-def shown_hash(state: JobState) -> str:
-    """Names what a decision is about: the last call, what came of it, and the files."""
+def shown_hash(job: Job) -> str:
+    """Names what a decision is about: the last call, what came of it, and the files.
+
+    Who is shown a sensitive job sees less of it than who decides, but it is the same job.
+    """
+    state = job.stored()
     about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
     points: list[Record] = state["points"][-1:]
     return sha256(encode([*about, state["former"], points])).hexdigest()
 
 
-def _check_shown(job: Job, state: JobState, shown: str | None, verb: str) -> None:
+def _check_shown(job: Job, shown: str | None, verb: str) -> None:
     if shown is None:
         return
     if len(shown) < _SHORTEST:
         raise UsageError(f"--shown {shown!r} is too short", hint="as `holdfast job show` tells it")
-    now = shown_hash(state)
+    now = shown_hash(job)
     if not now.startswith(shown.lower()):
         told = f"{verb} of {shown[:16]}, but what waits is {now[:16]}"
         audit.tell(job.home, "stale_approval", told, job=job.name)
@@ -102,7 +106,7 @@ def go_on(
 
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "continue")
-        _check_shown(job, state, shown, "continue")
+        _check_shown(job, shown, "continue")
         return [move("continue", "PENDING", guidance=guidance, by=by, hold=_kept(state))]
 
     job.decide(decide)
@@ -124,13 +128,13 @@ def approve(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "approve")
-        _check_shown(job, state, shown, "approval")
+        _check_shown(job, shown, "approval")
         phases = spec_of(state).phases
         after: int = state["phase"] + 1
         over = after >= len(phases)
         status = "SUCCESS" if over else ready_state(phases[after])
         place = state["phase"] if over else after
-        what = shown_hash(state)
+        what = shown_hash(job)
         return [move("approve", status, phase=place, guidance=guidance, by=by) | {"approved": what}]
 
     job.decide(decide)
@@ -144,7 +148,7 @@ def reject(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "reject")
-        _check_shown(job, state, shown, "rejection")
+        _check_shown(job, shown, "rejection")
         return [
             move("reject", "PENDING", guidance=guidance, by=by, reason="rejected by the steward")
         ]
