@@ -20,7 +20,7 @@ from holdfast.contracts.job_states import Outcome
 from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
-from holdfast.jobs.crew import Crew, acts
+from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of
@@ -67,6 +67,7 @@ class Runner:
         self._watch, self._rng = watch or _unwatched, rng or Random()
         self._charges = Charges(job)
         self._sealed = job.spec.sensitive
+        self._files_change = any_acts(job.spec)
         self._part_name = job.seals.name_of if self._sealed else hash_of
 
     # -- the core ----------------------------------------------------------------------
@@ -271,7 +272,7 @@ class Runner:
         """What is made of a reply, and where the job goes from there."""
         following: Prepared | None = None
         verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
-        tree = self.workspace.snapshot(f"after call {call.sequence}") if call.tree else None
+        tree = self._kept(call, verdict)
 
         def decide(state: JobState) -> Sequence[Record]:
             nonlocal following
@@ -298,6 +299,12 @@ class Runner:
                 self._tell_masked(call, answer.raw)
         self._watch("judged", self.job.known())
         return self._claimed(following.call, following.request) if following else None
+
+    def _kept(self, call: Call, verdict: Verdict) -> str | None:
+        """The files behind a call that could change them, and at each recovery point."""
+        if call.tree or (self._files_change and verdict.action == "COMPLETED"):
+            return self.workspace.snapshot(f"after call {call.sequence}")
+        return None
 
     def _tell_masked(self, call: Call, raw: str) -> None:
         job, number = self.job, call.sequence

@@ -453,6 +453,8 @@ def _attach(state: Job, record: Record) -> None:
 
 def _note(state: Job, record: Record) -> None:
     _hear(state, record)
+    if record.get("tree") is not None and record["tree"] == state["restore"]:
+        state["restore"] = None  # it is done
 
 
 def _told(state: Job, record: Record) -> None:

@@ -14,6 +14,7 @@ from holdfast import audit
 from holdfast.codec import Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
 from holdfast.errors import NotFound, UsageError
+from holdfast.jobs.crew import any_acts
 from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
 
 if TYPE_CHECKING:
@@ -286,6 +287,7 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
             raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
         if not found["can_resume_from"]:
             raise refusal(state, "rewind", why=f"{point} is the end of the job")
+        _check_kept(state, found)
         tree, former, place = found["tree"], found["former"], found["place"]
     if not 0 <= place < len(phases):
         raise UsageError(
@@ -304,6 +306,17 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         hold=_kept(state),
     )
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
+
+
+def _check_kept(state: JobState, point: Record) -> None:
+    """Refuse a point whose files are gone; where nobody can change any, they are as they were."""
+    spec = spec_of(state)
+    origin: Record = state["origin"] or {}
+    if point["tree"] is not None or spec.isolation == "none":
+        return
+    if any_acts(spec) or origin.get("replayed_from"):
+        why = f"the files of {point['id']} were not kept; --phase leaves them as they are"
+        raise refusal(state, "rewind", why=why)
 
 
 def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -> None:

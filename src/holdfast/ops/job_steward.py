@@ -11,6 +11,7 @@ from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
+from holdfast.jobs.restoring import put_back
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.spec import check_amount
 from holdfast.jobs.state import check
@@ -127,7 +128,15 @@ def rewind(
                 data=line,
                 dry_run=True,
             )
-        return _done(call, job, "rewind")
+        return _done(call, job, f"rewind, {_files_after(job, line)}")
+
+
+def _files_after(job: Job, line: Record) -> str:
+    if line.get("tree") is None:
+        return "with the files as they are"
+    if put_back(job, workspace_of(job)):
+        return "with the files of then"
+    return "with the files of then when its runner goes on"
 
 
 def checkpoint(
@@ -144,6 +153,8 @@ def checkpoint(
         steward.check_checkpoint(job.state(), name)
         workspace = workspace_of(job)
         workspace.make()
+        if not put_back(job, workspace):
+            job.own(f"checkpoint of {job.name}")  # likewise
         tree = workspace.snapshot(f"checkpoint {name}")
         steward.checkpoint(job, name, description, tree)
         return _done(call, job, f"checkpoint {name}")
