@@ -13,7 +13,7 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.restoring import put_back
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
-from tests.jobs.desk import DONE, Desk
+from tests.jobs.desk import DONE, STUCK, Desk
 
 WRITES = """
 import json, sys
@@ -136,3 +136,56 @@ def test_a_point_whose_files_are_with_another_job_is_refused(desk: Desk) -> None
     assert desk.show(new)["points"][0] == "a-complete-0"
     words = ("job", "rewind", new, "--point", "a-complete-0")
     desk.refused(*words, says="the files of a-complete-0 were not kept")
+
+
+# --- not ahead ------------------------------------------------------------------------------
+
+
+def test_a_phase_that_is_ahead_is_nothing_to_go_back_to(desk: Desk) -> None:
+    gated = {"name": "a", "gates": [{"run": "false"}], "max_retries": 0}
+    spec = desk.spec(
+        prompt="P", phases=[gated, {"name": "b"}], models={"worker": desk.script(DONE, DONE)}
+    )
+    desk.ok("job", "new", spec, "--id", "demo")
+    assert desk.ran(code=1)["status"] == "INTERVENTION_REQUIRED"
+    desk.refused("job", "rewind", "demo", "--phase", "1", says="b is ahead of a")
+    desk.refused("job", "rewind", "demo", "--start", "--phase", "1", says="b is ahead of a")
+    desk.ok("job", "rewind", "demo", "--phase", "0")
+
+
+def approving(desk: Desk) -> None:
+    phases = [{"name": "a", "approval": True}, {"name": "b"}]
+    models = {"worker": desk.script(DONE, DONE, STUCK)}
+    desk.ok("job", "new", desk.spec(prompt="P", phases=phases, models=models), "--id", "demo")
+    assert desk.ran(code=1)["hold"] == "approval"
+
+
+def test_what_was_rejected_is_nothing_to_go_on_from(desk: Desk) -> None:
+    approving(desk)
+    desk.ok("job", "steward", "demo", "reject", "--guidance", "No")
+    words = ("job", "rewind", "demo", "--point", "a-complete-0")
+    desk.refused(*words, says="a-complete-0 was not approved")
+    (point,) = desk.document("jobHistory.json")["recovery_points"]
+    assert point["can_resume_from"] is False
+
+
+def test_what_was_approved_can_be_gone_back_to_and_what_was_rejected_before_it_cannot(
+    desk: Desk,
+) -> None:
+    approving(desk)
+    desk.ok("job", "steward", "demo", "reject", "--guidance", "No")
+    desk.ran(code=1)
+    desk.ok("job", "steward", "demo", "approve")
+    desk.ran(code=1)
+    desk.refused("job", "rewind", "demo", "--point", "a-complete-0", says="was not approved")
+    desk.ok("job", "rewind", "demo", "--point", "a-complete-1")
+    assert (desk.show()["phase"], desk.show()["hold"]) == ("b", None)
+
+
+def test_a_point_made_by_hand_before_an_approval_leads_to_what_waits_for_it(desk: Desk) -> None:
+    approving(desk)
+    desk.ok("job", "checkpoint", "demo", "before")
+    desk.ok("job", "steward", "demo", "reject", "--guidance", "No")
+    desk.ok("job", "rewind", "demo", "--point", "before")
+    assert desk.show()["phase"] == "a"
+    assert desk.ran(code=1)["hold"] == "approval"

@@ -250,6 +250,8 @@ def _move(state: Job, record: Record) -> None:
         _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
     if known in ("continue", "reject", "resume", "rewind"):
         state["retries"], state["failures"], state["not_before"] = {}, 0, None
+    if known == "approve":
+        _let_resume(state)
     if known == "rewind":
         state["former"] = record.get("former")
         state["tree"] = state["restore"] = record.get("tree")
@@ -431,8 +433,26 @@ def _point(state: Job, record: Record) -> None:
     if isinstance(point, dict):
         told = {**_with_few_files(cast("Record", point)), "tree": record.get("tree")}
         told |= {"former": state["former"], "place": record.get("place")}
+        if _is_behind_approval(state, record.get("place")):
+            told["can_resume_from"] = False
         others = [each for each in state["points"] if each["id"] != told.get("id")]
         state["points"] = [*others, told][-_POINTS_KEPT:]
+
+
+def _is_behind_approval(state: Job, place: object) -> bool:
+    """Whether going on from a place would be what a person has yet to agree with."""
+    return state["hold"] == "approval" and isinstance(place, int) and place > state["phase"]
+
+
+def _let_resume(state: Job) -> None:
+    """What was approved just now can be gone back to."""
+    last, ahead = state["sequence"] - 1, len(state["spec"].get("phases", []))
+    state["points"] = [
+        {**each, "can_resume_from": True}
+        if each.get("sequence") == last and (each.get("place") or 0) < ahead
+        else each
+        for each in state["points"]
+    ]
 
 
 def _with_few_files(point: Record) -> Record:

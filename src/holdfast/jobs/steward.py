@@ -113,9 +113,14 @@ def go_on(
     job.decide(decide)
 
 
-def halt(job: Job, guidance: str | None = None, by: str | None = None) -> None:
+def halt(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """End a job that asked for a person."""
+
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "halt")
+        _check_shown(job, shown, "halt")
         return [move("halt", "CANCELED", reason=guidance or "halted by the steward", by=by)]
 
     job.decide(decide)
@@ -285,15 +290,16 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         if found is None:
             known = ", ".join(each["id"] for each in state["points"]) or "there is none"
             raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
-        if not found["can_resume_from"]:
-            raise refusal(state, "rewind", why=f"{point} is the end of the job")
-        _check_kept(state, found)
+        _check_resumable(state, found)
         tree, former, place = found["tree"], found["former"], found["place"]
     if not 0 <= place < len(phases):
         raise UsageError(
             f"there is no phase {place}",
             hint=f"0 to {len(phases) - 1}: {', '.join(each.name for each in phases)}",
         )
+    if point is None and place > state["phase"]:
+        why = f"{phases[place].name} is ahead of {here}: what is between them would be left out"
+        raise refusal(state, "rewind", why=why)
     if start:
         tree = state["base"]
     told = f"back to {point or phases[place].name}"
@@ -308,12 +314,17 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
 
 
-def _check_kept(state: JobState, point: Record) -> None:
-    """Refuse a point whose files are gone; where nobody can change any, they are as they were."""
+def _check_resumable(state: JobState, point: Record) -> None:
+    """Refuse a point that nothing follows, that nobody agreed with, or whose files are gone."""
     spec = spec_of(state)
+    if not point["can_resume_from"]:
+        over = point["place"] is None or point["place"] >= len(spec.phases)
+        why = "is the end of the job" if over else "was not approved"
+        raise refusal(state, "rewind", why=f"{point['id']} {why}")
     origin: Record = state["origin"] or {}
     if point["tree"] is not None or spec.isolation == "none":
         return
+    # Where nobody can change files, they are as they were.
     if any_acts(spec) or origin.get("replayed_from"):
         why = f"the files of {point['id']} were not kept; --phase leaves them as they are"
         raise refusal(state, "rewind", why=why)

@@ -7,6 +7,7 @@ the evidence it names, the gates of its phase.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from posixpath import normpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import audit
@@ -198,8 +199,8 @@ def verdict_on(
 def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:
     """What the phase demands of the evidence."""
     rules = verdict.phase.evidence
-    there = [path for path in verdict.evidence_files if path not in gone]
-    missing = [path for path in rules.required if path not in there]
+    there = {normpath(path) for path in verdict.evidence_files if path not in gone}
+    missing = [path for path in rules.required if normpath(path) not in there]
     if not missing and len(there) >= rules.at_least:
         return verdict
     lacking = f"{', '.join(missing)} is missing" if missing else f"{len(there)} evidence files"
@@ -212,7 +213,8 @@ def _against(listed: Sequence[str], measured: Measured | None) -> list[Violation
     if measured is None:
         return []
     changed = {*measured.added, *measured.changed, *measured.removed}
-    unlisted, unchanged = sorted(changed - set(listed)), sorted(set(listed) - changed)
+    named = {path if path in changed else normpath(path) for path in listed}
+    unlisted, unchanged = sorted(changed - named), sorted(named - changed)
     found: list[Violation] = []
     if unlisted:
         found.append(Violation("unlisted", f"changed but not listed: {_few(unlisted)}"))

@@ -46,7 +46,7 @@ def decide(
     with opened(call, id, change=True) as job:
         match decision:
             case "halt":
-                steward.halt(job, guidance, by)
+                steward.halt(job, guidance, by, shown)
             case "approve":
                 steward.approve(job, guidance, by, shown)
             case "reject":
