@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from holdfast.jobs.job import Job
+from holdfast.jobs.runner import Runner
+from holdfast.jobs.state import copied, fold
+from holdfast.models.scripted import Scripted
+from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
+from holdfast.store.primitives import Line
 from tests.jobs.desk import DONE, STUCK, Desk
+from tests.jobs.test_every_state import at, leave_in_flight
 
 
 def folded(desk: Desk, id: str = "demo") -> dict[str, Any]:
@@ -53,3 +60,97 @@ def test_the_same_file_under_two_names_is_one_piece_of_evidence(
         (desk.workspace() / f"{name}.txt").write_text(name, encoding="utf-8")
     desk("job", "step", "demo")
     assert desk.status() == ("SUCCESS" if done else "PENDING")
+
+
+# --- suspending -----------------------------------------------------------------------------
+
+
+def two(desk: Desk, *, approval: bool = False) -> None:
+    phases = [{"name": "work", "approval": approval}, {"name": "rest"}]
+    models = {"worker": "scripted:echo"}
+    desk.ok("job", "new", desk.spec(prompt="P", phases=phases, models=models), "--id", "demo")
+    desk.ok("job", "activate", "demo")
+
+
+def suspended_while_asked(desk: Desk, reply: object, *, approval: bool = False) -> None:
+    """A job that was suspended while an agent was being asked, who then answered."""
+    two(desk, approval=approval)
+
+    def answer(request: object) -> str:
+        desk.ok("job", "suspend", "demo")
+        return json.dumps(reply)
+
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        job.own("a run")
+        given = {"scripted:echo": Scripted(answer, ref="scripted:echo")}
+        Runner(job, workspace_of(job), given=given).step()
+        job.disown()
+
+
+def test_who_was_suspended_while_asked_and_is_stuck_stays_suspended(desk: Desk) -> None:
+    suspended_while_asked(desk, STUCK)
+    assert at(desk) == "INTERVENTION_REQUIRED, suspended"
+    assert desk.show()["why"] == "Which port is meant?"
+    desk.ok("job", "steward", "demo", "continue", "--guidance", "8080")
+    assert at(desk) == "PENDING, suspended"
+    desk.refused("job", "run", "demo", says="run is refused")
+    desk.ok("job", "resume", "demo")
+    assert at(desk) == "PENDING"
+
+
+@pytest.mark.parametrize("decision", [("approve",), ("reject", "--guidance", "No")])
+def test_who_was_suspended_while_asked_and_is_decided_on_stays_suspended(
+    desk: Desk, decision: tuple[str, ...]
+) -> None:
+    suspended_while_asked(desk, DONE, approval=True)
+    assert at(desk) == "REVIEWING, approval"
+    desk.refused("job", "suspend", "demo", says="suspended already")
+    desk.ok("job", "steward", "demo", *decision)
+    assert at(desk) == "PENDING, suspended"
+    assert desk("job", "replay", "demo").code == 0
+
+
+def test_resuming_what_waits_for_approval_leaves_it_waiting(desk: Desk) -> None:
+    suspended_while_asked(desk, DONE, approval=True)
+    assert "resume" in desk.show()["could"]
+    desk.ok("job", "resume", "demo")
+    assert at(desk) == "REVIEWING, approval"
+    assert "resume" not in desk.show()["could"]
+    desk.ok("job", "steward", "demo", "approve")
+    assert at(desk) == "PENDING"
+
+
+def test_limits_that_a_resume_names_hold_also_while_an_agent_is_asked(desk: Desk) -> None:
+    two(desk)
+    leave_in_flight(desk)
+    desk.ok("job", "suspend", "demo")
+    desk.ok("job", "resume", "demo", "--max-cost", "99", "--max-iterations", "7")
+    limits = desk.show()["limits"]
+    assert (limits["max_cost_usd"], limits["max_iterations"]) == (99, 7)
+
+
+@pytest.mark.parametrize("number", ["0", "-3"])
+def test_a_number_of_calls_is_one_at_least(desk: Desk, number: str) -> None:
+    desk.new("--worker", "scripted:echo", "--activate")
+    desk.ok("job", "suspend", "demo")
+    words = ("job", "resume", "demo", "--max-iterations", number)
+    desk.refused(*words, code=2, says="--max-iterations")
+
+
+def test_what_was_asked_is_still_shown_after_a_suspension(desk: Desk) -> None:
+    stuck(desk)
+    shown = desk.show()["shown"]
+    desk.ok("job", "suspend", "demo", "--reason", "Lunch")
+    assert desk.show()["why"] == "Which port is meant?"
+    desk.ok("job", "resume", "demo")
+    assert desk.show()["why"] == "Which port is meant?"
+    assert desk.show()["shown"] == shown
+
+
+def test_what_was_approved_before_suspensions_were_kept_goes_on(desk: Desk) -> None:
+    """Lines of before: a job was suspended while asked, approved, and asked again."""
+    suspended_while_asked(desk, DONE, approval=True)
+    state = copied(folded(desk))
+    approved = {"event": "move", "cause": "approve", "status": "PENDING", "phase": 1}
+    state = fold(state, Line(None, None, approved, "", 0, 0))
+    assert (state["hold"], state["suspending"]) == (None, False)

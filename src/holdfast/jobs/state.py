@@ -250,6 +250,8 @@ def _move(state: Job, record: Record) -> None:
         _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
     if known in ("continue", "reject", "resume", "rewind"):
         state["retries"], state["failures"], state["not_before"] = {}, 0, None
+    if known in ("approve", "reject"):
+        state["suspending"] = False  # the line says whether it stays so
     if known == "approve":
         _let_resume(state)
     if known == "rewind":
@@ -298,20 +300,28 @@ def _drop_call(state: Job, *, again: bool) -> None:
 def _hold(state: Job, record: Record) -> None:
     """Suspended or let go; a job whose call is in flight is suspended when that has ended."""
     hold = record.get("hold")
+    if isinstance(record.get("limits"), dict) and state["status"] in _CAN_BE_HELD:
+        state["limits"] = {**state["limits"], **record["limits"]}
     if state["status"] == "RUNNING":
         state["suspending"] = hold == "suspended"
-    elif state["status"] in ("PENDING", "REVIEWING", "INTERVENTION_REQUIRED"):
-        state["hold"], state["why"] = hold, record.get("reason", state["why"])
-        if isinstance(record.get("limits"), dict):
-            state["limits"] = {**state["limits"], **record["limits"]}
+    elif hold is None and state["suspending"]:
+        state["suspending"] = False  # what waits for approval still does
+    elif state["status"] in _CAN_BE_HELD:
+        state["hold"] = hold
+        if state["status"] != "INTERVENTION_REQUIRED":  # where it says what was asked
+            state["why"] = record.get("reason", state["why"])
     _tell(state, record, event=str(hold or "released").upper(), description=record.get("reason"))
 
 
+_CAN_BE_HELD: tuple[State, ...] = ("PENDING", "REVIEWING", "RUNNING", "INTERVENTION_REQUIRED")
+
+
 def _suspend_if_asked(state: Job) -> None:
-    if state["suspending"] and state["status"] != "RUNNING":
-        state["suspending"] = False
-        if state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None:
-            state["hold"] = "suspended"
+    if not state["suspending"] or state["status"] == "RUNNING" or state["hold"] == "approval":
+        return
+    state["suspending"] = False
+    if state["status"] in _CAN_BE_HELD and state["hold"] is None:
+        state["hold"] = "suspended"
 
 
 def _part(state: Job, record: Record) -> None:

@@ -50,7 +50,7 @@ def could(state: JobState) -> list[str]:
     if status in FINAL:
         return []
     if hold == "approval":
-        return ["approve", "reject", "cancel"]
+        return ["approve", "reject", *(["resume"] if state["suspending"] else []), "cancel"]
     if hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
         deeds = ["resume"]
     elif status == "INTERVENTION_REQUIRED":
@@ -97,7 +97,7 @@ def move(cause: str, status: str, **more: object) -> Record:
 
 def _kept(state: JobState) -> str | None:
     """A job that was suspended stays so until it is resumed, whatever else is decided."""
-    return "suspended" if state["hold"] == "suspended" else None
+    return "suspended" if state["hold"] == "suspended" or state["suspending"] else None
 
 
 def go_on(
@@ -140,8 +140,9 @@ def approve(
         over = after >= len(phases)
         status = "SUCCESS" if over else ready_state(phases[after])
         place = state["phase"] if over else after
-        what = shown_hash(job)
-        return [move("approve", status, phase=place, guidance=guidance, by=by) | {"approved": what}]
+        hold = None if over else _kept(state)
+        told = move("approve", status, phase=place, guidance=guidance, by=by, hold=hold)
+        return [told | {"approved": shown_hash(job)}]
 
     job.decide(decide)
 
@@ -155,9 +156,8 @@ def reject(
         if state["hold"] != "approval":
             raise refusal(state, "reject")
         _check_shown(job, shown, "rejection")
-        return [
-            move("reject", "PENDING", guidance=guidance, by=by, reason="rejected by the steward")
-        ]
+        why, hold = "rejected by the steward", _kept(state)
+        return [move("reject", "PENDING", guidance=guidance, by=by, reason=why, hold=hold)]
 
     job.decide(decide)
 
@@ -185,6 +185,8 @@ def resume(
     max_iterations: int | None = None,
 ) -> None:
     """Let a job go on that was suspended, or that used up what it may, with a higher limit."""
+    if max_iterations is not None and max_iterations < 1:
+        raise UsageError(f"--max-iterations {max_iterations}", hint="a number of calls, from 1 on")
     limits: Record = {
         name: value
         for name, value in (
