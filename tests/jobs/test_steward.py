@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from typing import Any
 
 import pytest
 
+from holdfast.jobs import steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.state import copied, fold
@@ -154,3 +157,102 @@ def test_what_was_approved_before_suspensions_were_kept_goes_on(desk: Desk) -> N
     approved = {"event": "move", "cause": "approve", "status": "PENDING", "phase": 1}
     state = fold(state, Line(None, None, approved, "", 0, 0))
     assert (state["hold"], state["suspending"]) == (None, False)
+
+
+# --- cancelling while somebody is asked -----------------------------------------------------
+
+HANGS = "import time; print('here', flush=True); time.sleep(600)"
+
+
+def is_over(desk: Desk) -> None:
+    """Nobody is being asked any more, and the call is on record as one of unknown cost."""
+    shown = desk.show()
+    assert (shown["status"], shown["call"], shown["calls"]) == ("CANCELED", None, 1)
+    assert shown["unknown_costs"] == 1
+    told = json.loads(desk("job", "history", "demo", "--format", "json").out)
+    assert (told["asking"], told["calls"]) == (None, 1)
+    (row,) = desk.ok("job", "history", "demo")["rows"]
+    assert (row["outcome"], row["action"], row["status_after"]) == ("ERROR", "STUCK", "CANCELED")
+    assert row["summary"] == "cancelled"
+    assert [each["sequence"] for each in desk.calls()] == [0]
+    assert "being asked" not in desk("job", "history", "demo", "--format", "html").out
+    assert desk("job", "replay", "demo").code == 0
+    assert desk("check").code == 0
+    assert desk("job", "run", "demo").code == 1
+
+
+def test_a_run_that_is_cancelled_ends_in_good_order(desk: Desk) -> None:
+    desk.new("--worker", desk.program(HANGS))
+    process = desk.shell.start("job", "run", "demo")
+    end = time.monotonic() + 60
+    while desk.status() != "RUNNING":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    desk.ok("job", "cancel", "demo")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"demo is CANCELED" in out
+    is_over(desk)
+
+
+def test_a_run_that_is_ended_by_anybody_else_is_ended_as_before(desk: Desk) -> None:
+    desk.new("--worker", desk.program(HANGS))
+    process = desk.shell.start("job", "run", "demo")
+    end = time.monotonic() + 60
+    while desk.status() != "RUNNING":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert desk.status() == "RUNNING"
+
+
+def test_a_job_whose_runner_died_can_be_cancelled_with_its_call(desk: Desk) -> None:
+    desk.new("--worker", "scripted:echo", "--activate")
+    leave_in_flight(desk)
+    desk.ok("job", "cancel", "demo")
+    is_over(desk)
+
+
+def test_what_was_set_aside_for_a_cancelled_call_counts_as_spent(desk: Desk) -> None:
+    two(desk)
+    state = copied(folded(desk))
+    call = {"event": "call", "sequence": 0, "phase": "work", "model": "m", "reserved_usd": 0.5}
+    ends = {"event": "move", "cause": "cancel", "status": "CANCELED", "sequence": 0}
+    for record in (call, ends):
+        state = fold(state, Line(None, None, record, "", 0, 0))
+    assert (state["assumed_usd"], state["unknown"], state["call"]) == (0.5, 1, None)
+
+
+def test_what_was_answered_behind_a_cancel_of_before_still_counts(desk: Desk) -> None:
+    two(desk)
+    state = copied(folded(desk))
+    call = {"event": "call", "sequence": 0, "phase": "work", "model": "m", "reserved_usd": 0.5}
+    ends = {"event": "move", "cause": "cancel", "status": "CANCELED"}
+    reply = {"event": "reply", "sequence": 0, "outcome": "SUCCESS", "cost_usd": 0.25}
+    for record in (call, ends, reply):
+        state = fold(state, Line(None, None, record, "", 0, 0))
+    assert (state["cost_usd"], state["assumed_usd"], state["unknown"]) == (0.25, 0, 0)
+
+
+def test_an_answer_that_comes_when_its_job_is_cancelled_changes_nothing(desk: Desk) -> None:
+    two(desk)
+
+    def answer(request: object) -> str:
+        with Home.open(str(desk.home)) as home, Job(home, "demo") as other:
+            steward.cancel(other)
+        return json.dumps(DONE)
+
+    told: list[str] = []
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        job.own("a run")
+        given = {"scripted:echo": Scripted(answer, ref="scripted:echo")}
+        runner = Runner(
+            job, workspace_of(job), given=given, watch=lambda word, state: told.append(word)
+        )
+        state = runner.run()
+        job.disown()
+    assert (state["status"], told) == ("CANCELED", ["asked", "overtaken"])
+    desk("job", "run", "demo")
+    is_over(desk)

@@ -262,7 +262,8 @@ class Runner:
         replied = _replied(call, answer)
         if acts(call.model) or call.phase.gates:
             # What follows takes its time: what was said is safe before it begins.
-            self.job.decide(lambda state: [replied] if _is_open(state, call) else [])
+            if not self.job.decide(lambda state: [replied] if _is_open(state, call) else []):
+                return self._overtaken()
             return self._conclude(call, answer, [])
         return self._conclude(call, answer, [replied], on=on)
 
@@ -291,14 +292,19 @@ class Runner:
             return lines
 
         written = self.job.decide(decide)
-        if written and self._charges.limited:
+        if not written:
+            return self._overtaken()
+        if self._charges.limited:
             self._charges.settle(written[-1])
-        if written:
-            verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
-            if not (before and self.job.kept_all):
-                self._tell_masked(call, answer.raw)
+        verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
+        if not (before and self.job.kept_all):
+            self._tell_masked(call, answer.raw)
         self._watch("judged", self.job.known())
         return self._claimed(following.call, following.request) if following else None
+
+    def _overtaken(self) -> None:
+        """The job was cancelled while somebody was asked."""
+        self._watch("overtaken", self.job.known())
 
     def _kept(self, call: Call, verdict: Verdict) -> str | None:
         """The files behind a call that could change them, and at each recovery point."""

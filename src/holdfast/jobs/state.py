@@ -246,7 +246,7 @@ def _move(state: Job, record: Record) -> None:
         if record["phase"] != state["phase"]:
             state["tree"] = None
         state["phase"] = record["phase"]
-    if known in ("lost", "halt", "rewind"):
+    if known in ("lost", "halt", "rewind") or _is_cancelled(state, record):
         _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
     if known in ("continue", "reject", "resume", "rewind"):
         state["retries"], state["failures"], state["not_before"] = {}, 0, None
@@ -280,6 +280,13 @@ def _hear(state: Job, record: Record) -> None:
     if record.get("guidance"):
         told = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
         state["guidance"] = [*state["guidance"], told][-_GUIDANCE_KEPT:]
+
+
+def _is_cancelled(state: Job, record: Record) -> bool:
+    """Whether a line ends the call in flight; of before, such a line left it to be answered."""
+    call = state["call"]
+    named = record.get("cause") == "cancel" and record.get("sequence") is not None
+    return named and call is not None and call["sequence"] == record["sequence"]
 
 
 def _drop_call(state: Job, *, again: bool) -> None:

@@ -236,7 +236,10 @@ def _check_raised(state: JobState, limits: Record, name: str) -> None:
 def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "cancel")
-        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by)]
+        call: Record = state["call"] or {}
+        # Nobody will answer for it: what was set aside for it counts as spent.
+        ends = {name: call.get(name) for name in ("sequence", "charge")}
+        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by, **ends)]
 
     job.decide(decide)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from typing import Annotated
@@ -46,9 +49,11 @@ def run(
                 job.name,
                 applied=False,
                 detail=f"{job.name} is already in terminal state {state['status']}",
+                exit_code=_exit(state),
             )
         with running(call, job) as runner:
-            state = runner.run()
+            runner.run()
+        state = job.state()
         return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state))
 
 
@@ -74,7 +79,8 @@ def step(
         if state["status"] in FINAL:
             raise refusal(state, "step")
         with running(call, job) as runner:
-            state = runner.step() if response is None else runner.respond(response)
+            runner.step() if response is None else runner.respond(response)
+        state = job.state()
         return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state, one=True))
 
 
@@ -83,12 +89,42 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
     """A runner that has the job's lease; a draft is activated first."""
     if job.state()["status"] == "DRAFT":
         check_activates(job.state())
-    job.own(f"job run {job.name}")
+    with _cancellable(job):
+        job.own(f"job run {job.name}")
+        try:
+            with closing(_runner(call, job, watch)) as runner:
+                yield from _attended(call, job, runner)
+        finally:
+            job.disown()
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked us to end, as `job cancel` does."""
+
+
+@contextmanager
+def _cancellable(job: Job) -> Generator[None]:
+    """Let a run end in good order when its job is cancelled; whatever else ends us still does."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Terminated
+
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    if ours:
+        signal.signal(signal.SIGTERM, end)
     try:
-        with closing(_runner(call, job, watch)) as runner:
-            yield from _attended(call, job, runner)
+        yield
+    except _Terminated:
+        if job.state()["status"] != "CANCELED":
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
     finally:
-        job.disown()
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:

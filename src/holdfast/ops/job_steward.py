@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Annotated, Literal
 
 from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs import history, steward
+from holdfast.jobs.charge import Charges
 from holdfast.jobs.job import Job
 from holdfast.jobs.restoring import put_back
 from holdfast.jobs.runner import is_ready
@@ -95,7 +96,11 @@ def cancel(
             ends = f" and end process {held.owner.pid}" if held is not None else ""
             said = f"would cancel {job.name}{ends}"
             return Change(job.name, applied=False, detail=said, dry_run=True)
+        asked = job.state()["call"] is not None
         steward.cancel(job, reason)
+        if asked:
+            with closing(Charges(job)) as charges:
+                charges.settle()
         if held is not None and held.owner.pid != os.getpid():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(held.owner.pid, signal.SIGTERM)

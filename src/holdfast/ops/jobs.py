@@ -119,7 +119,7 @@ def details(job: Job) -> Record:
         "limits": state["limits"],
         "unknown_costs": state["unknown"],
         "phases": places(state),
-        "call": state["call"],
+        "call": state["call"] if state["status"] == "RUNNING" else None,
         "former": state["former"],
         "guidance": state["guidance"],
         "attachments": state["attachments"],
