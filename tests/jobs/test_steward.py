@@ -256,3 +256,16 @@ def test_an_answer_that_comes_when_its_job_is_cancelled_changes_nothing(desk: De
     assert (state["status"], told) == ("CANCELED", ["asked", "overtaken"])
     desk("job", "run", "demo")
     is_over(desk)
+
+
+# --- what is refused before anything is done ------------------------------------------------
+
+
+def test_an_answer_that_is_too_long_is_refused_before_it_is_claimed(desk: Desk) -> None:
+    desk.new("--worker", "scripted:echo", "--activate")
+    file = desk.cwd / "reply.txt"
+    file.write_text("x" * 9_000_000, encoding="utf-8")
+    words = ("job", "step", "demo", "--response", f"@{file}")
+    desk.refused(*words, code=2, says="9,000,000 characters")
+    assert (desk.status(), desk.show()["calls"]) == ("PENDING", 0)
+    assert desk.ran()["status"] == "SUCCESS"

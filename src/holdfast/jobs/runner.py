@@ -17,7 +17,7 @@ from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_states import Outcome
-from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
+from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut, UsageError
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts, any_acts
@@ -320,6 +320,7 @@ class Runner:
 
     def respond(self, raw: str) -> JobState:
         """Take an answer from a person or a script instead of asking."""
+        check_length(raw)
         self.recover()
         call = self._claim()
         if call is not None:
@@ -352,6 +353,14 @@ class Runner:
 def is_ready(state: JobState) -> bool:
     """Whether the next call can be made."""
     return state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None
+
+
+def check_length(raw: str) -> None:
+    """Refuse an answer that the history could not keep."""
+    if len(raw) > _MOST_RAW:
+        raise UsageError(
+            f"an answer of {len(raw):,} characters", hint=f"{_MOST_RAW:,} are kept at most"
+        )
 
 
 # --- lines ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from holdfast.contracts.job_states import FINAL
 from holdfast.jobs import history
 from holdfast.jobs.job import Job
 from holdfast.jobs.request import asking, model_request, prompt_of
-from holdfast.jobs.runner import Runner, Watch, is_ready
+from holdfast.jobs.runner import Runner, Watch, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
 from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
@@ -71,6 +71,7 @@ def step(
     --response - reads the answer from standard input, @FILE from a file. With --dry-run the prompt
     is shown, or where the answer would lead; nothing is changed.
     """
+    check_length(response or "")
     with opened(call, id, change=not dry_run) as job:
         if dry_run:
             job.reveal()
