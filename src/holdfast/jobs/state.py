@@ -180,11 +180,25 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
     if status in FINAL:
         hint = "it is over; `holdfast job new` begins another one"
     else:
-        could = sorted(_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE)
-        if hold:
-            could = sorted({*could, *_WHEN_HELD[hold]})
-        hint = f"what can be done now: {', '.join(could) or 'wait for the call in flight'}"
+        hint = f"what can be done now: {', '.join(_doable(state))}"
     return Refused(f"{name} is {status}{held}: {cause} is refused{why and f', {why}'}", hint=hint)
+
+
+def waits_for_approval(state: Job) -> bool:
+    """Whether a person can agree; a job of elsewhere may be held for it in another state."""
+    return state["hold"] == "approval" and state["status"] in TRANSITIONS["approve"][0]
+
+
+def _doable(state: Job) -> list[str]:
+    """What people can do, as the command line calls it."""
+    if waits_for_approval(state):
+        return ["cancel", "steward approve", "steward reject"]
+    status: State = state["status"]
+    hold: Hold | None = state["hold"]
+    could: list[str] = [_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE]
+    if hold is not None:
+        could = [*(each for each in could if each != "run"), *_WHEN_HELD[hold]]
+    return sorted(could)
 
 
 _BY_PEOPLE: frozenset[Cause] = frozenset(
@@ -197,7 +211,7 @@ _SAID: dict[Cause, str] = {
 }
 _WHEN_HELD: dict[Hold, tuple[str, ...]] = {
     "suspended": ("resume",),
-    "approval": ("steward approve", "steward reject"),
+    "approval": (),
     "iterations": ("resume --max-iterations",),
 }
 

@@ -15,7 +15,15 @@ from holdfast.codec import Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.crew import any_acts
-from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
+from holdfast.jobs.state import (
+    Refused,
+    check,
+    phase_of,
+    ready_state,
+    refusal,
+    spec_of,
+    waits_for_approval,
+)
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
@@ -35,13 +43,13 @@ class Stale(Refused):
 
 def waits_for(state: JobState) -> str | None:
     """What a person has to decide, if anything."""
-    if state["hold"] == "approval":
+    if waits_for_approval(state):
         return "approve or reject"
     if state["status"] == "INTERVENTION_REQUIRED":
         return "continue or halt"
     if state["status"] in ("HALTED_COST", "HALTED_TIME") or state["hold"] == "iterations":
         return "resume with a higher limit, or cancel"
-    return None
+    return "rewind or cancel" if state["hold"] == "approval" else None
 
 
 def could(state: JobState) -> list[str]:
@@ -49,9 +57,11 @@ def could(state: JobState) -> list[str]:
     status, hold = state["status"], state["hold"]
     if status in FINAL:
         return []
-    if hold == "approval":
+    if waits_for_approval(state):
         return ["approve", "reject", *(["resume"] if state["suspending"] else []), "cancel"]
-    if hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
+    if hold == "approval":
+        deeds = list[str]()
+    elif hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
         deeds = ["resume"]
     elif status == "INTERVENTION_REQUIRED":
         deeds = ["continue", "halt", "suspend"]
@@ -134,6 +144,7 @@ def approve(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "approve")
+        check(state, "approve")
         _check_shown(job, shown, "approval")
         phases = spec_of(state).phases
         after: int = state["phase"] + 1
@@ -155,6 +166,7 @@ def reject(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "reject")
+        check(state, "reject")
         _check_shown(job, shown, "rejection")
         why, hold = "rejected by the steward", _kept(state)
         return [move("reject", "PENDING", guidance=guidance, by=by, reason=why, hold=hold)]
@@ -278,7 +290,7 @@ def rewind(
     def decide(state: JobState) -> Sequence[Record]:
         nonlocal line
         check(state, "rewind")
-        if state["hold"] == "approval":
+        if waits_for_approval(state):
             raise refusal(state, "rewind", why="what waits for approval is rejected instead")
         line = _rewound(state, phase, point, start=start)
         return [] if dry_run else [line]
