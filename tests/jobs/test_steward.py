@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -269,3 +270,40 @@ def test_an_answer_that_is_too_long_is_refused_before_it_is_claimed(desk: Desk) 
     desk.refused(*words, code=2, says="9,000,000 characters")
     assert (desk.status(), desk.show()["calls"]) == ("PENDING", 0)
     assert desk.ran()["status"] == "SUCCESS"
+
+
+# --- what is run, and what is shown of it ---------------------------------------------------
+
+
+def test_a_job_that_cannot_be_run_does_not_keep_those_behind_it(desk: Desk) -> None:
+    script = desk.script(DONE)
+    for id, worker in (("a", script), ("b", "scripted:echo")):
+        desk.new("--worker", worker, "--activate", id=id)
+    Path(script.removeprefix("scripted:")).unlink()
+    ran = desk("job", "run")
+    assert ran.code == 0, ran.err
+    assert "a could not be run" in ran.err
+    assert (desk.status("a"), desk.status("b"), desk.queue()) == ("PENDING", "SUCCESS", ["a"])
+    again = desk("job", "run", "--json")
+    assert again.code == 4 and "script" in again.error()["message"]
+
+
+def test_what_would_be_asked_is_what_is_asked(desk: Desk) -> None:
+    folder = desk.cwd / "given"
+    folder.mkdir()
+    (folder / "notes.md").write_text("The port is 4711.", encoding="utf-8")
+    script = desk.script(DONE)
+    desk.new("--worker", script, "--files", "notes.md", "--source", str(folder), "--activate")
+    told = desk.ok("job", "step", "demo", "--dry-run")["data"]["prompt"]
+    assert "The port is 4711." in told
+    desk.ok("job", "step", "demo")
+    assert desk.calls()[0]["request"]["prompt"] == told
+
+
+@pytest.mark.parametrize("words", [(), ("--response", json.dumps(DONE))])
+def test_what_a_step_would_do_is_refused_where_the_step_is(
+    desk: Desk, words: tuple[str, ...]
+) -> None:
+    desk.new("--worker", "scripted:echo", "--activate")
+    desk.ok("job", "suspend", "demo")
+    desk.refused("job", "step", "demo", *words, "--dry-run", says="is refused")

@@ -185,7 +185,7 @@ class Runner:
         if state["restore"] is not None:
             self.workspace.restore(state["restore"])
         tree = self.workspace.snapshot(f"before call {state['sequence']}") if acting else None
-        asked = asking(state, sent="json" if acting else "chat", contents=self.workspace.text_of)
+        asked = asking_of(state, ref, self.workspace)
         left = state["limits"]["max_seconds"] - state["seconds"]
         request = model_request(
             asked,
@@ -353,6 +353,11 @@ class Runner:
 def is_ready(state: JobState) -> bool:
     """Whether the next call can be made."""
     return state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None
+
+
+def asking_of(state: JobState, ref: str, workspace: Workspace) -> Asking:
+    """What a model is asked: who only answers cannot look into the files himself."""
+    return asking(state, sent="json" if acts(ref) else "chat", contents=workspace.text_of)
 
 
 def check_length(raw: str) -> None:

@@ -11,10 +11,11 @@ from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
+from holdfast.errors import HoldfastError
 from holdfast.jobs import history
 from holdfast.jobs.job import Job
-from holdfast.jobs.request import asking, model_request, prompt_of
-from holdfast.jobs.runner import Runner, Watch, check_length, is_ready
+from holdfast.jobs.request import model_request, prompt_of
+from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
 from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
@@ -36,11 +37,36 @@ def run(
     was cancelled, 5 if another process runs it.
     """
     if id is None:
-        with queue_of(call) as queue:
-            waiting = queue.waiting()
-        if not waiting:
-            return Change("queue", applied=False, detail="no job waits in the queue")
-        id = waiting[0]
+        return _run_next(call)
+    return _run(call, id)
+
+
+def _run_next(call: Context) -> Show | Change:
+    """Run the first of the queue that can be; one that cannot is told, and keeps its place."""
+    with queue_of(call) as queue:
+        waiting = queue.waiting()
+    if not waiting:
+        return Change("queue", applied=False, detail="no job waits in the queue")
+    first: HoldfastError | None = None
+    for name in waiting:
+        before = _calls_of(call, name)
+        try:
+            return _run(call, name)
+        except HoldfastError as error:
+            if _calls_of(call, name) != before:
+                raise
+            first = first or error
+            call.warn(f"{name} could not be run: {error.message}")
+    assert first is not None
+    raise first
+
+
+def _calls_of(call: Context, name: str) -> int:
+    with Job(call.home(), name, call.layout) as job:
+        return job.state()["sequence"]
+
+
+def _run(call: Context, id: str) -> Show | Change:
     with opened(call, id, change=True) as job:
         state = job.state()
         if state["status"] in FINAL:
@@ -240,9 +266,11 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     state = job.state()
     if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
         raise refusal(state, "step")
+    if state["hold"] is not None:
+        raise refusal(state, "step")
     phase, ref = phase_of(state), spec_of(state).model_of(phase_of(state)) or ""
     workspace = workspace_of(job)
-    asked = asking(state, sent="json")
+    asked = asking_of(state, ref, workspace)
     prompt = prompt_of(model_request(asked, phase, timeout=1.0, ordinal=0))
     before = "PENDING" if state["status"] == "DRAFT" else state["status"]
     told: Record = {"job": job.name, "from": before, "phase": phase.name, "model": ref}
