@@ -189,3 +189,20 @@ def test_a_point_made_by_hand_before_an_approval_leads_to_what_waits_for_it(desk
     desk.ok("job", "rewind", "demo", "--point", "before")
     assert desk.show()["phase"] == "a"
     assert desk.ran(code=1)["hold"] == "approval"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[31mred", "x" * 5000, " a"])
+def test_a_recovery_point_has_a_name_that_can_be_read(desk: Desk, name: str) -> None:
+    desk.new("--worker", "scripted:echo", "--activate")
+    words = ("job", "checkpoint", "demo", name)
+    desk.refused(*words, code=2, says="not the name of a recovery point")
+
+
+def test_points_of_a_former_run_can_be_gone_back_to(desk: Desk) -> None:
+    written(desk, "a", "b", "c", steps=2)
+    desk.ok("job", "rewind", "demo", "--start")
+    assert desk.show()["points"] == ["a-complete-0", "b-complete-1"]
+    desk.ok("job", "step", "demo")
+    desk.ok("job", "rewind", "demo", "--point", "b-complete-1")
+    assert (desk.show()["phase"], files(desk)) == ("c", ["a", "b"])
+    assert desk.ran()["status"] == "SUCCESS"

@@ -273,7 +273,7 @@ def _move(state: Job, record: Record) -> None:
         state["tree"] = state["restore"] = record.get("tree")
         if record.get("start"):
             zero = {"steps": 0, "cost_usd": 0.0, "unknown": 0, "assumed_usd": 0.0, "seconds": 0.0}
-            state |= {**zero, "run": state["run"] + 1, "former": None, "points": []}
+            state |= {**zero, "run": state["run"] + 1, "former": None}
     if isinstance(record.get("limits"), dict):
         state["limits"] = {**state["limits"], **record["limits"]}
     _hear(state, record)

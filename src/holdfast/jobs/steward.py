@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast import audit
 from holdfast.codec import Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import BadName, NotFound, UsageError
 from holdfast.jobs.crew import any_acts
 from holdfast.jobs.state import (
     Refused,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
 
-_SHORTEST = 8
+_SHORTEST, _LONGEST_NAME = 8, 128
 
 
 class Stale(Refused):
@@ -375,7 +375,12 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
 
 
 def check_checkpoint(state: JobState, name: str) -> None:
-    """Refuse a recovery point of a job that has nothing to keep, or under a name that is taken."""
+    """Refuse a recovery point of a job that has nothing to keep, or under no name of its own."""
+    if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()):
+        raise BadName(
+            f"not the name of a recovery point: {name[:80]!r}",
+            hint=f"1 to {_LONGEST_NAME} characters that can be printed, no space around them",
+        )
     if state["status"] in ("DRAFT", "RUNNING", *FINAL):
         raise refusal(state, "checkpoint")
     if any(each["id"] == name for each in state["points"]):
