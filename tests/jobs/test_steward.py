@@ -307,3 +307,43 @@ def test_what_a_step_would_do_is_refused_where_the_step_is(
     desk.new("--worker", "scripted:echo", "--activate")
     desk.ok("job", "suspend", "demo")
     desk.refused("job", "step", "demo", *words, "--dry-run", says="is refused")
+
+
+SECRET = "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc"
+
+
+@pytest.mark.parametrize("length", [480, 500, 501])
+def test_an_answer_with_a_secret_comes_to_the_same_when_it_is_read_again(
+    desk: Desk, length: int
+) -> None:
+    secrets = " ".join(f"pwd={number:03}x" for number in range(9))
+    long = f"{SECRET} {secrets} ".ljust(length, "x")
+    desk.new("--worker", desk.script({**DONE, "summary_for_supervisor": long}))
+    desk("job", "run", "demo")
+    (call,) = desk.calls()
+    assert len(call["response"]["raw_response"]) > length + 100, "nothing was masked"
+    assert call["response"]["action"] == ("COMPLETED" if length <= 500 else "STUCK")
+    assert desk("job", "replay", "demo").code == 0
+
+
+def test_a_crash_makes_no_other_answer_of_one_with_a_secret(desk: Desk) -> None:
+    gate = {"run": "true"}
+    secrets = " ".join([*(f"pwd={number:03}x" for number in range(9)), "x" * 400])
+    models = {"worker": desk.script({**DONE, "summary_for_supervisor": secrets})}
+    phases = [{"name": "work", "gates": [gate]}]
+    desk.ok("job", "new", desk.spec(prompt="P", phases=phases, models=models), "--id", "demo")
+    desk.ok("job", "activate", "demo")
+    with (
+        Home.open(str(desk.home)) as home,
+        Job(home, "demo") as job,
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        job.own("a run")
+        patch.setattr("holdfast.jobs.runner.verdict_on", _dies)
+        Runner(job, workspace_of(job)).run()
+    assert desk.ran()["status"] == "SUCCESS"
+
+
+def _dies(*told: object) -> None:
+    raise KeyboardInterrupt
