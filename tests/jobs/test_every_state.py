@@ -226,6 +226,69 @@ def test_a_refusal_names_what_can_be_done_instead(desk: Desk) -> None:
         assert each in hint
 
 
+DOES: dict[str, tuple[str, ...]] = {
+    "activate": ACTIONS["activate"],
+    "run": ("run", "demo"),
+    "cancel": ACTIONS["cancel"],
+    "rewind": ACTIONS["rewind"],
+    "resume": ("resume", "demo", "--max-cost", "5", "--max-time", "2h"),
+    "resume --max-iterations": ACTIONS["resume --max-iterations"],
+    "steward continue": ACTIONS["continue"],
+    "steward halt": ACTIONS["halt"],
+    "steward approve": ACTIONS["approve"],
+    "steward reject": ACTIONS["reject"],
+}
+
+
+@pytest.mark.parametrize("state", [each for each in TABLE if each not in FINAL])
+def test_what_a_refusal_says_can_be_done_can_be_done(
+    state: str, tmp_path: Path, settled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_its_own(monkeypatch, tmp_path)
+    desk = Desk(tmp_path)
+    copytree(settled, desk.home)
+    monkeypatch.chdir(desk.cwd)
+    reach(desk, state)
+    hint = desk.refused("job", *ACTIONS["reject" if state == "DRAFT" else "set"])["hint"]
+    kept = tmp_path / "kept"
+    copytree(desk.home, kept)
+    for name in hint.removeprefix("what can be done now: ").split(", "):
+        other = Desk(tmp_path / name.replace(" ", "-"))
+        copytree(kept, other.home)
+        done = other("job", *DOES[name], "--json")
+        assert done.code in (0, 1) and done.out, (name, done)
+
+
+def test_a_job_of_elsewhere_that_is_held_for_nothing_can_be_let_go(desk: Desk) -> None:
+    folder = desk.cwd / "theirs"
+    (folder / "demo").mkdir(parents=True)
+    (folder / "jobs_index.json").write_text('{"jobs": {"demo": {}}}', encoding="utf-8")
+    manifest = {
+        "job_id": "demo",
+        "status": "PENDING",
+        "hold": "approval",
+        "phases": [{"name": "work"}, {"name": "rest"}],
+        "current_phase": "work",
+        "roles": {"worker": "scripted:echo"},
+        "metrics": {
+            "cumulative_cost": 0,
+            "cumulative_time_seconds": 0,
+            "current_action_count": 0,
+        },
+        "history": [],
+    }
+    (folder / "demo/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    desk.ok("import", str(folder))
+    assert at(desk) == "PENDING, approval"
+    assert desk.show()["waits_for"] == "rewind or cancel"
+    assert desk.show()["could"] == ["rewind", "cancel"]
+    for name in ("approve", "reject"):
+        error = desk.refused("job", *ACTIONS[name], says=f"{name} is refused")
+        assert "rewind" in error["hint"] and "steward" not in error["hint"]
+    desk.ok("job", *ACTIONS["rewind"])
+    assert at(desk) == "PENDING"
+
+
 def test_a_job_suspended_while_an_agent_is_asked_waits_when_that_has_ended(desk: Desk) -> None:
     reach(desk, "RUNNING")
     desk.ok("job", "suspend", "demo")

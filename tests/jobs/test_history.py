@@ -307,10 +307,11 @@ def test_going_back_to_the_start_counts_anew_and_keeps_the_former_run(
 
 def test_a_start_at_a_later_phase_is_a_start_too(desk: Desk, seen: Path) -> None:
     three(desk)
-    desk.ok("job", "step", "demo")
-    desk.ok("job", "rewind", "demo", "--start", "--phase", "2")
-    assert desk.show()["phase"] == "c"
-    assert desk.ran()["calls"] == 1
+    for _ in range(2):
+        desk.ok("job", "step", "demo")
+    desk.ok("job", "rewind", "demo", "--start", "--phase", "1")
+    assert (desk.show()["phase"], desk.show()["calls"]) == ("b", 0)
+    assert desk.ran()["calls"] == 2
 
 
 def test_one_has_to_say_where_to(desk: Desk) -> None:

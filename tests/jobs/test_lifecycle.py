@@ -333,7 +333,9 @@ def test_a_job_that_is_over_is_not_run_again(desk: Desk, end: str) -> None:
     desk.new(*ECHO)
     desk.ok(*(("job", "run") if end == "SUCCESS" else ("job", "cancel")), "demo")
     before = desk.digest()
-    said = desk.ok("job", "run", "demo")
+    ran = desk("job", "run", "demo", "--json")
+    assert ran.code == (0 if end == "SUCCESS" else 1)
+    said = ran.json()
     assert (said["applied"], said["detail"]) == (False, f"demo is already in terminal state {end}")
     assert desk.digest() == before
 

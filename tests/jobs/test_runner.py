@@ -294,7 +294,7 @@ def test_a_phase_waits_for_approval_and_goes_on_after_it(tmp_path: Path, clock: 
     scene = Scene(tmp_path / "home", clock, phases=phases)
     state = scene.run([said(), said()])
     assert (state["status"], state["hold"]) == ("REVIEWING", "approval")
-    shown = steward.shown_hash(state)
+    shown = steward.shown_hash(scene.job)
     steward.reject(scene.job, "Not like this.", "ann", shown)
     with pytest.raises(Refused):
         steward.approve(scene.job, None, "ann", shown)
@@ -302,7 +302,7 @@ def test_a_phase_waits_for_approval_and_goes_on_after_it(tmp_path: Path, clock: 
     assert state["hold"] == "approval"
     with pytest.raises(steward.Stale):
         steward.approve(scene.job, None, "ann", shown)
-    steward.approve(scene.job, None, "ann", steward.shown_hash(state))
+    steward.approve(scene.job, None, "ann", steward.shown_hash(scene.job))
     assert scene.run([said(), said(), said()])["status"] == "SUCCESS"
     assert "Not like this." in scene.calls()[1]["request"]["prompt"]
 

@@ -150,6 +150,23 @@ def test_what_was_only_looked_at_before_is_not_written_blank(desk: Desk, keys: P
     assert desk.ok("job", "show", "demo", "--decrypt")["data"]["spec"]["prompt"] == PROMPT
 
 
+def test_a_decision_about_a_sensitive_job_is_bound_to_what_was_shown_without_its_key(
+    desk: Desk, keys: Path
+) -> None:
+    sensitive(desk, reply("STUCK"), reply("COMPLETED"), reply("COMPLETED"), approval=True)
+    desk.ran(code=1)
+    for decision in (("continue",), ("reject", "--guidance", GUIDANCE), ("approve",)):
+        shown = desk.show()["shown"]
+        assert desk.ok("job", "show", "demo", "--decrypt")["data"]["shown"] == shown
+        assert shown in desk("job", "show", "demo").out
+        words = ("job", "steward", "demo", *decision, "--shown")
+        desk.refused(*words, "deadbeefdeadbeef", says="has changed since")
+        desk.ok(*words, shown)
+        desk("job", "run", "demo")
+        desk.refused(*words, shown)
+    assert desk.status() == "SUCCESS"
+
+
 def test_without_any_key_no_sensitive_job_is_made(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

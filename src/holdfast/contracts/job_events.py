@@ -65,10 +65,20 @@ class GateResult(Record):
     runs: list[GateRun]
 
 
+class Counts(Record):
+    added: Count
+    changed: Count
+    removed: Count
+
+
 class Changes(Record):
+    """Of each kind the first 1,000 at most."""
+
     added: list[str]
     changed: list[str]
     removed: list[str]
+    counts: Counts | None = None
+    """How many there are of each kind, where not all are listed."""
 
 
 class JobLine(Record):

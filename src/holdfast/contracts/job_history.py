@@ -163,6 +163,9 @@ class RecoveryPoint(Record):
     description: str
     resume_phase: str | None
     rollback_files: list[str]
+    """At most 1,000 of them; the snapshot has all."""
+    rollback_count: Count | None = None
+    """Additive: how many there are, where not all are listed."""
     metadata: PointDetails
 
     @model_validator(mode="after")

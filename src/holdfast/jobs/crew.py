@@ -35,6 +35,11 @@ def acts(ref: str) -> bool:
     return ref.partition(":")[0] not in _ONLY_ANSWER
 
 
+def any_acts(spec: JobSpec) -> bool:
+    """Whether somebody of a job may change its files."""
+    return any(acts(spec.model_of(phase) or "") for phase in spec.phases)
+
+
 class Crew:
     """Models are opened when they are first asked, and closed with the crew."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from holdfast.codec import Record, encode, pretty
+from holdfast.contracts.job_states import CLAIMABLE
 from holdfast.errors import NotFound
 from holdfast.jobs.request import told_again
 from holdfast.jobs.state import Job as JobState
@@ -52,8 +53,8 @@ class Calls:
                 return self._ended(_answered(record, self._reply, self.state))
             case "told" if isinstance(record.get("interaction"), dict):
                 return record["interaction"]
-            case "move" if record.get("cause") == "lost" and self._call is not None:
-                return self._ended(_lost(record, self.state))
+            case "move" if self._call is not None and _is_left(record, before, self.state):
+                return self._ended(_lost(record, self._reply, self.state))
             case _:
                 pass
         return None
@@ -125,16 +126,21 @@ def _answered(judged: Record, reply: Record, state: JobState) -> Record:
     return response
 
 
-def _lost(move: Record, state: JobState) -> Record:
-    asked = state["status"] == "INTERVENTION_REQUIRED"
+def _is_left(move: Record, call: Record | None, state: JobState) -> bool:
+    """Whether a line ended a call that nobody will answer for."""
+    return move.get("cause") in ("lost", "cancel") and call is not None and state["call"] is None
+
+
+def _lost(move: Record, reply: Record | None, state: JobState) -> Record:
+    came = reply or {}
     return {
         "status": "ERROR",
-        "action": "STUCK" if asked else "RETRY",
+        "action": "RETRY" if state["status"] in CLAIMABLE else "STUCK",
         "evidence_files": [],
         "summary_for_supervisor": move.get("reason") or "the runner died",
-        "raw_response": None,
-        "execution_time_seconds": 0.0,
-        "cost_usd": None,
+        "raw_response": came.get("raw_response"),
+        "execution_time_seconds": came.get("execution_time_seconds") or 0.0,
+        "cost_usd": came.get("cost_usd"),
         "new_status": state["status"],
     }
 

@@ -31,7 +31,7 @@ State = fold.Job
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
-_VERSION = 3
+_VERSION = 4
 _PAUSE, _SHARE = 0.05, 60
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
@@ -122,6 +122,10 @@ class Job:
         self._sealed = is_sealed(state["spec"])
         self._seen = self._told(state) if self._sealed else state
         return self._seen
+
+    def stored(self) -> State:
+        """The same with sealed texts as they stand there, so that it is the same for everybody."""
+        return self._manifest.read() if is_sealed(self.known()["spec"]) else self.known()
 
     def known(self) -> State:
         """After every line of ours, and what others wrote as far as we have looked."""

@@ -17,13 +17,13 @@ from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_states import Outcome
-from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut
+from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut, UsageError
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
-from holdfast.jobs.crew import Crew, acts
+from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
@@ -67,6 +67,7 @@ class Runner:
         self._watch, self._rng = watch or _unwatched, rng or Random()
         self._charges = Charges(job)
         self._sealed = job.spec.sensitive
+        self._files_change = any_acts(job.spec)
         self._part_name = job.seals.name_of if self._sealed else hash_of
 
     # -- the core ----------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Runner:
         if state["restore"] is not None:
             self.workspace.restore(state["restore"])
         tree = self.workspace.snapshot(f"before call {state['sequence']}") if acting else None
-        asked = asking(state, sent="json" if acting else "chat", contents=self.workspace.text_of)
+        asked = asking_of(state, ref, self.workspace)
         left = state["limits"]["max_seconds"] - state["seconds"]
         request = model_request(
             asked,
@@ -261,7 +262,8 @@ class Runner:
         replied = _replied(call, answer)
         if acts(call.model) or call.phase.gates:
             # What follows takes its time: what was said is safe before it begins.
-            self.job.decide(lambda state: [replied] if _is_open(state, call) else [])
+            if not self.job.decide(lambda state: [replied] if _is_open(state, call) else []):
+                return self._overtaken()
             return self._conclude(call, answer, [])
         return self._conclude(call, answer, [replied], on=on)
 
@@ -271,7 +273,7 @@ class Runner:
         """What is made of a reply, and where the job goes from there."""
         following: Prepared | None = None
         verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
-        tree = self.workspace.snapshot(f"after call {call.sequence}") if call.tree else None
+        tree = self._kept(call, verdict)
 
         def decide(state: JobState) -> Sequence[Record]:
             nonlocal following
@@ -290,14 +292,25 @@ class Runner:
             return lines
 
         written = self.job.decide(decide)
-        if written and self._charges.limited:
+        if not written:
+            return self._overtaken()
+        if self._charges.limited:
             self._charges.settle(written[-1])
-        if written:
-            verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
-            if not (before and self.job.kept_all):
-                self._tell_masked(call, answer.raw)
+        verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
+        if not (before and self.job.kept_all):
+            self._tell_masked(call, answer.raw)
         self._watch("judged", self.job.known())
         return self._claimed(following.call, following.request) if following else None
+
+    def _overtaken(self) -> None:
+        """The job was cancelled while somebody was asked."""
+        self._watch("overtaken", self.job.known())
+
+    def _kept(self, call: Call, verdict: Verdict) -> str | None:
+        """The files behind a call that could change them, and at each recovery point."""
+        if call.tree or (self._files_change and verdict.action == "COMPLETED"):
+            return self.workspace.snapshot(f"after call {call.sequence}")
+        return None
 
     def _tell_masked(self, call: Call, raw: str) -> None:
         job, number = self.job, call.sequence
@@ -307,6 +320,7 @@ class Runner:
 
     def respond(self, raw: str) -> JobState:
         """Take an answer from a person or a script instead of asking."""
+        check_length(raw)
         self.recover()
         call = self._claim()
         if call is not None:
@@ -339,6 +353,19 @@ class Runner:
 def is_ready(state: JobState) -> bool:
     """Whether the next call can be made."""
     return state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None
+
+
+def asking_of(state: JobState, ref: str, workspace: Workspace) -> Asking:
+    """What a model is asked: who only answers cannot look into the files himself."""
+    return asking(state, sent="json" if acts(ref) else "chat", contents=workspace.text_of)
+
+
+def check_length(raw: str) -> None:
+    """Refuse an answer that the history could not keep."""
+    if len(raw) > _MOST_RAW:
+        raise UsageError(
+            f"an answer of {len(raw):,} characters", hint=f"{_MOST_RAW:,} are kept at most"
+        )
 
 
 # --- lines ----------------------------------------------------------------------------------
@@ -450,6 +477,8 @@ def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> R
     place = min(verdict.next_phase, len(spec.phases) - 1)
     sure = verdict.gate is not None and verdict.gate.ok and not verdict.evidence_doubts
     name = f"{call.phase.name}-complete-{call.sequence}"
+    touched = verdict.touched
+    few = capped(touched)
     point: Record = {
         "id": name,
         "checkpoint_id": name,
@@ -457,13 +486,15 @@ def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> R
         "can_resume_from": verdict.next_phase < len(spec.phases),
         "description": f"{call.phase.role} completed {call.phase.name}",
         "resume_phase": spec.phases[place].name if verdict.next_phase < len(spec.phases) else None,
-        "rollback_files": verdict.touched,
+        "rollback_files": few,
         "metadata": {
             "confidence": "high" if sure else "medium",
             "evidence_count": len(verdict.evidence_files),
             "test_pass_rate": verdict.gate.test_pass_rate if verdict.gate else None,
         },
     }
+    if len(few) < len(touched):
+        point["rollback_count"] = len(touched)
     return {"event": "point", "point": point, "place": verdict.next_phase, "tree": tree}
 
 

@@ -7,7 +7,7 @@ been replaced, or by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -25,6 +25,9 @@ _PARTS_KEPT = 256
 _POINTS_KEPT = 200
 _GUIDANCE_KEPT = 50
 _CONTEXT_KEPT = 100
+MOST_PATHS, _MOST_TEXT = 1000, 128 << 10
+"""Of one list in a line, and how long they may be together: a line has its limit, and the files
+themselves are in the trees."""
 
 
 class Refused(HoldfastError):
@@ -98,6 +101,17 @@ def copied(state: Job) -> Job:
     return {**state, **own, "trail": [*state["trail"]]}
 
 
+def capped(paths: Sequence[str]) -> list[str]:
+    """As many of a list, from its beginning, as a line of the history can hold."""
+    kept, size = list[str](), 0
+    for path in paths[:MOST_PATHS]:
+        size += len(path)
+        if size > _MOST_TEXT:
+            break
+        kept.append(path)
+    return kept
+
+
 def utc_of(stamp: object) -> str:
     """A time of the history, as the format has it."""
     return _utc_of(str(stamp))
@@ -166,11 +180,25 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
     if status in FINAL:
         hint = "it is over; `holdfast job new` begins another one"
     else:
-        could = sorted(_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE)
-        if hold:
-            could = sorted({*could, *_WHEN_HELD[hold]})
-        hint = f"what can be done now: {', '.join(could) or 'wait for the call in flight'}"
+        hint = f"what can be done now: {', '.join(_doable(state))}"
     return Refused(f"{name} is {status}{held}: {cause} is refused{why and f', {why}'}", hint=hint)
+
+
+def waits_for_approval(state: Job) -> bool:
+    """Whether a person can agree; a job of elsewhere may be held for it in another state."""
+    return state["hold"] == "approval" and state["status"] in TRANSITIONS["approve"][0]
+
+
+def _doable(state: Job) -> list[str]:
+    """What people can do, as the command line calls it."""
+    if waits_for_approval(state):
+        return ["cancel", "steward approve", "steward reject"]
+    status: State = state["status"]
+    hold: Hold | None = state["hold"]
+    could: list[str] = [_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE]
+    if hold is not None:
+        could = [*(each for each in could if each != "run"), *_WHEN_HELD[hold]]
+    return sorted(could)
 
 
 _BY_PEOPLE: frozenset[Cause] = frozenset(
@@ -183,7 +211,7 @@ _SAID: dict[Cause, str] = {
 }
 _WHEN_HELD: dict[Hold, tuple[str, ...]] = {
     "suspended": ("resume",),
-    "approval": ("steward approve", "steward reject"),
+    "approval": (),
     "iterations": ("resume --max-iterations",),
 }
 
@@ -232,16 +260,20 @@ def _move(state: Job, record: Record) -> None:
         if record["phase"] != state["phase"]:
             state["tree"] = None
         state["phase"] = record["phase"]
-    if known in ("lost", "halt", "rewind"):
+    if known in ("lost", "halt", "rewind") or _is_cancelled(state, record):
         _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
     if known in ("continue", "reject", "resume", "rewind"):
         state["retries"], state["failures"], state["not_before"] = {}, 0, None
+    if known in ("approve", "reject"):
+        state["suspending"] = False  # the line says whether it stays so
+    if known == "approve":
+        _let_resume(state)
     if known == "rewind":
         state["former"] = record.get("former")
         state["tree"] = state["restore"] = record.get("tree")
         if record.get("start"):
             zero = {"steps": 0, "cost_usd": 0.0, "unknown": 0, "assumed_usd": 0.0, "seconds": 0.0}
-            state |= {**zero, "run": state["run"] + 1, "former": None, "points": []}
+            state |= {**zero, "run": state["run"] + 1, "former": None}
     if isinstance(record.get("limits"), dict):
         state["limits"] = {**state["limits"], **record["limits"]}
     _hear(state, record)
@@ -264,6 +296,13 @@ def _hear(state: Job, record: Record) -> None:
         state["guidance"] = [*state["guidance"], told][-_GUIDANCE_KEPT:]
 
 
+def _is_cancelled(state: Job, record: Record) -> bool:
+    """Whether a line ends the call in flight; of before, such a line left it to be answered."""
+    call = state["call"]
+    named = record.get("cause") == "cancel" and record.get("sequence") is not None
+    return named and call is not None and call["sequence"] == record["sequence"]
+
+
 def _drop_call(state: Job, *, again: bool) -> None:
     """A call that nobody will answer for: what was set aside for it counts as spent."""
     call = state["call"]
@@ -282,20 +321,28 @@ def _drop_call(state: Job, *, again: bool) -> None:
 def _hold(state: Job, record: Record) -> None:
     """Suspended or let go; a job whose call is in flight is suspended when that has ended."""
     hold = record.get("hold")
+    if isinstance(record.get("limits"), dict) and state["status"] in _CAN_BE_HELD:
+        state["limits"] = {**state["limits"], **record["limits"]}
     if state["status"] == "RUNNING":
         state["suspending"] = hold == "suspended"
-    elif state["status"] in ("PENDING", "REVIEWING", "INTERVENTION_REQUIRED"):
-        state["hold"], state["why"] = hold, record.get("reason", state["why"])
-        if isinstance(record.get("limits"), dict):
-            state["limits"] = {**state["limits"], **record["limits"]}
+    elif hold is None and state["suspending"]:
+        state["suspending"] = False  # what waits for approval still does
+    elif state["status"] in _CAN_BE_HELD:
+        state["hold"] = hold
+        if state["status"] != "INTERVENTION_REQUIRED":  # where it says what was asked
+            state["why"] = record.get("reason", state["why"])
     _tell(state, record, event=str(hold or "released").upper(), description=record.get("reason"))
 
 
+_CAN_BE_HELD: tuple[State, ...] = ("PENDING", "REVIEWING", "RUNNING", "INTERVENTION_REQUIRED")
+
+
 def _suspend_if_asked(state: Job) -> None:
-    if state["suspending"] and state["status"] != "RUNNING":
-        state["suspending"] = False
-        if state["status"] in ("PENDING", "REVIEWING") and state["hold"] is None:
-            state["hold"] = "suspended"
+    if not state["suspending"] or state["status"] == "RUNNING" or state["hold"] == "approval":
+        return
+    state["suspending"] = False
+    if state["status"] in _CAN_BE_HELD and state["hold"] is None:
+        state["hold"] = "suspended"
 
 
 def _part(state: Job, record: Record) -> None:
@@ -415,10 +462,37 @@ def _count(state: Job, record: Record, name: str) -> None:
 def _point(state: Job, record: Record) -> None:
     point = record.get("point")
     if isinstance(point, dict):
-        told = {**cast("Record", point), "tree": record.get("tree")}
+        told = {**_with_few_files(cast("Record", point)), "tree": record.get("tree")}
         told |= {"former": state["former"], "place": record.get("place")}
+        if _is_behind_approval(state, record.get("place")):
+            told["can_resume_from"] = False
         others = [each for each in state["points"] if each["id"] != told.get("id")]
         state["points"] = [*others, told][-_POINTS_KEPT:]
+
+
+def _is_behind_approval(state: Job, place: object) -> bool:
+    """Whether going on from a place would be what a person has yet to agree with."""
+    return state["hold"] == "approval" and isinstance(place, int) and place > state["phase"]
+
+
+def _let_resume(state: Job) -> None:
+    """What was approved just now can be gone back to."""
+    last, ahead = state["sequence"] - 1, len(state["spec"].get("phases", []))
+    state["points"] = [
+        {**each, "can_resume_from": True}
+        if each.get("sequence") == last and (each.get("place") or 0) < ahead
+        else each
+        for each in state["points"]
+    ]
+
+
+def _with_few_files(point: Record) -> Record:
+    """Points of before named all of them, however many."""
+    files: list[str] = point.get("rollback_files") or []
+    few = capped(files)
+    if len(few) == len(files):
+        return point
+    return {**point, "rollback_files": few, "rollback_count": len(files)}
 
 
 def _attach(state: Job, record: Record) -> None:
@@ -430,6 +504,8 @@ def _attach(state: Job, record: Record) -> None:
 
 def _note(state: Job, record: Record) -> None:
     _hear(state, record)
+    if record.get("tree") is not None and record["tree"] == state["restore"]:
+        state["restore"] = None  # it is done
 
 
 def _told(state: Job, record: Record) -> None:

@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING
 from holdfast import audit
 from holdfast.codec import Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
-from holdfast.errors import NotFound, UsageError
-from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
+from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.jobs.crew import any_acts
+from holdfast.jobs.state import (
+    Refused,
+    check,
+    phase_of,
+    ready_state,
+    refusal,
+    spec_of,
+    waits_for_approval,
+)
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
 
-_SHORTEST = 8
+_SHORTEST, _LONGEST_NAME = 8, 128
 
 
 class Stale(Refused):
@@ -34,13 +43,13 @@ class Stale(Refused):
 
 def waits_for(state: JobState) -> str | None:
     """What a person has to decide, if anything."""
-    if state["hold"] == "approval":
+    if waits_for_approval(state):
         return "approve or reject"
     if state["status"] == "INTERVENTION_REQUIRED":
         return "continue or halt"
     if state["status"] in ("HALTED_COST", "HALTED_TIME") or state["hold"] == "iterations":
         return "resume with a higher limit, or cancel"
-    return None
+    return "rewind or cancel" if state["hold"] == "approval" else None
 
 
 def could(state: JobState) -> list[str]:
@@ -48,9 +57,11 @@ def could(state: JobState) -> list[str]:
     status, hold = state["status"], state["hold"]
     if status in FINAL:
         return []
+    if waits_for_approval(state):
+        return ["approve", "reject", *(["resume"] if state["suspending"] else []), "cancel"]
     if hold == "approval":
-        return ["approve", "reject", "cancel"]
-    if hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
+        deeds = list[str]()
+    elif hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
         deeds = ["resume"]
     elif status == "INTERVENTION_REQUIRED":
         deeds = ["continue", "halt", "suspend"]
@@ -60,19 +71,23 @@ def could(state: JobState) -> list[str]:
     return [*deeds, *rewinds, "cancel"]
 
 
-def shown_hash(state: JobState) -> str:
-    """Names what a decision is about: the last call, what came of it, and the files."""
+def shown_hash(job: Job) -> str:
+    """Names what a decision is about: the last call, what came of it, and the files.
+
+    Who is shown a sensitive job sees less of it than who decides, but it is the same job.
+    """
+    state = job.stored()
     about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
     points: list[Record] = state["points"][-1:]
     return sha256(encode([*about, state["former"], points])).hexdigest()
 
 
-def _check_shown(job: Job, state: JobState, shown: str | None, verb: str) -> None:
+def _check_shown(job: Job, shown: str | None, verb: str) -> None:
     if shown is None:
         return
     if len(shown) < _SHORTEST:
         raise UsageError(f"--shown {shown!r} is too short", hint="as `holdfast job show` tells it")
-    now = shown_hash(state)
+    now = shown_hash(job)
     if not now.startswith(shown.lower()):
         told = f"{verb} of {shown[:16]}, but what waits is {now[:16]}"
         audit.tell(job.home, "stale_approval", told, job=job.name)
@@ -92,7 +107,7 @@ def move(cause: str, status: str, **more: object) -> Record:
 
 def _kept(state: JobState) -> str | None:
     """A job that was suspended stays so until it is resumed, whatever else is decided."""
-    return "suspended" if state["hold"] == "suspended" else None
+    return "suspended" if state["hold"] == "suspended" or state["suspending"] else None
 
 
 def go_on(
@@ -102,15 +117,20 @@ def go_on(
 
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "continue")
-        _check_shown(job, state, shown, "continue")
+        _check_shown(job, shown, "continue")
         return [move("continue", "PENDING", guidance=guidance, by=by, hold=_kept(state))]
 
     job.decide(decide)
 
 
-def halt(job: Job, guidance: str | None = None, by: str | None = None) -> None:
+def halt(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """End a job that asked for a person."""
+
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "halt")
+        _check_shown(job, shown, "halt")
         return [move("halt", "CANCELED", reason=guidance or "halted by the steward", by=by)]
 
     job.decide(decide)
@@ -124,14 +144,16 @@ def approve(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "approve")
-        _check_shown(job, state, shown, "approval")
+        check(state, "approve")
+        _check_shown(job, shown, "approval")
         phases = spec_of(state).phases
         after: int = state["phase"] + 1
         over = after >= len(phases)
         status = "SUCCESS" if over else ready_state(phases[after])
         place = state["phase"] if over else after
-        what = shown_hash(state)
-        return [move("approve", status, phase=place, guidance=guidance, by=by) | {"approved": what}]
+        hold = None if over else _kept(state)
+        told = move("approve", status, phase=place, guidance=guidance, by=by, hold=hold)
+        return [told | {"approved": shown_hash(job)}]
 
     job.decide(decide)
 
@@ -144,10 +166,10 @@ def reject(
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "reject")
-        _check_shown(job, state, shown, "rejection")
-        return [
-            move("reject", "PENDING", guidance=guidance, by=by, reason="rejected by the steward")
-        ]
+        check(state, "reject")
+        _check_shown(job, shown, "rejection")
+        why, hold = "rejected by the steward", _kept(state)
+        return [move("reject", "PENDING", guidance=guidance, by=by, reason=why, hold=hold)]
 
     job.decide(decide)
 
@@ -175,6 +197,8 @@ def resume(
     max_iterations: int | None = None,
 ) -> None:
     """Let a job go on that was suspended, or that used up what it may, with a higher limit."""
+    if max_iterations is not None and max_iterations < 1:
+        raise UsageError(f"--max-iterations {max_iterations}", hint="a number of calls, from 1 on")
     limits: Record = {
         name: value
         for name, value in (
@@ -224,7 +248,10 @@ def _check_raised(state: JobState, limits: Record, name: str) -> None:
 def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "cancel")
-        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by)]
+        call: Record = state["call"] or {}
+        # Nobody will answer for it: what was set aside for it counts as spent.
+        ends = {name: call.get(name) for name in ("sequence", "charge")}
+        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by, **ends)]
 
     job.decide(decide)
 
@@ -263,7 +290,7 @@ def rewind(
     def decide(state: JobState) -> Sequence[Record]:
         nonlocal line
         check(state, "rewind")
-        if state["hold"] == "approval":
+        if waits_for_approval(state):
             raise refusal(state, "rewind", why="what waits for approval is rejected instead")
         line = _rewound(state, phase, point, start=start)
         return [] if dry_run else [line]
@@ -280,14 +307,16 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         if found is None:
             known = ", ".join(each["id"] for each in state["points"]) or "there is none"
             raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
-        if not found["can_resume_from"]:
-            raise refusal(state, "rewind", why=f"{point} is the end of the job")
+        _check_resumable(state, found)
         tree, former, place = found["tree"], found["former"], found["place"]
     if not 0 <= place < len(phases):
         raise UsageError(
             f"there is no phase {place}",
             hint=f"0 to {len(phases) - 1}: {', '.join(each.name for each in phases)}",
         )
+    if point is None and place > state["phase"]:
+        why = f"{phases[place].name} is ahead of {here}: what is between them would be left out"
+        raise refusal(state, "rewind", why=why)
     if start:
         tree = state["base"]
     told = f"back to {point or phases[place].name}"
@@ -300,6 +329,22 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         hold=_kept(state),
     )
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
+
+
+def _check_resumable(state: JobState, point: Record) -> None:
+    """Refuse a point that nothing follows, that nobody agreed with, or whose files are gone."""
+    spec = spec_of(state)
+    if not point["can_resume_from"]:
+        over = point["place"] is None or point["place"] >= len(spec.phases)
+        why = "is the end of the job" if over else "was not approved"
+        raise refusal(state, "rewind", why=f"{point['id']} {why}")
+    origin: Record = state["origin"] or {}
+    if point["tree"] is not None or spec.isolation == "none":
+        return
+    # Where nobody can change files, they are as they were.
+    if any_acts(spec) or origin.get("replayed_from"):
+        why = f"the files of {point['id']} were not kept; --phase leaves them as they are"
+        raise refusal(state, "rewind", why=why)
 
 
 def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -> None:
@@ -330,7 +375,12 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
 
 
 def check_checkpoint(state: JobState, name: str) -> None:
-    """Refuse a recovery point of a job that has nothing to keep, or under a name that is taken."""
+    """Refuse a recovery point of a job that has nothing to keep, or under no name of its own."""
+    if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()):
+        raise BadName(
+            f"not the name of a recovery point: {name[:80]!r}",
+            hint=f"1 to {_LONGEST_NAME} characters that can be printed, no space around them",
+        )
     if state["status"] in ("DRAFT", "RUNNING", *FINAL):
         raise refusal(state, "checkpoint")
     if any(each["id"] == name for each in state["points"]):

@@ -138,7 +138,7 @@ def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:
 
 def _asking(reading: Calls, asked: Record | None) -> Record | None:
     call = reading.state["call"]
-    if call is None or asked is None:
+    if call is None or asked is None or reading.state["status"] != "RUNNING":
         return None
     return {
         "sequence": call["sequence"],

@@ -7,6 +7,7 @@ the evidence it names, the gates of its phase.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from posixpath import normpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import audit
@@ -16,7 +17,7 @@ from holdfast.contracts.job_states import Action, Hold, State
 from holdfast.jobs.gates import Passed, pass_gates
 from holdfast.jobs.reply import Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
-from holdfast.jobs.state import ready_state, spec_of
+from holdfast.jobs.state import capped, ready_state, spec_of
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
@@ -198,8 +199,8 @@ def verdict_on(
 def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:
     """What the phase demands of the evidence."""
     rules = verdict.phase.evidence
-    there = [path for path in verdict.evidence_files if path not in gone]
-    missing = [path for path in rules.required if path not in there]
+    there = {normpath(path) for path in verdict.evidence_files if path not in gone}
+    missing = [path for path in rules.required if normpath(path) not in there]
     if not missing and len(there) >= rules.at_least:
         return verdict
     lacking = f"{', '.join(missing)} is missing" if missing else f"{len(there)} evidence files"
@@ -212,7 +213,8 @@ def _against(listed: Sequence[str], measured: Measured | None) -> list[Violation
     if measured is None:
         return []
     changed = {*measured.added, *measured.changed, *measured.removed}
-    unlisted, unchanged = sorted(changed - set(listed)), sorted(set(listed) - changed)
+    named = {path if path in changed else normpath(path) for path in listed}
+    unlisted, unchanged = sorted(changed - named), sorted(named - changed)
     found: list[Violation] = []
     if unlisted:
         found.append(Violation("unlisted", f"changed but not listed: {_few(unlisted)}"))
@@ -227,11 +229,14 @@ def _few(paths: Sequence[str]) -> str:
 
 
 def _measured(measured: Measured | None) -> Record | None:
-    return (
-        None
-        if measured is None
-        else {key: list(paths) for key, paths in measured._asdict().items()}
-    )
+    """Of very many files the first ones, and how many there are."""
+    if measured is None:
+        return None
+    whole: dict[str, list[str]] = measured._asdict()
+    told: Record = {name: capped(paths) for name, paths in whole.items()}
+    if told == whole:
+        return told
+    return told | {"counts": {name: len(paths) for name, paths in whole.items()}}
 
 
 def _worker_before(state: JobState, at: int) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
+from holdfast.errors import HoldfastError
 from holdfast.jobs import history
 from holdfast.jobs.job import Job
-from holdfast.jobs.request import asking, model_request, prompt_of
-from holdfast.jobs.runner import Runner, Watch, is_ready
+from holdfast.jobs.request import model_request, prompt_of
+from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
 from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
@@ -33,11 +37,36 @@ def run(
     was cancelled, 5 if another process runs it.
     """
     if id is None:
-        with queue_of(call) as queue:
-            waiting = queue.waiting()
-        if not waiting:
-            return Change("queue", applied=False, detail="no job waits in the queue")
-        id = waiting[0]
+        return _run_next(call)
+    return _run(call, id)
+
+
+def _run_next(call: Context) -> Show | Change:
+    """Run the first of the queue that can be; one that cannot is told, and keeps its place."""
+    with queue_of(call) as queue:
+        waiting = queue.waiting()
+    if not waiting:
+        return Change("queue", applied=False, detail="no job waits in the queue")
+    first: HoldfastError | None = None
+    for name in waiting:
+        before = _calls_of(call, name)
+        try:
+            return _run(call, name)
+        except HoldfastError as error:
+            if _calls_of(call, name) != before:
+                raise
+            first = first or error
+            call.warn(f"{name} could not be run: {error.message}")
+    assert first is not None
+    raise first
+
+
+def _calls_of(call: Context, name: str) -> int:
+    with Job(call.home(), name, call.layout) as job:
+        return job.state()["sequence"]
+
+
+def _run(call: Context, id: str) -> Show | Change:
     with opened(call, id, change=True) as job:
         state = job.state()
         if state["status"] in FINAL:
@@ -46,9 +75,11 @@ def run(
                 job.name,
                 applied=False,
                 detail=f"{job.name} is already in terminal state {state['status']}",
+                exit_code=_exit(state),
             )
         with running(call, job) as runner:
-            state = runner.run()
+            runner.run()
+        state = job.state()
         return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state))
 
 
@@ -66,6 +97,7 @@ def step(
     --response - reads the answer from standard input, @FILE from a file. With --dry-run the prompt
     is shown, or where the answer would lead; nothing is changed.
     """
+    check_length(response or "")
     with opened(call, id, change=not dry_run) as job:
         if dry_run:
             job.reveal()
@@ -74,7 +106,8 @@ def step(
         if state["status"] in FINAL:
             raise refusal(state, "step")
         with running(call, job) as runner:
-            state = runner.step() if response is None else runner.respond(response)
+            runner.step() if response is None else runner.respond(response)
+        state = job.state()
         return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state, one=True))
 
 
@@ -83,12 +116,42 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
     """A runner that has the job's lease; a draft is activated first."""
     if job.state()["status"] == "DRAFT":
         check_activates(job.state())
-    job.own(f"job run {job.name}")
+    with _cancellable(job):
+        job.own(f"job run {job.name}")
+        try:
+            with closing(_runner(call, job, watch)) as runner:
+                yield from _attended(call, job, runner)
+        finally:
+            job.disown()
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked us to end, as `job cancel` does."""
+
+
+@contextmanager
+def _cancellable(job: Job) -> Generator[None]:
+    """Let a run end in good order when its job is cancelled; whatever else ends us still does."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Terminated
+
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    if ours:
+        signal.signal(signal.SIGTERM, end)
     try:
-        with closing(_runner(call, job, watch)) as runner:
-            yield from _attended(call, job, runner)
+        yield
+    except _Terminated:
+        if job.state()["status"] != "CANCELED":
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
     finally:
-        job.disown()
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
@@ -203,9 +266,11 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     state = job.state()
     if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
         raise refusal(state, "step")
+    if state["hold"] is not None:
+        raise refusal(state, "step")
     phase, ref = phase_of(state), spec_of(state).model_of(phase_of(state)) or ""
     workspace = workspace_of(job)
-    asked = asking(state, sent="json")
+    asked = asking_of(state, ref, workspace)
     prompt = prompt_of(model_request(asked, phase, timeout=1.0, ordinal=0))
     before = "PENDING" if state["status"] == "DRAFT" else state["status"]
     told: Record = {"job": job.name, "from": before, "phase": phase.name, "model": ref}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Annotated, Literal
 
 from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs import history, steward
+from holdfast.jobs.charge import Charges
 from holdfast.jobs.job import Job
+from holdfast.jobs.restoring import put_back
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.spec import check_amount
 from holdfast.jobs.state import check
@@ -45,7 +47,7 @@ def decide(
     with opened(call, id, change=True) as job:
         match decision:
             case "halt":
-                steward.halt(job, guidance, by)
+                steward.halt(job, guidance, by, shown)
             case "approve":
                 steward.approve(job, guidance, by, shown)
             case "reject":
@@ -94,7 +96,11 @@ def cancel(
             ends = f" and end process {held.owner.pid}" if held is not None else ""
             said = f"would cancel {job.name}{ends}"
             return Change(job.name, applied=False, detail=said, dry_run=True)
+        asked = job.state()["call"] is not None
         steward.cancel(job, reason)
+        if asked:
+            with closing(Charges(job)) as charges:
+                charges.settle()
         if held is not None and held.owner.pid != os.getpid():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(held.owner.pid, signal.SIGTERM)
@@ -127,7 +133,15 @@ def rewind(
                 data=line,
                 dry_run=True,
             )
-        return _done(call, job, "rewind")
+        return _done(call, job, f"rewind, {_files_after(job, line)}")
+
+
+def _files_after(job: Job, line: Record) -> str:
+    if line.get("tree") is None:
+        return "with the files as they are"
+    if put_back(job, workspace_of(job)):
+        return "with the files of then"
+    return "with the files of then when its runner goes on"
 
 
 def checkpoint(
@@ -144,6 +158,8 @@ def checkpoint(
         steward.check_checkpoint(job.state(), name)
         workspace = workspace_of(job)
         workspace.make()
+        if not put_back(job, workspace):
+            job.own(f"checkpoint of {job.name}")  # likewise
         tree = workspace.snapshot(f"checkpoint {name}")
         steward.checkpoint(job, name, description, tree)
         return _done(call, job, f"checkpoint {name}")

@@ -100,7 +100,7 @@ def row(job: Job, rank: int | None = None) -> Record:
         "runner": held.owner.pid if held else None,
         "waits_for": waits_for(state),
         "could": could(state),
-        "shown": shown_hash(state)[:16],
+        "shown": shown_hash(job)[:16],
         "description": spec.description or _short(spec.task),
         "updated_at": state["updated_at"],
     }
@@ -119,7 +119,7 @@ def details(job: Job) -> Record:
         "limits": state["limits"],
         "unknown_costs": state["unknown"],
         "phases": places(state),
-        "call": state["call"],
+        "call": state["call"] if state["status"] == "RUNNING" else None,
         "former": state["former"],
         "guidance": state["guidance"],
         "attachments": state["attachments"],
