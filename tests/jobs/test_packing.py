@@ -77,6 +77,33 @@ def test_the_patch_applies_to_what_the_job_started_from(desk: Desk, source: Path
     assert (source / "made.txt").read_text() == "by the worker\n"
 
 
+WINDOWS = """
+import json, pathlib
+pathlib.Path("old.txt").write_bytes(b"one\\r\\nTWO\\r\\n")
+pathlib.Path("new.txt").write_bytes(b"a\\r\\n\\x0c\\x1b[1mb\\r\\n")
+print(json.dumps({"action": "COMPLETED", "evidence_files": [], "summary_for_supervisor": "Done."}))
+"""
+
+
+def test_a_patch_in_a_file_applies_to_the_byte(desk: Desk, source: Path) -> None:
+    (source / "old.txt").write_bytes(b"one\r\ntwo\r\n")
+    git(source, "add", ".")
+    git(source, "commit", "-qm", "Lines of Windows")
+    desk.new("--worker", desk.program(WINDOWS), "--source", str(source))
+    desk.ran()
+    patch = desk.cwd / "result.patch"
+    with patch.open("wb") as file:
+        subprocess.run(
+            desk.shell.command(["job", "diff", "demo", "--patch"]),
+            env=desk.shell.environment(),
+            stdout=file,
+            check=True,
+        )
+    git(source, "apply", str(patch))
+    assert (source / "old.txt").read_bytes() == b"one\r\nTWO\r\n"
+    assert (source / "new.txt").read_bytes() == b"a\r\n\x0c\x1b[1mb\r\n"
+
+
 def test_a_diff_since_a_recovery_point_leaves_out_what_was_before(desk: Desk, source: Path) -> None:
     desk.new(
         "--worker", desk.program(WORKER), "--source", str(source), "--supervisor", "scripted:echo"

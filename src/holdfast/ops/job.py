@@ -328,7 +328,7 @@ def show(
             from holdfast.jobs.export import as_csv
 
             text = as_csv(job)
-            return Show({"csv": text}, text=text)
+            return Show({"csv": text}, text=text, exact=True)
         told = details(job)
     return Show(told, text=_text(told))
 

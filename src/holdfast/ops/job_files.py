@@ -35,7 +35,8 @@ def diff(
         if text is None:
             text = workspace_of(job).diff(tree, patch=patch)
         data: Record = {"job": job.name, "since": since, "patch" if patch else "changes": text}
-    return Show(data, text=text or ("" if patch else "nothing was changed\n"))
+    said = text or ("" if patch else "nothing was changed\n")
+    return Show(data, text=said, exact=patch)
 
 
 def _tree_of(job: Job, point: str) -> str:

@@ -48,7 +48,7 @@ def history(
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
         if format == "json":
             data = told.record(job.state())
-            return Show(data, text=pretty(data).decode())
+            return Show(data, text=pretty(data).decode(), exact=True)
     more = only is None and told.total > len(told.calls)
     return Rows([_row(each) for each in told.calls], {"calls": told.total}, truncated=more)
 
@@ -88,7 +88,9 @@ def export(
 
 def _page(call: Context, job: Job, out: str | None, *, decrypt: bool) -> Show | Change:
     page = _html(call, job, decrypt=decrypt)
-    return Show({"html": page}, text=page) if out is None else _written(job, page, out)
+    if out is None:
+        return Show({"html": page}, text=page, exact=True)
+    return _written(job, page, out)
 
 
 def _html(call: Context, job: Job, *, decrypt: bool) -> str:
