@@ -204,6 +204,11 @@ def _remove_files(job: Job) -> None:
 # --- what is left of it ---------------------------------------------------------------------
 
 
+def has_files(job: Job) -> bool:
+    """Whether what the job kept of its files is there."""
+    return os.path.isdir(f"{job.home.path}/{job.key}/{JOB_FILES}/repository.git")
+
+
 def check_unpacked(state: JobState, verb: str) -> None:
     """Refuse what needs the files of a job that was packed."""
     if state["archived"]:
