@@ -180,6 +180,22 @@ def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
     desk.refused("job", "merge", "demo", says="is packed")
 
 
+def test_a_job_that_changed_more_files_than_a_line_can_hold_is_packed(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    deep = desk.workspace() / Path(*["d" * 250] * 11)
+    deep.mkdir(parents=True)
+    for number in range(3200):
+        (deep / f"{number:04}").touch()
+    desk.ok("job", "archive", "demo")
+    said = desk.ok("job", "diff", "demo")["data"]["changes"]
+    assert " 3200 files changed, 0 insertions(+), 0 deletions(-)\n" in said
+    assert "/0999 " in said and "/1000 " not in said and " … and 2200 more" in said
+    assert len(said) < 1 << 20
+    patch = desk.ok("job", "diff", "demo", "--patch")["data"]["patch"]
+    assert patch.count("new file mode") == 3200
+
+
 def test_only_what_is_over_is_packed(desk: Desk) -> None:
     desk.new("--worker", desk.script(AGAIN))
     desk.refused("job", "archive", "demo", says="only a job that is over")

@@ -11,6 +11,7 @@ it can be compressed.
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 FILES, PATCH = "files.tar.zst", "result.patch"
 _LEFT_OUT = frozenset({".files.lock", "aside", "fresh"})
 _CHUNK = 1 << 20
+_MOST_PATHS, _MOST_TEXT = 1000, 256 << 10
+_TOTAL = re.compile(r" \d+ files? changed(, \d+ insertions?\(\+\))?(, \d+ deletions?\(-\))?\n")
 
 
 class Packed(NamedTuple):
@@ -84,13 +87,33 @@ def _packed_files(job: Job) -> Record:
     told: Record = {}
     workspace = workspace_of(job)
     with suppress(HoldfastError):
-        told["changes"] = workspace.diff()
+        told |= _in_short(workspace.diff())
         patch = workspace.diff(patch=True).encode("utf-8", "surrogateescape")
         told["patch"] = _put(job, PATCH, lambda write: write(patch))
     folder = f"{above}/{JOB_FILES}"
     told["files"] = _put(job, FILES, lambda write: _tar(folder, write))
     _check(job, told["files"])
     return told
+
+
+def _in_short(changes: str) -> Record:
+    """What was changed, for one line of the history: the patch has it all."""
+    lines = [f"{line}\n" for line in changes.split("\n") if line]
+    at = next((n for n, line in enumerate(lines) if _TOTAL.fullmatch(line)), len(lines))
+    files, total, how = lines[:at], lines[at : at + 1], lines[at + 1 :]
+    text = "".join([*_first_of(files), *total, *_first_of(how)])
+    return {"changes": text, "changed_files": len(files)}
+
+
+def _first_of(lines: list[str]) -> list[str]:
+    kept, size = list[str](), 0
+    for line in lines[:_MOST_PATHS]:
+        size += len(line.encode())
+        if size > _MOST_TEXT:
+            break
+        kept.append(line)
+    more = len(lines) - len(kept)
+    return [*kept, f" … and {more} more, which `job diff --patch` has\n"] if more else kept
 
 
 def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> Record:
