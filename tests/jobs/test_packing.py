@@ -6,15 +6,17 @@ import io
 import json
 import subprocess
 import tarfile
+import tracemalloc
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 import zstandard
 
 from holdfast.errors import StorageError
-from holdfast.jobs import history
+from holdfast.jobs import history, packing
 from holdfast.jobs.job import Job
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
@@ -178,6 +180,73 @@ def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
     assert desk("check").code == 0
     assert not desk.ok("job", "archive", "demo")["applied"]
     desk.refused("job", "merge", "demo", says="is packed")
+
+
+def unpack(desk: Desk, hint: str) -> None:
+    """What the hint says, without what comes behind it."""
+    subprocess.run(["sh", "-c", hint.partition(";")[0]], check=True)
+
+
+@pytest.mark.skipif(which("zstd") is None, reason="tar needs it")
+def test_a_packed_job_whose_files_were_unpacked_can_all_that_it_could(
+    desk: Desk, source: Path
+) -> None:
+    spec = desk.program(WORKER), "--source", str(source), "--supervisor", "scripted:echo"
+    desk.new("--worker", *spec)
+    desk.ran()
+    since = ("job", "diff", "demo", "--patch", "--since", desk.show()["points"][0])
+    before = desk.ok(*since)["data"]
+    desk.ok("job", "archive", "demo")
+    for words in (("job", "merge", "demo"), since, ("job", "replay", "demo", "--from", "1")):
+        error = desk.refused(*words, says="is packed")
+    unpack(desk, error["hint"])
+    assert desk.ok(*since)["data"] == before
+    again = desk.ok("job", "replay", "demo", "--from", "1", "--model", "scripted:echo")["data"]
+    assert again["same"] and (desk.workspace(again["new"]) / "made.txt").exists()
+    assert desk.ok("job", "merge", "demo")["applied"]
+    assert git(source, "show", "job-demo:made.txt") == "by the worker\n"
+    desk.ok("job", "archive", "demo")
+    assert not (desk.home / "jobs/demo/.files").exists()
+    desk.refused("job", "merge", "demo", says="is packed")
+
+
+def test_a_patch_beyond_what_a_document_may_be_is_shown_of_a_packed_job(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    (desk.workspace() / "large.txt").write_bytes(b"0123456789abcdef\n" * (4 << 20))
+    desk.ok("job", "archive", "demo")
+    patch = desk.ok("job", "diff", "demo", "--patch")["data"]["patch"]
+    assert len(patch) > 64 << 20 and patch.endswith("+0123456789abcdef\n")
+    page = desk.cwd / "page.html"
+    desk.ok("job", "export", "demo", "--out", str(page))
+    assert "… the rest: holdfast job diff --patch" in page.read_text()
+
+
+def test_a_file_of_zeros_is_packed_in_bounded_memory(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    with (desk.workspace() / "zeros").open("wb") as file:
+        file.truncate(200 << 20)
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        tracemalloc.start()
+        try:
+            packing.pack(job)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 50 << 20
+
+
+def test_without_isolation_nobody_says_after_packing_that_nothing_was_changed(
+    desk: Desk, source: Path
+) -> None:
+    desk.new("--worker", desk.program(WORKER), "--source", str(source), "--isolation", "none")
+    desk.ran()
+    before = desk.refused("job", "diff", "demo", code=3, says="keeps no copy of its files")
+    desk.ok("job", "archive", "demo")
+    assert desk.refused("job", "diff", "demo", code=3) == before
+    assert desk.refused("job", "diff", "demo", "--patch", code=3) == before
+    desk.ok("job", "export", "demo", "--out", str(desk.cwd / "page.html"))
 
 
 def test_a_job_that_changed_more_files_than_a_line_can_hold_is_packed(desk: Desk) -> None:

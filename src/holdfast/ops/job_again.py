@@ -60,7 +60,7 @@ def replay(
 
 def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
-    check_unpacked(job.state(), "replay --from")
+    check_unpacked(job, "replay --from")
     begun = beginning_of(job, behind, model)
     if begun.state["status"] == "DRAFT":
         check_activates(begun.state)

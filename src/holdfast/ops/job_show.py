@@ -94,15 +94,15 @@ def _page(call: Context, job: Job, out: str | None, *, decrypt: bool) -> Show | 
 
 
 def _html(call: Context, job: Job, *, decrypt: bool) -> str:
-    from holdfast.jobs.export import as_html
+    from holdfast.jobs.export import MOST_BYTES, as_html
 
     if job.spec.sensitive and not decrypt:
         call.warn(f"{job.name} is sensitive: without its files and what was said")
         return as_html(job)
-    diff = changes_of(job, patch=True)
     try:
+        diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
-            diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
+            diff = workspace_of(job).diff(patch=True)
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
         call.warn(f"without the files of {job.name}: {error.message}")
