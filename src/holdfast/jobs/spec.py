@@ -80,10 +80,9 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
         if name in _IGNORED:
             notes.append(f"{where}: {name} is no part of a spec, and left out")
         else:
-            value[_OTHER_NAMES.get(name, name)] = each
+            _say(value, _OTHER_NAMES.get(name, name), each, where)
     _limits(value, notes, where)
-    phases: list[Any] = value.get("phases") or []
-    value["phases"] = [_phase(each, where) for each in phases]
+    value["phases"] = [_phase(each, where) for each in _phases_told(value.get("phases"), where)]
     if folder and isinstance(value.get("source"), str):
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
     if folder and isinstance(value.get("attachments"), list):
@@ -91,23 +90,52 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
     return Read(_checked(value, where), notes)
 
 
+def _say(value: dict[str, Any], name: str, each: Any, where: str) -> None:
+    """Put in what has several names; of two limits one would hold, and nobody knew which."""
+    if value.get(name) not in (None, each):
+        raise BadValue(f"{where}: {name} is said twice", hint="leave one of its names out")
+    value[name] = each
+
+
+def _phases_told(told: Any, where: str) -> list[Any]:
+    if told is None or isinstance(told, list):
+        return cast("list[Any] | None", told) or []
+    raise BadValue(
+        f"{where}: phases: {_kind(told)}, not a list", hint="each begins with `- name: …`"
+    )
+
+
+def _kind(told: object) -> str:
+    kinds = ((dict, "a mapping"), (list, "a list"), (str, "a text"), (bool, "a truth value"))
+    return next((kind for known, kind in kinds if isinstance(told, known)), "a number")
+
+
 def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
-    budget = dict(value.get("budget") or {})
-    for name in list(budget):
+    told = value.pop("budget", None)
+    if not isinstance(told, dict | None):
+        hint = f"such as {{max_cost: 2.5}}; it has {', '.join(_BUDGET)}"
+        raise BadValue(f"{where}: budget: {_kind(told)}, not a mapping", hint=hint)
+    budget: dict[str, Any] = {}
+    for name, each in cast("dict[str, Any]", told or {}).items():
         if name not in _BUDGET:
             raise BadValue(f"{where}: budget has no {name}", hint=f"one of {', '.join(_BUDGET)}")
-        budget[_BUDGET[name]] = _amount(name, budget.pop(name), where)
-    if "cost_threshold" in value:
-        cents = value.pop("cost_threshold")
-        if isinstance(cents, int | float) and not isinstance(cents, bool):
-            budget.setdefault("max_cost_usd", cents / 100)
-            notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
-    if "time_threshold_minutes" in value:
-        minutes = value.pop("time_threshold_minutes")
-        if isinstance(minutes, int | float) and not isinstance(minutes, bool):
-            budget.setdefault("max_seconds", minutes * 60)
+        _say(budget, _BUDGET[name], _amount(name, each, where), where)
+    cents = _threshold(value, "cost_threshold", where)
+    if cents is not None:
+        _say(budget, "max_cost_usd", cents / 100, where)
+        notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
+    minutes = _threshold(value, "time_threshold_minutes", where)
+    if minutes is not None:
+        _say(budget, "max_seconds", minutes * 60, where)
     if budget:
         value["budget"] = budget
+
+
+def _threshold(value: dict[str, Any], name: str, where: str) -> float | None:
+    told = value.pop(name, None)
+    if told is None or (isinstance(told, int | float) and not isinstance(told, bool)):
+        return told
+    raise BadValue(f"{where}: {name}: {told!r:.40} is no number", hint="without quotes, such as 50")
 
 
 def _amount(name: str, value: Any, where: str) -> Any:
@@ -128,15 +156,15 @@ def _phase(told: Any, where: str) -> Any:
     phase: dict[str, Any] = {}
     for name, each in cast("dict[str, Any]", told).items():
         if name in _DURATIONS:
-            phase[_DURATIONS[name]] = duration(each, f"{where}: {name}")
+            _say(phase, _DURATIONS[name], duration(each, f"{where}: {name}"), where)
         elif name == "gate":
-            phase["gates"] = [_gate(each, where)]
+            _say(phase, "gates", [_gate(each, where)], where)
         elif name == "gates" and isinstance(each, list):
-            phase["gates"] = [_gate(one, where) for one in cast("list[Any]", each)]
+            _say(phase, "gates", [_gate(one, where) for one in cast("list[Any]", each)], where)
         elif name == "temperature":
             phase[name] = _number(each)
         else:
-            phase[_PHASE_NAMES.get(name, name)] = each
+            _say(phase, _PHASE_NAMES.get(name, name), each, where)
     return phase
 
 
@@ -147,7 +175,7 @@ def _gate(told: Any, where: str) -> Any:
         return told
     gate = dict(cast("dict[str, Any]", told))
     if "timeout" in gate:
-        gate["timeout_seconds"] = duration(gate.pop("timeout"), f"{where}: gate")
+        _say(gate, "timeout_seconds", duration(gate.pop("timeout"), f"{where}: gate"), where)
     return gate
 
 
