@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from filecmp import cmp
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -18,7 +19,8 @@ from holdfast.contracts.job_spec import (
     JobSpec,
     PhaseSpec,
 )
-from holdfast.errors import BadValue, NotFound, UsageError, typed
+from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
+from holdfast.jobs.attachment import ATTACHMENTS, check_name
 from holdfast.jobs.gates import words_of
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
@@ -289,6 +291,8 @@ def settled(spec: JobSpec, options: Options) -> JobSpec:
 
 def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
     phases: list[dict[str, Any]] = list(value.get("phases") or _default_phases(value))
+    if options.supervisor is not None and not any(map(_reviews, phases)):
+        phases = _with_review(phases)
     if options.timeout is not None:
         phases = [{**each, "timeout_seconds": options.timeout} for each in phases]
     if options.gates:
@@ -304,6 +308,19 @@ def _default_phases(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": DEFAULT_PHASE, "role": WORKER}]
 
 
+def _with_review(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The default phase and a review behind it; where others are named, who knows its place?"""
+    work, *more = phases
+    if more or work["name"] != DEFAULT_PHASE:
+        raise UsageError(
+            "a supervisor, but no phase with the role supervisor",
+            hint="add one to the phases of the spec: without it nothing would be reviewed",
+        )
+    review = {"name": "review", "role": SUPERVISOR}
+    timeout = {key: work[key] for key in ("timeout_seconds",) if key in work}
+    return [{**work, "name": "work"}, review | timeout]
+
+
 def _reviews(phase: dict[str, Any]) -> bool:
     return PhaseSpec.model_validate(phase).reviews
 
@@ -317,12 +334,39 @@ def check_there(spec: JobSpec) -> None:
     source = spec.source
     if source is not None and not os.path.isdir(source):
         raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)
-    for path in spec.attachments:
-        if not os.path.isfile(path):
-            raise NotFound(f"there is no file {path}", hint="attach one that is there", path=path)
+    _check_attachments(spec)
     for phase in spec.phases:
         for gate in phase.gates:
             words_of(gate)
+
+
+def _check_attachments(spec: JobSpec) -> None:
+    known: dict[str, str] = {}
+    for path in spec.attachments:
+        name = os.path.basename(path)
+        if not os.path.isfile(path):
+            raise NotFound(f"there is no file {path}", hint="attach one that is there", path=path)
+        with typed("reading the attachment", path), open(path, "rb"):
+            check_name(name)
+        other = known.setdefault(name, path)
+        if os.path.realpath(other) != os.path.realpath(path):
+            raise Conflict(f"{other} and {path} are both called {name}", hint="rename one of them")
+        if spec.source is not None and spec.isolation in ("none", "directory"):
+            is_attached(path, spec.source)
+
+
+def is_attached(path: str, folder: str) -> bool:
+    """Whether a folder has this attachment; Conflict if it has another one of the name."""
+    above = os.path.join(folder, ATTACHMENTS)
+    inside = os.path.join(above, os.path.basename(path))
+    if os.path.lexists(above) and (os.path.islink(above) or not os.path.isdir(above)):
+        raise Conflict(f"{above} is no folder", hint="rename what stands there", path=above)
+    if not os.path.lexists(inside):
+        return False
+    plain = os.path.isfile(inside) and not os.path.islink(inside)
+    if plain and cmp(path, inside, shallow=False):
+        return True
+    raise Conflict(f"{inside} is there and differs", hint="attach it by another name", path=inside)
 
 
 def check_amount(what: str, value: float | None) -> float | None:
