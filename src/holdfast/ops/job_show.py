@@ -110,16 +110,33 @@ def _html(call: Context, job: Job, *, decrypt: bool) -> str:
 
 
 def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:
-    with typed("writing the page", out):
-        if os.path.lexists(out) and not replace:
-            raise UsageError(
-                f"{out} is there already",
-                hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
-                path=out,
-            )
-        beside = f"{out}.{os.getpid()}.tmp"
-        with open(beside, "x", encoding="utf-8", newline="") as file:  # direct write: the user's
+    _check_out(job, out, replace=replace)
+    beside = f"{out}.{os.getpid()}.tmp"
+    with (
+        typed("writing the page", out),
+        open(beside, "x", encoding="utf-8", newline="") as file,  # direct write: the user's
+    ):
+        try:
             file.write(page)
-        os.replace(beside, out)  # noqa: TID251 - direct write: the same
+            file.flush()
+            os.replace(beside, out)  # noqa: TID251 - direct write: the same
+        except BaseException:
+            os.unlink(beside)  # noqa: TID251 - direct write: the same
+            raise
     size = len(page.encode())
     return Change(job.name, applied=True, detail=f"{job.name} is in {out}", data={"bytes": size})
+
+
+def _check_out(job: Job, out: str, *, replace: bool) -> None:
+    above = os.path.dirname(os.path.abspath(out))
+    if os.path.isdir(out):
+        inside = os.path.join(out, f"{job.name}.html")
+        raise UsageError(f"{out} is a folder", hint=f"name a file: --out {inside}", path=out)
+    if not os.path.isdir(above):
+        raise NotFound(f"there is no folder {above}", hint="make it first", path=above)
+    if os.path.lexists(out) and not replace:
+        raise UsageError(
+            f"{out} is there already",
+            hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
+            path=out,
+        )
