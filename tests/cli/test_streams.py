@@ -143,6 +143,12 @@ def on_terminal(*words: str, columns: int = 80, **env: str) -> list[str]:
     return seen.decode().replace("\r\n", "\n").splitlines()
 
 
+def test_what_programs_read_is_escaped_on_a_terminal_only() -> None:
+    hostile = "a\rb\x0cc\x1b[31md\x9be\u202ef"
+    assert spawn("payload", hostile).out == f"{hostile}\n"
+    assert on_terminal("payload", hostile) == [r"a\rb\x0cc\x1b[31md\x9be\u202ef"]
+
+
 def test_colour_marks_headers_and_errors_on_a_terminal() -> None:
     assert on_terminal("toy", "list")[0] == "\x1b[1mSEQ  AGENT  SUMMARY\x1b[0m"
     assert on_terminal("fail", "Busy")[1].startswith("\x1b[1;31merror:\x1b[0m ")

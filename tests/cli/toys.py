@@ -76,6 +76,11 @@ def quote(context: Context, text: Text) -> Show:
     return Show({"text": text}, text=text)
 
 
+def payload(context: Context, text: Text) -> Show:
+    """Show the text as something that another program reads."""
+    return Show({"text": text}, text=text, exact=True)
+
+
 def many(context: Context, n: Annotated[int, Arg("How many rows", positional=True)]) -> Rows:
     """List so many rows."""
     return Rows([{"n": number, "pad": "x" * 100} for number in range(n)])
@@ -148,8 +153,9 @@ TABLE = Table(
     [
         *(
             _toy(each, each)
-            for each in ("document", "quote", "many", "fail", "warn", "collector", "descriptors")
+            for each in ("document", "quote", "payload", "many", "fail", "warn", "collector")
         ),
+        _toy("descriptors", "descriptors"),
         _toy("toy write", "write"),
         _toy("toy list", "rows", "seq", "agent", "summary", "missing"),
         _toy("toy echo", "echo"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import DiskFull, NotFound, UsageError
 from holdfast.jobs.markup import tag
 from tests.ledger.shell import REPO, Shell, on_its_own
 from tests.web.aftermath import HOSTILE
@@ -168,6 +169,31 @@ def test_an_export_is_one_file_and_nothing_is_written_over_unasked(
     made.verbs("job export", id="formula", out=str(out), replace=True)
     assert b"formula" in out.read_bytes()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_export_to_no_file_says_so_and_leaves_nothing_behind(
+    made: Errands, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="is a folder"):
+        made.verbs("job export", id="formula", out=str(folder), replace=True)
+    with pytest.raises(NotFound, match="there is no folder") as caught:
+        made.verbs("job export", id="formula", out=str(tmp_path / "gone/job.html"))
+    assert caught.value.hint == "make it first"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_export_that_cannot_be_put_in_place_leaves_nothing_behind(
+    made: Errands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(old: str, new: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("holdfast.ops.job_show.os.replace", full)
+    with pytest.raises(DiskFull):
+        made.verbs("job export", id="formula", out=str(tmp_path / "job.html"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_history_is_a_table_for_people_and_a_document_for_programs(made: Errands) -> None:

@@ -88,6 +88,15 @@ def test_every_call_is_on_record_with_all_that_the_format_asks_for(desk: Desk) -
     assert MANIFEST.read(desk.manifest(), strict=True).findings == []
 
 
+def test_a_history_in_a_file_is_json_whatever_was_said(desk: Desk) -> None:
+    desk.ok(
+        "job", "new", "--prompt", "a\x9bb\u202ec", "--id", "demo", "--worker", desk.script(DONE)
+    )
+    desk.ran()
+    told = json.loads(desk.shell("job", "history", "demo", "--format", "json").out)
+    assert "a\x9bb\u202ec" in told["interactions"][0]["request"]["prompt"]
+
+
 def test_the_request_is_built_recorded_and_given_to_commands_as_json(
     desk: Desk, seen: Path
 ) -> None:

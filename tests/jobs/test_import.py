@@ -93,6 +93,11 @@ def told(number: int, action: str = "COMPLETED") -> dict[str, Any]:
     }
 
 
+def recorded(*calls: dict[str, Any]) -> dict[str, Any]:
+    whole = {"job_id": "demo", "created_at": "2026-01-02T09:00:00Z", "interactions": list(calls)}
+    return {**whole, "recovery_points": []}
+
+
 def job(
     tree: Path, name: str, value: Any, history: Any = None, file: str = "manifest.json"
 ) -> None:
@@ -367,6 +372,79 @@ def test_a_damaged_history_does_not_hide_the_job(verbs: Verbs, tmp_path: Path) -
     found = verbs("import", src=str(tree))
     assert states(found)["demo/jobHistory.json"] == "quarantined"
     assert shown(verbs, "demo")["status"] == "SUCCESS"
+
+
+def large(**more: Any) -> dict[str, Any]:
+    """A manifest with a trail beyond what a line can hold."""
+    step = {"timestamp": "2026-01-02T10:00:00Z", "role": "Worker", "summary": "x" * 1000}
+    return manifest(history=[{**step, "action": str(number)} for number in range(9000)], **more)
+
+
+def test_a_trail_that_no_line_can_hold_is_cut_and_the_other_jobs_come_too(
+    verbs: Verbs, tmp_path: Path
+) -> None:
+    found = verbs("import", src=str(folder(tmp_path / "tree", demo=large(), later=manifest())))
+    assert states(found)["demo/manifest.json"] == "taken"
+    (detail,) = (row["detail"] for row in found.rows if row["file"] == "demo/manifest.json")
+    assert "oldest entries of its history are in the copy only" in detail
+    kept = json.loads(Path(verbs.path, "jobs/demo/manifest.json").read_bytes())["history"]
+    assert 500 < len(kept) < 1100 and kept[-1]["action"] == "8999"
+    assert {shown(verbs, name)["status"] for name in ("demo", "later")} == {"SUCCESS"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [
+        ({"manifest": {"essay": "x" * (9 << 20)}}, "manifest.json"),
+        ({"manifest": {"prompt": "x" * (9 << 20)}}, "manifest.json"),
+        ({"history": {"essay": "x" * (9 << 20)}}, "jobHistory.json"),
+    ],
+)
+def test_what_no_line_can_hold_is_set_aside_before_anything_is_written(
+    verbs: Verbs, tmp_path: Path, damage: dict[str, Any], file: str
+) -> None:
+    tree = folder(tmp_path / "tree", later=manifest())
+    calls = recorded(told(0)) | damage.get("history", {})
+    job(tree, "demo", manifest(**damage.get("manifest", {})), calls)
+    found = verbs("import", src=str(tree))
+    others = {"manifest.json", "jobHistory.json"} - {file}
+    assert states(found)[f"demo/{file}"] == "quarantined"
+    assert states(found)[f"demo/{others.pop()}"] != "quarantined"
+    assert shown(verbs, "demo")["status"] != "DRAFT"
+    assert shown(verbs, "later")["status"] == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    ("status", "here", "hold"),
+    [
+        ("PENDING", "REVIEWING", "approval"),
+        ("REVIEWING", "REVIEWING", "approval"),
+        ("INTERVENTION_REQUIRED", "INTERVENTION_REQUIRED", None),
+    ],
+)
+def test_what_waits_for_approval_can_be_decided(
+    verbs: Verbs, tmp_path: Path, status: str, here: str, hold: str | None
+) -> None:
+    verbs("import", src=str(folder(tmp_path / "tree", demo=manifest(status, hold="approval"))))
+    told = shown(verbs, "demo")
+    assert (told["status"], told["hold"]) == (here, hold)
+    verbs("job steward", id="demo", decision="approve" if hold else "halt")
+    assert shown(verbs, "demo")["status"] == ("SUCCESS" if hold else "CANCELED")
+
+
+def test_calls_of_the_same_number_get_numbers_of_their_own(verbs: Verbs, tmp_path: Path) -> None:
+    tree = folder(tmp_path / "tree")
+    twice = [told(0), {**told(1), "sequence": 0}, {**told(2), "sequence": 1}]
+    job(tree, "demo", manifest(), recorded(*twice))
+    found = verbs("import", src=str(tree))
+    (detail,) = (row["detail"] for row in found.rows if row["file"] == "demo/jobHistory.json")
+    assert "calls had the same number" in detail
+    calls = histories(verbs.path)["demo"]["interactions"]
+    assert [(each["sequence"], each["ticket"]) for each in calls] == [
+        (0, "T-0"),
+        (1, "T-1"),
+        (2, "T-2"),
+    ]
 
 
 def test_names_that_could_lead_elsewhere_are_mapped(verbs: Verbs, tmp_path: Path) -> None:

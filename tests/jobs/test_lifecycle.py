@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import DiskFull
+from holdfast.jobs.workspace import Workspace
 from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 
 ECHO = ("--worker", "scripted:echo")
@@ -109,6 +111,25 @@ def test_what_makes_no_job_is_refused_and_leaves_nothing(
         ({"prompt": "a", "phases": [{"name": "x", "accepts": ["DONE"]}]}, "accepts"),
         ({"prompt": "a", "files": ["../x"]}, "files"),
         ({"prompt": "a", "job_id": "../x"}, "job_id"),
+        ({"prompt": "a", "cost_threshold": "50"}, "cost_threshold: '50' is no number"),
+        ({"prompt": "a", "time_threshold_minutes": "5"}, "time_threshold_minutes: '5'"),
+        ({"prompt": "a", "time_threshold_minutes": True}, "time_threshold_minutes: True"),
+        ({"prompt": "a", "phases": {"mend": {"approval": True}}}, "phases: a mapping, not a list"),
+        ({"prompt": "a", "phases": "abc"}, "phases: a text, not a list"),
+        ({"prompt": "a", "phases": 5}, "phases: a number, not a list"),
+        ({"prompt": "a", "phases": 0}, "phases: a number, not a list"),
+        ({"prompt": "a", "phases": [5]}, "phases"),
+        ({"prompt": "a", "budget": 5}, "budget: a number, not a mapping"),
+        ({"prompt": "a", "budget": ["a"]}, "budget: a list, not a mapping"),
+        ({"prompt": "a", "budget": False}, "budget: a truth value, not a mapping"),
+        ({"prompt": "a", "budget": {"max_cost": "5"}}, "max_cost"),
+        (
+            {"prompt": "a", "budget": {"max_cost": 1, "max_cost_usd": 2}},
+            "max_cost_usd is said twice",
+        ),
+        ({"prompt": "a", "budget": {"max_cost": 1}, "cost_threshold": 200}, "is said twice"),
+        ({"phases": [{"name": "x", "gate": "true", "gates": ["false"]}]}, "gates is said twice"),
+        ({"phases": [{"name": "x", "timeout": "1m", "timeout_seconds": 2}]}, "is said twice"),
         ([1], "a spec is an object"),
     ],
 )
@@ -117,6 +138,58 @@ def test_a_spec_with_a_mistake_says_where_it_is(desk: Desk, told: object, says: 
     path.write_text(json.dumps(told), encoding="utf-8")
     error = desk.refused("job", "new", "spec.json", code=2, says=says)
     assert "spec.json" in error["message"]
+
+
+def note(folder: Path, name: str, text: str = "a note") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("names", "isolation", "code", "says"),
+    [
+        (("a/n.md", "b/n.md"), "directory", 1, "both called n.md"),
+        (("a/two\nlines",), "directory", 2, "not a name for an attachment"),
+        (("a/.env",), "directory", 2, "not a name for an attachment"),
+        (("a/there.md",), "none", 1, "is there and differs"),
+        (("a/there.md",), "directory", 1, "is there and differs"),
+    ],
+)
+def test_what_cannot_be_attached_makes_no_job(
+    desk: Desk, names: tuple[str, ...], isolation: str, code: int, says: str
+) -> None:
+    source = desk.cwd / "source"
+    source.mkdir()
+    note(source / "attachments", "there.md", "another")
+    words = [each for at in names for each in ("--attach", note(desk.cwd / at[0], at[2:], at))]
+    told = ("--prompt", "a", "--isolation", isolation, "--source", str(source), *ECHO)
+    desk.refused("job", "new", *told, *words, code=code, says=says)
+    assert desk.ok("job", "list")["rows"] == []
+
+
+def test_a_job_that_cannot_get_what_was_attached_never_runs_without_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Workspace, name: str, source: str) -> str:
+        raise DiskFull("attaching a file: no space", hint="free some")
+
+    monkeypatch.setattr(Workspace, "attach", full)
+    word = note(desk.cwd / "a", "n.md")
+    assert desk("job", "new", "--prompt", "a", "--id", "demo", *ECHO, "--attach", word).code == 1
+    assert (desk.status(), "no space" in desk.show()["why"]) == ("CANCELED", True)
+    assert desk.ok("job", "list")["counts"]["in_use"] is None
+
+
+def test_another_attachment_of_the_same_name_is_refused_and_the_same_one_is_there_already(
+    desk: Desk,
+) -> None:
+    first = note(desk.cwd / "a", "n.md", "first")
+    desk.new(*ECHO, "--attach", first)
+    desk.refused("job", "attach", note(desk.cwd / "b", "n.md", "other"), says="differs")
+    assert (desk.workspace() / "attachments/n.md").read_text() == "first"
+    assert not desk.ok("job", "attach", first)["applied"]
+    assert desk.ok("job", "attach", note(desk.cwd / "b", "m.md"))["applied"]
 
 
 def test_the_same_name_twice_is_refused_and_the_first_job_stays(desk: Desk) -> None:
@@ -243,6 +316,31 @@ def test_a_draft_can_be_changed_and_nothing_else(desk: Desk) -> None:
     desk.refused("job", "set", "demo", "--files", "/etc/passwd", code=2, says="files")
     desk.ok("job", "activate", "demo")
     desk.refused("job", "set", "demo", "--objective", "Other", says="only a draft")
+
+
+def test_a_supervisor_named_later_reviews_the_work(desk: Desk) -> None:
+    desk.new(*ECHO, "--timeout", "5m", "--gate", "true")
+    desk.ok("job", "set", "demo", "--supervisor", desk.script(AGAIN, DONE))
+    work, review = desk.show()["spec"]["phases"]
+    assert (work["name"], work["gates"][0]["run"]) == ("work", "true")
+    assert (review["name"], review["role"], review["timeout_seconds"]) == (
+        "review",
+        "supervisor",
+        300,
+    )
+    desk.ran()
+    assert [each["request"]["metadata"]["role"] for each in desk.calls()] == [
+        "worker",
+        "supervisor",
+    ] * 2
+
+
+def test_a_supervisor_without_a_phase_is_refused(desk: Desk) -> None:
+    told = desk.spec(prompt="P", phases=[{"name": "one"}], models={"worker": "scripted:echo"})
+    words = ("--supervisor", "scripted:echo")
+    desk.refused("job", "new", told, *words, code=2, says="no phase with the role supervisor")
+    desk.ok("job", "new", told, "--id", "demo")
+    desk.refused("job", "set", "demo", *words, code=2, says="no phase with the role supervisor")
 
 
 def test_a_state_that_there_is_not_is_answered_with_those_there_are(desk: Desk) -> None:

@@ -6,15 +6,17 @@ import io
 import json
 import subprocess
 import tarfile
+import tracemalloc
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 import zstandard
 
 from holdfast.errors import StorageError
-from holdfast.jobs import history
+from holdfast.jobs import history, packing
 from holdfast.jobs.job import Job
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
@@ -75,6 +77,33 @@ def test_the_patch_applies_to_what_the_job_started_from(desk: Desk, source: Path
     done = subprocess.run(["git", "-C", source, "apply", "-"], input=patch.encode(), check=False)
     assert done.returncode == 0
     assert (source / "made.txt").read_text() == "by the worker\n"
+
+
+WINDOWS = """
+import json, pathlib
+pathlib.Path("old.txt").write_bytes(b"one\\r\\nTWO\\r\\n")
+pathlib.Path("new.txt").write_bytes(b"a\\r\\n\\x0c\\x1b[1mb\\r\\n")
+print(json.dumps({"action": "COMPLETED", "evidence_files": [], "summary_for_supervisor": "Done."}))
+"""
+
+
+def test_a_patch_in_a_file_applies_to_the_byte(desk: Desk, source: Path) -> None:
+    (source / "old.txt").write_bytes(b"one\r\ntwo\r\n")
+    git(source, "add", ".")
+    git(source, "commit", "-qm", "Lines of Windows")
+    desk.new("--worker", desk.program(WINDOWS), "--source", str(source))
+    desk.ran()
+    patch = desk.cwd / "result.patch"
+    with patch.open("wb") as file:
+        subprocess.run(
+            desk.shell.command(["job", "diff", "demo", "--patch"]),
+            env=desk.shell.environment(),
+            stdout=file,
+            check=True,
+        )
+    git(source, "apply", str(patch))
+    assert (source / "old.txt").read_bytes() == b"one\r\nTWO\r\n"
+    assert (source / "new.txt").read_bytes() == b"a\r\n\x0c\x1b[1mb\r\n"
 
 
 def test_a_diff_since_a_recovery_point_leaves_out_what_was_before(desk: Desk, source: Path) -> None:
@@ -151,6 +180,89 @@ def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
     assert desk("check").code == 0
     assert not desk.ok("job", "archive", "demo")["applied"]
     desk.refused("job", "merge", "demo", says="is packed")
+
+
+def unpack(desk: Desk, hint: str) -> None:
+    """What the hint says, without what comes behind it."""
+    subprocess.run(["sh", "-c", hint.partition(";")[0]], check=True)
+
+
+@pytest.mark.skipif(which("zstd") is None, reason="tar needs it")
+def test_a_packed_job_whose_files_were_unpacked_can_all_that_it_could(
+    desk: Desk, source: Path
+) -> None:
+    spec = desk.program(WORKER), "--source", str(source), "--supervisor", "scripted:echo"
+    desk.new("--worker", *spec)
+    desk.ran()
+    since = ("job", "diff", "demo", "--patch", "--since", desk.show()["points"][0])
+    before = desk.ok(*since)["data"]
+    desk.ok("job", "archive", "demo")
+    for words in (("job", "merge", "demo"), since, ("job", "replay", "demo", "--from", "1")):
+        error = desk.refused(*words, says="is packed")
+    unpack(desk, error["hint"])
+    assert desk.ok(*since)["data"] == before
+    again = desk.ok("job", "replay", "demo", "--from", "1", "--model", "scripted:echo")["data"]
+    assert again["same"] and (desk.workspace(again["new"]) / "made.txt").exists()
+    assert desk.ok("job", "merge", "demo")["applied"]
+    assert git(source, "show", "job-demo:made.txt") == "by the worker\n"
+    desk.ok("job", "archive", "demo")
+    assert not (desk.home / "jobs/demo/.files").exists()
+    desk.refused("job", "merge", "demo", says="is packed")
+
+
+def test_a_patch_beyond_what_a_document_may_be_is_shown_of_a_packed_job(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    (desk.workspace() / "large.txt").write_bytes(b"0123456789abcdef\n" * (4 << 20))
+    desk.ok("job", "archive", "demo")
+    patch = desk.ok("job", "diff", "demo", "--patch")["data"]["patch"]
+    assert len(patch) > 64 << 20 and patch.endswith("+0123456789abcdef\n")
+    page = desk.cwd / "page.html"
+    desk.ok("job", "export", "demo", "--out", str(page))
+    assert "… the rest: holdfast job diff --patch" in page.read_text()
+
+
+def test_a_file_of_zeros_is_packed_in_bounded_memory(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    with (desk.workspace() / "zeros").open("wb") as file:
+        file.truncate(200 << 20)
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        tracemalloc.start()
+        try:
+            packing.pack(job)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 50 << 20
+
+
+def test_without_isolation_nobody_says_after_packing_that_nothing_was_changed(
+    desk: Desk, source: Path
+) -> None:
+    desk.new("--worker", desk.program(WORKER), "--source", str(source), "--isolation", "none")
+    desk.ran()
+    before = desk.refused("job", "diff", "demo", code=3, says="keeps no copy of its files")
+    desk.ok("job", "archive", "demo")
+    assert desk.refused("job", "diff", "demo", code=3) == before
+    assert desk.refused("job", "diff", "demo", "--patch", code=3) == before
+    desk.ok("job", "export", "demo", "--out", str(desk.cwd / "page.html"))
+
+
+def test_a_job_that_changed_more_files_than_a_line_can_hold_is_packed(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    deep = desk.workspace() / Path(*["d" * 250] * 11)
+    deep.mkdir(parents=True)
+    for number in range(3200):
+        (deep / f"{number:04}").touch()
+    desk.ok("job", "archive", "demo")
+    said = desk.ok("job", "diff", "demo")["data"]["changes"]
+    assert " 3200 files changed, 0 insertions(+), 0 deletions(-)\n" in said
+    assert "/0999 " in said and "/1000 " not in said and " … and 2200 more" in said
+    assert len(said) < 1 << 20
+    patch = desk.ok("job", "diff", "demo", "--patch")["data"]["patch"]
+    assert patch.count("new file mode") == 3200
 
 
 def test_only_what_is_over_is_packed(desk: Desk) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.jobs import adopt
 from tests.agents.world import until
-from tests.jobs.test_import import call, folder, job, manifest
+from tests.jobs.test_import import call, folder, job, manifest, recorded, told
 from tests.ledger.shell import PATIENCE, Shell
 from tests.web.aftermath import HOSTILE
 from tests.web.board import Board, up
@@ -97,6 +98,16 @@ def test_a_cancel_that_is_only_tried_changes_nothing(made: Errands) -> None:
     assert made.show("draft")["status"] == "DRAFT"
     with pytest.raises(HoldfastError, match="cancel is refused"):
         made.verbs("job cancel", id="never-mind", dry_run=True)
+
+
+def test_of_calls_that_were_imported_with_the_same_number_the_last_is_shown(
+    board: Board, made: Errands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adopt, "_numbered", lambda calls: calls)  # as before numbers were given
+    tree = folder(tmp_path / "tree")
+    job(tree, "doubled", manifest(), recorded(told(0), {**told(1), "sequence": 0}))
+    made.verbs("import", src=str(tree))
+    assert "Step 1." in page_of(board, "/jobs/doubled/call/0")
 
 
 def test_the_replay_of_a_job_says_that_every_state_follows_or_where_it_does_not(

@@ -32,7 +32,7 @@ class Output:
             # Whatever the locale says: our data is UTF-8.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-        at_terminal = _is_terminal(sys.stdout)
+        at_terminal = self._at_terminal = _is_terminal(sys.stdout)
         self._columns = _terminal_columns() if at_terminal else None
         self._colour = (
             at_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -121,7 +121,9 @@ class Output:
             case Show(text=""):
                 pass
             case Show() if result.text is not None:
-                self.text(safe(result.text, lines=True))
+                # Escaped, a patch no longer applies; only a terminal could be harmed by it.
+                exact = result.exact and not self._at_terminal
+                self.text(result.text if exact else safe(result.text, lines=True))
             case Show():
                 from holdfast.cli.render import outline
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, encode
+from holdfast.codec import MAX_DOCUMENT, MAX_LINE, DecodeError, Record, decode, encode
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_history import JobHistory
 from holdfast.contracts.job_spec import JobSpec
-from holdfast.contracts.job_states import State
+from holdfast.contracts.job_states import Hold, State
 from holdfast.contracts.jobs import HISTORY, MANIFEST, JobManifest, JobMetrics, Phase
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
@@ -27,6 +27,7 @@ from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.ledger import sealed
 from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.mask import hiding
 from holdfast.store.primitives import Problem
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ MANIFESTS = ("manifest.json", "job_manifest.json")
 """The first one that is there counts."""
 CALLS = "jobHistory.json"
 _LINES_AT_ONCE = 100
+_SURELY_FITS, _LOGS_OWN = 1 << 20, 1 << 10
+_MOST_TRAIL = 1 << 20
+_MOST_SAID, _MOST_EVIDENCE = 4000, 100
+"""Of the last call, for whoever is asked next; the call itself has all of it."""
 _HARMLESS = frozenset({"unknown_field", "missing", "form"})
 _TEXTS = ("description", "prompt", "objective", "details", "acceptance", "roles")
 _LIMITS = ("cost_threshold", "time_threshold_minutes")
@@ -128,6 +133,28 @@ class Adoption:
         return read, taken
 
     def _made(self, read: Mapping[str, _Read], taken: dict[str, Taken]) -> _Job:
+        """The job without what cannot be written, which is seen before anything is."""
+        made, told, wrong = self._tried(read, taken, (), "")
+        for left_out in (MANIFESTS, (CALLS,), (*MANIFESTS, CALLS)):
+            if wrong:
+                made, told, wrong = self._tried(read, taken, left_out, wrong)
+        taken.update(told)
+        return made
+
+    def _tried(
+        self, read: Mapping[str, _Read], taken: Mapping[str, Taken], but: Sequence[str], why: str
+    ) -> tuple[_Job, dict[str, Taken], str]:
+        """The job, what is said of its files, and why it cannot be written, if so."""
+        told = {
+            path: Taken(path, "quarantined", why)
+            if (name := _basename(path)) in but and name in read
+            else each
+            for path, each in taken.items()
+        }
+        made = self._put_together({n: each for n, each in read.items() if n not in but}, told)
+        return made, told, _unwritable(made)
+
+    def _put_together(self, read: Mapping[str, _Read], taken: dict[str, Taken]) -> _Job:
         """The job, and what has to be said about how it was made."""
         path = next((p for p in taken if _basename(p) in MANIFESTS and _basename(p) in read), "")
         manifest = read[_basename(path)].value if path else {}
@@ -142,9 +169,14 @@ class Adoption:
             notes.append(f"{self._folder!r} became {self.job!r}")
         broken = [each for each in taken.values() if each.outcome == "quarantined"]
         made = _outcome(manifest, history, settled(spec, Options()), broken)
+        left_out = len(_listed(manifest, "history")) - len(made.outcome["imported"]["trail"])
+        if left_out:
+            notes.append(f"the {left_out} oldest entries of its history are in the copy only")
         if manifest and notes:
-            was = taken[path]
-            taken[path] = was._replace(detail="; ".join(filter(None, [was.detail, *notes])))
+            _add_notes(taken, path, notes)
+        if made.calls != history.get("interactions", []):
+            path = next(each for each in taken if _basename(each) == CALLS)
+            _add_notes(taken, path, ["calls had the same number, and have new ones"])
         return made
 
     # -- acting ------------------------------------------------------------------------
@@ -165,6 +197,29 @@ class Adoption:
         lines.append(made.outcome)
         for at in range(0, len(lines), _LINES_AT_ONCE):
             job.decide(lambda state, at=at: lines[at : at + _LINES_AT_ONCE])
+
+
+def _add_notes(taken: dict[str, Taken], path: str, notes: Sequence[str]) -> None:
+    was = taken[path]
+    taken[path] = was._replace(detail="; ".join(filter(None, [was.detail, *notes])))
+
+
+def _unwritable(made: _Job) -> str:
+    try:
+        _check_writable({"event": "new", "spec": made.spec.value()})
+        _check_writable(made.outcome)
+    except HoldfastError as error:
+        return error.message
+    return ""
+
+
+def _check_writable(line: Record) -> None:
+    """Refuse a line that the history could not hold; what is secret is replaced there."""
+    if len(encode(line, limit=MAX_LINE)) > _SURELY_FITS:
+        encode(_hidden(line), limit=MAX_LINE - _LOGS_OWN)
+
+
+_hidden = hiding()
 
 
 def _reading(file: Foreign, kind: Kind, job: str) -> _Read:
@@ -196,7 +251,7 @@ def _reading(file: Foreign, kind: Kind, job: str) -> _Read:
         raise ValueError("not an object")
     for call in _listed(cast("Record", value), "interactions"):
         try:
-            encode({"event": "told", "interaction": call})
+            _check_writable({"event": "told", "interaction": call})
         except HoldfastError as error:
             raise ValueError(error.message) from None
     said = [*odd, *filter(None, [_told(list(dict.fromkeys(mended))[:3])])]
@@ -236,9 +291,12 @@ def _spec(manifest: Record) -> tuple[JobSpec, list[str]]:
 
 
 def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[Taken]) -> _Job:
-    calls: list[Record] = history.get("interactions", [])
+    calls = _numbered(history.get("interactions", []))
     said = manifest.get("foreign_status") or manifest.get("status")
     status, why = _state_here(manifest, broken)
+    hold = _hold_here(manifest, status)
+    if hold == "approval":
+        status = "REVIEWING"  # where it is decided
     changed = said is not None and (said != status or manifest.get("hold"))
     names = [phase.name for phase in spec.phases]
     current = manifest.get("current_phase")
@@ -252,18 +310,43 @@ def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[
             "cost_usd": (metrics.get("cumulative_cost") or 0.0) / 100,
             "seconds": metrics.get("cumulative_time_seconds") or 0.0,
             "steps": metrics.get("current_action_count") or len(calls),
-            "trail": manifest.get("history") or [],
+            "trail": _newest(_listed(manifest, "history")),
             "former": None if last is None else _former(last),
             "points": [_point(each, names) for each in history.get("recovery_points", [])],
             "foreign": _unknown(manifest, history),
         },
     }
-    line |= {"hold": manifest["hold"]} if manifest.get("hold") and status != "DRAFT" else {}
+    line |= {"hold": hold} if hold else {}
     line |= {"reason": why} if why else {}
     cents = manifest.get("cost_threshold") is not None or "metrics" in manifest
     units: Record = {"cost_threshold": "cents", "cumulative_cost": "cents"} if cents else {}
     foreign = str(said) if changed else None
     return _Job(spec, history.get("created_at"), foreign, units, calls, line)
+
+
+def _numbered(calls: list[Record]) -> list[Record]:
+    """With a number of its own for each call."""
+    if len({each["sequence"] for each in calls}) == len(calls):
+        return calls
+    return [{**each, "sequence": number} for number, each in enumerate(calls)]
+
+
+def _newest(trail: list[Any]) -> list[Any]:
+    """What one line can hold of it, beside all else."""
+    size = 0
+    for kept, each in enumerate(reversed(trail)):
+        size += len(encode(each, limit=MAX_DOCUMENT))
+        if size > _MOST_TRAIL:
+            return trail[len(trail) - kept :]
+    return trail
+
+
+def _hold_here(manifest: Record, status: State) -> Hold | None:
+    """Of a job that asks for a person anyway, approval is none that anybody could give."""
+    hold: Hold | None = manifest.get("hold")
+    if status == "DRAFT" or (hold == "approval" and status == "INTERVENTION_REQUIRED"):
+        return None
+    return hold
 
 
 def _state_here(manifest: Record, broken: Sequence[Taken]) -> tuple[State, str | None]:
@@ -295,9 +378,9 @@ def _former(call: Record) -> Record:
         "role": asked.get("role"),
         "phase": asked.get("phase"),
         "action": answered.get("action"),
-        "summary": answered.get("summary_for_supervisor"),
+        "summary": (answered.get("summary_for_supervisor") or "")[:_MOST_SAID],
         "complaint": None,
-        "evidence_files": answered.get("evidence_files", []),
+        "evidence_files": answered.get("evidence_files", [])[:_MOST_EVIDENCE],
     }
 
 

@@ -54,6 +54,8 @@ COLUMNS = (
 )
 _LONGEST = 400_000
 """Characters of one text: the history has the rest."""
+MOST_BYTES = 4 * (_LONGEST + 1)
+"""What has to be read of a text to see whether it is longer."""
 _FORMULA = re.compile(r"\s*[=+\-@]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 

@@ -11,6 +11,8 @@ it can be compressed.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import tarfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -21,7 +23,7 @@ import zstandard
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.errors import Corrupt, HoldfastError, NotFound, typed
+from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, typed
 from holdfast.jobs import history
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.scratch import Folder
@@ -34,11 +36,15 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
     from holdfast.store.primitives import Cursor
-    from holdfast.store.vfs import Dir
+    from holdfast.store.vfs import Dir, Vfs
 
 FILES, PATCH = "files.tar.zst", "result.patch"
 _LEFT_OUT = frozenset({".files.lock", "aside", "fresh"})
+_REPOSITORY = "repository.git"
 _CHUNK = 1 << 20
+_MOST_PATCH = 1 << 30
+_MOST_PATHS, _MOST_TEXT = 1000, 256 << 10
+_TOTAL = re.compile(r" \d+ files? changed(, \d+ insertions?\(\+\))?(, \d+ deletions?\(-\))?\n")
 
 
 class Packed(NamedTuple):
@@ -84,13 +90,33 @@ def _packed_files(job: Job) -> Record:
     told: Record = {}
     workspace = workspace_of(job)
     with suppress(HoldfastError):
-        told["changes"] = workspace.diff()
+        told |= _in_short(workspace.diff())
         patch = workspace.diff(patch=True).encode("utf-8", "surrogateescape")
         told["patch"] = _put(job, PATCH, lambda write: write(patch))
     folder = f"{above}/{JOB_FILES}"
     told["files"] = _put(job, FILES, lambda write: _tar(folder, write))
     _check(job, told["files"])
     return told
+
+
+def _in_short(changes: str) -> Record:
+    """What was changed, for one line of the history: the patch has it all."""
+    lines = [f"{line}\n" for line in changes.split("\n") if line]
+    at = next((n for n, line in enumerate(lines) if _TOTAL.fullmatch(line)), len(lines))
+    files, total, how = lines[:at], lines[at : at + 1], lines[at + 1 :]
+    text = "".join([*_first_of(files), *total, *_first_of(how)])
+    return {"changes": text, "changed_files": len(files)}
+
+
+def _first_of(lines: list[str]) -> list[str]:
+    kept, size = list[str](), 0
+    for line in lines[:_MOST_PATHS]:
+        size += len(line.encode())
+        if size > _MOST_TEXT:
+            break
+        kept.append(line)
+    more = len(lines) - len(kept)
+    return [*kept, f" … and {more} more, which `job diff --patch` has\n"] if more else kept
 
 
 def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> Record:
@@ -131,28 +157,55 @@ def _tar(folder: str, write: Callable[[bytes], Any]) -> None:
         zstandard.ZstdCompressor().stream_writer(cast("Any", _Stream(write)), closefd=False) as out,
         tarfile.open(fileobj=cast("Any", out), mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for name in sorted(os.listdir(folder)):
+        # The repository last: as long as it is missing, what was unpacked is not all there.
+        for name in sorted(os.listdir(folder), key=lambda each: (each == _REPOSITORY, each)):
             if name not in _LEFT_OUT:
                 tar.add(os.path.join(folder, name), arcname=name)
 
 
 def _check(job: Job, told: Record) -> None:
     """Read the archive to its end: nothing is removed on the word of a writer."""
-    digest, vfs = sha256(), job.home.vfs
-    unpack = zstandard.ZstdDecompressor().decompressobj()
-    with typed(f"reading {FILES}", job.key), _folder(job) as directory:
-        fd, at = directory.open(FILES, READ), 0
+    with _reading(job, FILES) as file:
         try:
-            while data := vfs.pread(fd, _CHUNK, at):
-                digest.update(data)
-                at += len(data)
-                unpack.decompress(data)
+            # In bounded pieces: a file of zeros is a thousandth of its size here.
+            with zstandard.ZstdDecompressor().stream_reader(cast("Any", file)) as whole:
+                while whole.read(_CHUNK):
+                    pass
+            while file.read(_CHUNK):
+                pass
         except zstandard.ZstdError as error:
             raise _damaged(job) from error
+        if file.digest.hexdigest() != told["sha256"]:
+            raise _damaged(job)
+
+
+class _File:
+    """A file of the job from its beginning to its end, or to so many bytes."""
+
+    def __init__(self, fd: int, vfs: Vfs, most: int | None) -> None:
+        self._fd, self._vfs, self._at = fd, vfs, 0
+        self.size = vfs.size(fd) if most is None else min(most, vfs.size(fd))
+        self.digest = sha256()
+
+    def read(self, count: int = _CHUNK) -> bytes:
+        data = self._vfs.pread(self._fd, min(count, self.size - self._at), self._at)
+        self.digest.update(data)
+        self._at += len(data)
+        return data
+
+
+@contextmanager
+def _reading(job: Job, name: str, most: int | None = None) -> Generator[_File]:
+    with typed(f"reading {name}", job.key), _folder(job) as directory:
+        try:
+            fd = directory.open(name, READ)
+        except FileNotFoundError:
+            key = f"{job.key}/{name}"
+            raise NotFound(f"{key} is gone", hint="compare with a backup", path=key) from None
+        try:
+            yield _File(fd, job.home.vfs, most)
         finally:
-            vfs.close(fd)
-    if digest.hexdigest() != told["sha256"]:
-        raise _damaged(job)
+            job.home.vfs.close(fd)
 
 
 def _damaged(job: Job) -> Corrupt:
@@ -204,26 +257,38 @@ def _remove_files(job: Job) -> None:
 # --- what is left of it ---------------------------------------------------------------------
 
 
-def check_unpacked(state: JobState, verb: str) -> None:
-    """Refuse what needs the files of a job that was packed."""
-    if state["archived"]:
-        name = state["job_id"]
+def has_files(job: Job) -> bool:
+    """Whether what the job kept of its files is there."""
+    return os.path.isdir(f"{job.home.path}/{job.key}/{JOB_FILES}/{_REPOSITORY}")
+
+
+def check_unpacked(job: Job, verb: str) -> None:
+    """Refuse what needs the files of a job that was packed, unless they were unpacked again."""
+    told: Record = job.state()["archived"] or {}
+    if told.get("files") and not has_files(job):
+        above = f"{job.home.path}/{job.key}"
+        packed, folder = shlex.quote(f"{above}/{FILES}"), shlex.quote(f"{above}/{JOB_FILES}")
         raise Refused(
-            f"{name} is packed: {verb} needs its files",
-            hint=f"they are in jobs/{name}/{FILES}: tar --zstd -xf unpacks them",
+            f"{job.name} is packed: {verb} needs its files",
+            hint=f"mkdir -p {folder} && tar --zstd -xf {packed} -C {folder}; "
+            f"`holdfast job archive {job.name}` takes them away again",
         )
 
 
-def changes_of(job: Job, *, patch: bool) -> str | None:
-    """What the job changed, as it was when it was packed; None if it is not packed."""
+def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:
+    """What the job changed, as it was when it was packed; None if only its files can tell.
+
+    Of a patch all of it, or the first `most` bytes.
+    """
     told: Record = job.state()["archived"] or {}
-    if not told:
+    if ("patch" if patch else "changes") not in told:
+        check_unpacked(job, "diff")
         return None
     if not patch:
-        return str(told.get("changes", ""))
-    if "patch" not in told:
-        return ""
-    found = job.home.document(f"{job.key}/{PATCH}").read()
-    if found is None:
-        raise NotFound(f"{job.key}/{PATCH} is gone", hint="compare with a backup")
-    return found.data.decode("utf-8", "surrogateescape")
+        return str(told["changes"])
+    with _reading(job, PATCH, most) as file:
+        if file.size > _MOST_PATCH:
+            key = f"{job.key}/{PATCH}"
+            hint = f"`git apply` takes the file itself: {job.home.path}/{key}"
+            raise BadValue(f"the patch has {file.size} bytes", hint=hint, path=key)
+        return b"".join(iter(file.read, b"")).decode("utf-8", "surrogateescape")

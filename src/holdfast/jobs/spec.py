@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from filecmp import cmp
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -18,7 +19,8 @@ from holdfast.contracts.job_spec import (
     JobSpec,
     PhaseSpec,
 )
-from holdfast.errors import BadValue, NotFound, UsageError, typed
+from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
+from holdfast.jobs.attachment import ATTACHMENTS, check_name
 from holdfast.jobs.gates import words_of
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
@@ -80,10 +82,9 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
         if name in _IGNORED:
             notes.append(f"{where}: {name} is no part of a spec, and left out")
         else:
-            value[_OTHER_NAMES.get(name, name)] = each
+            _say(value, _OTHER_NAMES.get(name, name), each, where)
     _limits(value, notes, where)
-    phases: list[Any] = value.get("phases") or []
-    value["phases"] = [_phase(each, where) for each in phases]
+    value["phases"] = [_phase(each, where) for each in _phases_told(value.get("phases"), where)]
     if folder and isinstance(value.get("source"), str):
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
     if folder and isinstance(value.get("attachments"), list):
@@ -91,23 +92,52 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
     return Read(_checked(value, where), notes)
 
 
+def _say(value: dict[str, Any], name: str, each: Any, where: str) -> None:
+    """Put in what has several names; of two limits one would hold, and nobody knew which."""
+    if value.get(name) not in (None, each):
+        raise BadValue(f"{where}: {name} is said twice", hint="leave one of its names out")
+    value[name] = each
+
+
+def _phases_told(told: Any, where: str) -> list[Any]:
+    if told is None or isinstance(told, list):
+        return cast("list[Any] | None", told) or []
+    raise BadValue(
+        f"{where}: phases: {_kind(told)}, not a list", hint="each begins with `- name: …`"
+    )
+
+
+def _kind(told: object) -> str:
+    kinds = ((dict, "a mapping"), (list, "a list"), (str, "a text"), (bool, "a truth value"))
+    return next((kind for known, kind in kinds if isinstance(told, known)), "a number")
+
+
 def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
-    budget = dict(value.get("budget") or {})
-    for name in list(budget):
+    told = value.pop("budget", None)
+    if not isinstance(told, dict | None):
+        hint = f"such as {{max_cost: 2.5}}; it has {', '.join(_BUDGET)}"
+        raise BadValue(f"{where}: budget: {_kind(told)}, not a mapping", hint=hint)
+    budget: dict[str, Any] = {}
+    for name, each in cast("dict[str, Any]", told or {}).items():
         if name not in _BUDGET:
             raise BadValue(f"{where}: budget has no {name}", hint=f"one of {', '.join(_BUDGET)}")
-        budget[_BUDGET[name]] = _amount(name, budget.pop(name), where)
-    if "cost_threshold" in value:
-        cents = value.pop("cost_threshold")
-        if isinstance(cents, int | float) and not isinstance(cents, bool):
-            budget.setdefault("max_cost_usd", cents / 100)
-            notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
-    if "time_threshold_minutes" in value:
-        minutes = value.pop("time_threshold_minutes")
-        if isinstance(minutes, int | float) and not isinstance(minutes, bool):
-            budget.setdefault("max_seconds", minutes * 60)
+        _say(budget, _BUDGET[name], _amount(name, each, where), where)
+    cents = _threshold(value, "cost_threshold", where)
+    if cents is not None:
+        _say(budget, "max_cost_usd", cents / 100, where)
+        notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
+    minutes = _threshold(value, "time_threshold_minutes", where)
+    if minutes is not None:
+        _say(budget, "max_seconds", minutes * 60, where)
     if budget:
         value["budget"] = budget
+
+
+def _threshold(value: dict[str, Any], name: str, where: str) -> float | None:
+    told = value.pop(name, None)
+    if told is None or (isinstance(told, int | float) and not isinstance(told, bool)):
+        return told
+    raise BadValue(f"{where}: {name}: {told!r:.40} is no number", hint="without quotes, such as 50")
 
 
 def _amount(name: str, value: Any, where: str) -> Any:
@@ -128,15 +158,15 @@ def _phase(told: Any, where: str) -> Any:
     phase: dict[str, Any] = {}
     for name, each in cast("dict[str, Any]", told).items():
         if name in _DURATIONS:
-            phase[_DURATIONS[name]] = duration(each, f"{where}: {name}")
+            _say(phase, _DURATIONS[name], duration(each, f"{where}: {name}"), where)
         elif name == "gate":
-            phase["gates"] = [_gate(each, where)]
+            _say(phase, "gates", [_gate(each, where)], where)
         elif name == "gates" and isinstance(each, list):
-            phase["gates"] = [_gate(one, where) for one in cast("list[Any]", each)]
+            _say(phase, "gates", [_gate(one, where) for one in cast("list[Any]", each)], where)
         elif name == "temperature":
             phase[name] = _number(each)
         else:
-            phase[_PHASE_NAMES.get(name, name)] = each
+            _say(phase, _PHASE_NAMES.get(name, name), each, where)
     return phase
 
 
@@ -147,7 +177,7 @@ def _gate(told: Any, where: str) -> Any:
         return told
     gate = dict(cast("dict[str, Any]", told))
     if "timeout" in gate:
-        gate["timeout_seconds"] = duration(gate.pop("timeout"), f"{where}: gate")
+        _say(gate, "timeout_seconds", duration(gate.pop("timeout"), f"{where}: gate"), where)
     return gate
 
 
@@ -261,6 +291,8 @@ def settled(spec: JobSpec, options: Options) -> JobSpec:
 
 def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
     phases: list[dict[str, Any]] = list(value.get("phases") or _default_phases(value))
+    if options.supervisor is not None and not any(map(_reviews, phases)):
+        phases = _with_review(phases)
     if options.timeout is not None:
         phases = [{**each, "timeout_seconds": options.timeout} for each in phases]
     if options.gates:
@@ -276,6 +308,19 @@ def _default_phases(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": DEFAULT_PHASE, "role": WORKER}]
 
 
+def _with_review(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The default phase and a review behind it; where others are named, who knows its place?"""
+    work, *more = phases
+    if more or work["name"] != DEFAULT_PHASE:
+        raise UsageError(
+            "a supervisor, but no phase with the role supervisor",
+            hint="add one to the phases of the spec: without it nothing would be reviewed",
+        )
+    review = {"name": "review", "role": SUPERVISOR}
+    timeout = {key: work[key] for key in ("timeout_seconds",) if key in work}
+    return [{**work, "name": "work"}, review | timeout]
+
+
 def _reviews(phase: dict[str, Any]) -> bool:
     return PhaseSpec.model_validate(phase).reviews
 
@@ -289,12 +334,39 @@ def check_there(spec: JobSpec) -> None:
     source = spec.source
     if source is not None and not os.path.isdir(source):
         raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)
-    for path in spec.attachments:
-        if not os.path.isfile(path):
-            raise NotFound(f"there is no file {path}", hint="attach one that is there", path=path)
+    _check_attachments(spec)
     for phase in spec.phases:
         for gate in phase.gates:
             words_of(gate)
+
+
+def _check_attachments(spec: JobSpec) -> None:
+    known: dict[str, str] = {}
+    for path in spec.attachments:
+        name = os.path.basename(path)
+        if not os.path.isfile(path):
+            raise NotFound(f"there is no file {path}", hint="attach one that is there", path=path)
+        with typed("reading the attachment", path), open(path, "rb"):
+            check_name(name)
+        other = known.setdefault(name, path)
+        if os.path.realpath(other) != os.path.realpath(path):
+            raise Conflict(f"{other} and {path} are both called {name}", hint="rename one of them")
+        if spec.source is not None and spec.isolation in ("none", "directory"):
+            is_attached(path, spec.source)
+
+
+def is_attached(path: str, folder: str) -> bool:
+    """Whether a folder has this attachment; Conflict if it has another one of the name."""
+    above = os.path.join(folder, ATTACHMENTS)
+    inside = os.path.join(above, os.path.basename(path))
+    if os.path.lexists(above) and (os.path.islink(above) or not os.path.isdir(above)):
+        raise Conflict(f"{above} is no folder", hint="rename what stands there", path=above)
+    if not os.path.lexists(inside):
+        return False
+    plain = os.path.isfile(inside) and not os.path.islink(inside)
+    if plain and cmp(path, inside, shallow=False):
+        return True
+    raise Conflict(f"{inside} is there and differs", hint="attach it by another name", path=inside)
 
 
 def check_amount(what: str, value: float | None) -> float | None:

@@ -54,6 +54,8 @@ class Show(NamedTuple):
     text: str | None = None
     """How people should see it, when keys and values would not do; empty: not at all."""
     exit_code: int = 0
+    exact: bool = False
+    """Whether `text` is for programs, which get it to the byte: a patch, JSON, CSV, a page."""
 
     def as_dict(self, as_of: str) -> dict[str, Any]:
         return {"schema": SCHEMA, "as_of": as_of, "data": dict(self.data)}

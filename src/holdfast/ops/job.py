@@ -10,13 +10,21 @@ from typing import Annotated, Literal
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
-from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
+from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.spec import Options, check_amount, check_there, read_spec, settled
+from holdfast.jobs.spec import (
+    Options,
+    check_amount,
+    check_there,
+    is_attached,
+    read_spec,
+    settled,
+)
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
-from holdfast.jobs.steward import check_activates
+from holdfast.jobs.steward import cancel, check_activates
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.jobs import (
@@ -122,14 +130,24 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
     home = call.home(create=True)
     with Job(home, name, call.layout) as job:
         job.create(spec)
-        with queue_of(call, change=True) as queue:
-            queue.register(name, job.state()["created_at"], use=True)
-        _attach(job, spec.attachments)
+        try:
+            _attach(job, spec.attachments)
+        except HoldfastError as error:
+            # It must not run without what it was given.
+            cancel(job, f"it could not be made: {error.message}")
+            _register(call, job, use=False)
+            raise
+        _register(call, job, use=True)
         if queued:
             _activate(call, job, None)
         status = job.state()["status"]
         data = details(job)
     return Change(name, applied=True, detail=f"{name} is {status}", data=data)
+
+
+def _register(call: Context, job: Job, *, use: bool) -> None:
+    with queue_of(call, change=True) as queue:
+        queue.register(job.name, job.state()["created_at"], use=use)
 
 
 def _attach(job: Job, paths: Sequence[str]) -> None:
@@ -229,13 +247,15 @@ def attach(
         state = one.state()
         if state["status"] in ("SUCCESS", "CANCELED"):
             raise refusal(state, "attach")
-        _attach(one, [os.path.abspath(file)])
-        paths = one.state()["attachments"]
+        inside = f"{ATTACHMENTS}/{os.path.basename(file)}"
+        known = inside in state["attachments"] and is_attached(file, workspace_of(one).path)
+        if not known:
+            _attach(one, [os.path.abspath(file)])
         return Change(
             one.name,
-            applied=True,
-            detail=f"{one.name} has {paths[-1]}",
-            data={"attachments": paths},
+            applied=not known,
+            detail=f"{one.name} has {inside}{' already' if known else ''}",
+            data={"attachments": one.state()["attachments"]},
         )
 
 
@@ -328,7 +348,7 @@ def show(
             from holdfast.jobs.export import as_csv
 
             text = as_csv(job)
-            return Show({"csv": text}, text=text)
+            return Show({"csv": text}, text=text, exact=True)
         told = details(job)
     return Show(told, text=_text(told))
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import UsageError
-from holdfast.jobs.again import begin_again
+from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_place
+from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import check_unpacked
 from holdfast.jobs.replay import replay as replayed
+from holdfast.jobs.runner import is_ready
+from holdfast.jobs.steward import check_activates
+from holdfast.jobs.workspace import Workspace
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
-from holdfast.ops.jobs import Id, opened, queue_of, workspace_of
+from holdfast.ops.jobs import Id, opened, queue_of
 from holdfast.ops.parameter import Arg
 
 
@@ -31,7 +36,8 @@ def replay(
     """Derive every state again from the recorded replies
 
     Fails naming the call where the history says something else. With --from N the first N calls are
-    taken as they were answered, in a job of their own, and the rest is asked again.
+    taken as they were answered, in a job of their own, and the rest is asked again; where nobody
+    is left to be asked, no job is made.
     """
     if until is not None and from_ is not None:
         raise UsageError("--until and --from", hint="one of them")
@@ -54,26 +60,40 @@ def replay(
 
 def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
-    check_unpacked(job.state(), "replay --from")
+    check_unpacked(job, "replay --from")
+    begun = beginning_of(job, behind, model)
+    if begun.state["status"] == "DRAFT":
+        check_activates(begun.state)
+    elif not is_ready(begun.state):
+        return _compared(job, None, begun.state)
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
+    key = call.layout.path("job", name)
     with Job(call.home_to_change(), name, call.layout) as new:
-        tree = begin_again(job, new, behind, model, workspace_of(job).base)
+        with files_in_place(job, begun, name, key) as workspace:
+            _check_crew(call, begun, workspace)
+            begin_again(job, new, begun, {"calls": behind, "model": model})
         with queue_of(call, change=True) as queue:
             queue.register(name, new.state()["created_at"], use=False)
-        if tree is not None:
-            workspace = workspace_of(new)
-            workspace.make()
-            workspace_of(job).export(tree, workspace.path)
         with running(call, new) as runner:
             runner.run()
-        was, now = _figures(job), _figures(new)
+        return _compared(job, name, new.state())
+
+
+def _check_crew(call: Context, begun: Beginning, workspace: Workspace) -> None:
+    within = workspace.wrap if workspace.isolation == "sandbox" else None
+    with closing(Crew(workspace.path, clock=call.clock, within=within)) as crew:
+        crew.check(begun.spec)
+
+
+def _compared(job: Job, name: str | None, state: Record) -> Show:
+    """Without a name there was nothing left to ask."""
+    was, now = _figures(job.state()), _figures(state)
     same = was["status"] == now["status"]
-    told = f"{job.name}: {_told(was)}\n{name}: {_told(now)}\n"
+    told = f"{job.name}: {_told(was)}\n{name or 'nobody to ask'}: {_told(now)}\n"
     return Show({"job": job.name, "new": name, "same": same, "was": was, "now": now}, text=told)
 
 
-def _figures(job: Job) -> Record:
-    state = job.state()
+def _figures(state: Record) -> Record:
     return {
         "status": state["status"],
         "calls": state["steps"],

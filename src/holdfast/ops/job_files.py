@@ -30,12 +30,13 @@ def diff(
     with opened(call, id) as job:
         tree = None if since is None else _tree_of(job, since)
         if tree is not None:
-            packing.check_unpacked(job.state(), "diff --since")
-        text = packing.changes_of(job, patch=patch)
+            packing.check_unpacked(job, "diff --since")
+        text = packing.changes_of(job, patch=patch) if tree is None else None
         if text is None:
             text = workspace_of(job).diff(tree, patch=patch)
         data: Record = {"job": job.name, "since": since, "patch" if patch else "changes": text}
-    return Show(data, text=text or ("" if patch else "nothing was changed\n"))
+    said = text or ("" if patch else "nothing was changed\n")
+    return Show(data, text=said, exact=patch)
 
 
 def _tree_of(job: Job, point: str) -> str:
@@ -66,7 +67,7 @@ def merge(
     as you would merge anybody's.
     """
     with opened(call, id, change=not dry_run) as job:
-        packing.check_unpacked(job.state(), "merge")
+        packing.check_unpacked(job, "merge")
         merged = workspace_of(job).merge(into=into, dry_run=dry_run)
         data: Record = {**merged._asdict(), "files": merged.files._asdict()}
         word = "would be" if dry_run else "is"

@@ -48,7 +48,7 @@ def history(
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
         if format == "json":
             data = told.record(job.state())
-            return Show(data, text=pretty(data).decode())
+            return Show(data, text=pretty(data).decode(), exact=True)
     more = only is None and told.total > len(told.calls)
     return Rows([_row(each) for each in told.calls], {"calls": told.total}, truncated=more)
 
@@ -88,19 +88,21 @@ def export(
 
 def _page(call: Context, job: Job, out: str | None, *, decrypt: bool) -> Show | Change:
     page = _html(call, job, decrypt=decrypt)
-    return Show({"html": page}, text=page) if out is None else _written(job, page, out)
+    if out is None:
+        return Show({"html": page}, text=page, exact=True)
+    return _written(job, page, out)
 
 
 def _html(call: Context, job: Job, *, decrypt: bool) -> str:
-    from holdfast.jobs.export import as_html
+    from holdfast.jobs.export import MOST_BYTES, as_html
 
     if job.spec.sensitive and not decrypt:
         call.warn(f"{job.name} is sensitive: without its files and what was said")
         return as_html(job)
-    diff = changes_of(job, patch=True)
     try:
+        diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
-            diff = "" if job.spec.isolation == "none" else workspace_of(job).diff(patch=True)
+            diff = workspace_of(job).diff(patch=True)
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
         call.warn(f"without the files of {job.name}: {error.message}")
@@ -108,16 +110,33 @@ def _html(call: Context, job: Job, *, decrypt: bool) -> str:
 
 
 def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:
-    with typed("writing the page", out):
-        if os.path.lexists(out) and not replace:
-            raise UsageError(
-                f"{out} is there already",
-                hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
-                path=out,
-            )
-        beside = f"{out}.{os.getpid()}.tmp"
-        with open(beside, "x", encoding="utf-8", newline="") as file:  # direct write: the user's
+    _check_out(job, out, replace=replace)
+    beside = f"{out}.{os.getpid()}.tmp"
+    with (
+        typed("writing the page", out),
+        open(beside, "x", encoding="utf-8", newline="") as file,  # direct write: the user's
+    ):
+        try:
             file.write(page)
-        os.replace(beside, out)  # noqa: TID251 - direct write: the same
+            file.flush()
+            os.replace(beside, out)  # noqa: TID251 - direct write: the same
+        except BaseException:
+            os.unlink(beside)  # noqa: TID251 - direct write: the same
+            raise
     size = len(page.encode())
     return Change(job.name, applied=True, detail=f"{job.name} is in {out}", data={"bytes": size})
+
+
+def _check_out(job: Job, out: str, *, replace: bool) -> None:
+    above = os.path.dirname(os.path.abspath(out))
+    if os.path.isdir(out):
+        inside = os.path.join(out, f"{job.name}.html")
+        raise UsageError(f"{out} is a folder", hint=f"name a file: --out {inside}", path=out)
+    if not os.path.isdir(above):
+        raise NotFound(f"there is no folder {above}", hint="make it first", path=above)
+    if os.path.lexists(out) and not replace:
+        raise UsageError(
+            f"{out} is there already",
+            hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
+            path=out,
+        )

@@ -66,8 +66,9 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
     @router.get("/jobs/{id}/call/{number}")
     def one_call(id: str, number: int) -> str:
         shown = ask("job show", id=id)["data"]
-        (each,) = ask("job history", id=id, format="json", only=number)["data"]["interactions"]
-        return page("call.html", job=shown, call=each)
+        found = ask("job history", id=id, format="json", only=number)["data"]["interactions"]
+        # Jobs of other systems, imported before, may have several calls of one number.
+        return page("call.html", job=shown, call=found[-1])
 
     @router.get("/jobs/{id}/replay")
     def replay(id: str) -> str:
