@@ -253,6 +253,29 @@ def test_a_git_that_waits_for_ever_keeps_no_lock_of_one_who_died(
     assert free
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_pipe_in_place_of_an_object_is_not_waited_for(
+    job: Opener, source: Path, tmp_path: Path, kind: str
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    blob = git(here, "rev-parse", "HEAD:app.py")
+    loose = here / ".git" / "objects" / blob[:2] / blob[2:]
+    loose.unlink()
+    os.mkfifo(tmp_path / "pipe")
+    if kind == "pipe":
+        os.mkfifo(loose)
+    else:
+        loose.symlink_to(tmp_path / "pipe")
+    point = kept(workspace)
+    workspace.restore(point)
+    assert git(here, "rev-parse", "HEAD") == workspace.base
+    assert workspace.merge().files.changed == ["app.py"]
+
+
 def test_what_takes_too_long_where_an_agent_writes_is_ended_and_not_tried_in_another_way(
     ours: Repository, piped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,6 +260,8 @@ class Repository:
         Nothing but objects is read there, least of all its settings, and each is named by what it
         holds, not by what it is called there.  False if some are missing or unfit.
         """
+        if not _has_only_files(objects):
+            return False
         wanted = "".join(f"{tip}\n" for tip in tips) + "".join(f"^{each}\n" for each in known)
         try:
             with incoming(self.directory, self.config()) as aside:
@@ -430,6 +432,22 @@ def _as_import(
         if entry is not None:
             yield b"M %o %s %s\n" % (entry.mode, entry.id.encode("ascii"), quoted(path))
     yield b'\nls :1 ""\nget-mark :1\ndone\n'
+
+
+def _has_only_files(folder: str) -> bool:
+    """Whether git can open all that is in a folder: for a pipe it would wait, a link leads out."""
+    pending = [folder]
+    try:
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        return False
+    except OSError:
+        return False
+    return True
 
 
 def _is_large(directory: str) -> bool:
