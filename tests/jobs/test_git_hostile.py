@@ -148,6 +148,14 @@ def test_what_the_dead_left_is_removed_by_the_next_one(ours: Repository) -> None
     assert not list(top.glob("fast_import_crash_*"))
 
 
+def test_much_comes_as_a_pack_and_is_not_written_twice(ours: Repository) -> None:
+    files = {"big": (FILE, os.urandom(3 << 20)), "small": (FILE, b"small")}
+    tree = ours.tree(keep(ours, files))
+    assert {name.rpartition(".")[2] for name in objects_of(ours)} == {"pack", "idx"}
+    with ours.reading() as blobs:
+        assert b"".join(blobs.content(tree["big"].id)) == files["big"][1]
+
+
 def test_many_objects_come_as_a_pack_and_few_as_they_are(ours: Repository) -> None:
     many = {f"{number}": (FILE, b"%d" % number) for number in range(300)}
     assert ours.tree(keep(ours, many)).keys() == many.keys()
@@ -245,6 +253,29 @@ def test_a_git_that_waits_for_ever_keeps_no_lock_of_one_who_died(
     assert free
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_pipe_in_place_of_an_object_is_not_waited_for(
+    job: Opener, source: Path, tmp_path: Path, kind: str
+) -> None:
+    workspace = job(source=source)
+    workspace.make()
+    here = work(workspace)
+    (here / "app.py").write_text("print('two')\n")
+    git(here, "commit", "-qam", "second")
+    blob = git(here, "rev-parse", "HEAD:app.py")
+    loose = here / ".git" / "objects" / blob[:2] / blob[2:]
+    loose.unlink()
+    os.mkfifo(tmp_path / "pipe")
+    if kind == "pipe":
+        os.mkfifo(loose)
+    else:
+        loose.symlink_to(tmp_path / "pipe")
+    point = kept(workspace)
+    workspace.restore(point)
+    assert git(here, "rev-parse", "HEAD") == workspace.base
+    assert workspace.merge().files.changed == ["app.py"]
+
+
 def test_what_takes_too_long_where_an_agent_writes_is_ended_and_not_tried_in_another_way(
     ours: Repository, piped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,14 +294,14 @@ def test_no_room_is_told_as_such_and_room_that_is_made_is_enough(
 ) -> None:
     small = tmp_path / "home"
     small.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(small)]
+    words = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(small)]
     if subprocess.run(words, check=False, capture_output=True).returncode != 0:
         pytest.skip("a small file system cannot be mounted here")
     try:
         workspace = job(source=source)
         workspace.make()
         (work(workspace) / "big").write_bytes(os.urandom(4 << 20))
-        (small / "fill").write_bytes(bytes(9 << 20))
+        (small / "fill").write_bytes(bytes(5 << 20))
         for _ in range(2):
             with pytest.raises(DiskFull) as error:
                 kept(workspace)

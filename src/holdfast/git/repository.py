@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from threading import Timer
 from typing import IO, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ from holdfast.git.incoming import incoming
 
 FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
 _CHUNK = 1 << 20
+_MUCH = 2 << 20
 _LARGE = 256 << 20
 _OURS = "Holdfast <holdfast@localhost>"
 _OWN = {
@@ -195,13 +197,17 @@ class Repository:
         `changed` what a file turns out to hold.  Author and time are the same for every one, so
         that the same files and parents give the same id.  No ref names it.
         """
-        line = call.command("fast-import", "--quiet", "--force", settings=_OWN)
+        said = _as_import(message, changed, upon, contents, parents)
+        begun = list(_until(said, _MUCH))
+        # Few objects are unpacked into files of their own: much would need its room twice for that.
+        much = {"fastimport.unpackLimit": "0"} if sum(map(len, begun)) >= _MUCH else {}
+        line = call.command("fast-import", "--quiet", "--force", settings=_OWN | much)
         with (
             incoming(self.directory, self.config()) as aside,
             self._talk(line, self._env(aside=aside)) as process,
         ):
             assert process.stdin and process.stdout
-            for piece in _as_import(message, changed, upon, contents, parents):
+            for piece in chain(begun, said):
                 process.stdin.write(piece)
             process.stdin.close()
             listed, made = process.stdout.readline(), process.stdout.readline()
@@ -254,6 +260,8 @@ class Repository:
         Nothing but objects is read there, least of all its settings, and each is named by what it
         holds, not by what it is called there.  False if some are missing or unfit.
         """
+        if not _has_only_files(objects):
+            return False
         wanted = "".join(f"{tip}\n" for tip in tips) + "".join(f"^{each}\n" for each in known)
         try:
             with incoming(self.directory, self.config()) as aside:
@@ -391,6 +399,13 @@ def _pieces(stream: IO[bytes], left: int) -> Iterator[bytes]:
         yield piece
 
 
+def _until(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """As many as make up a size together, if there are so many."""
+    while size > 0 and (piece := next(pieces, None)) is not None:
+        size -= len(piece)
+        yield piece
+
+
 def _as_import(
     message: str,
     changed: Mapping[str, Entry | None],
@@ -417,6 +432,22 @@ def _as_import(
         if entry is not None:
             yield b"M %o %s %s\n" % (entry.mode, entry.id.encode("ascii"), quoted(path))
     yield b'\nls :1 ""\nget-mark :1\ndone\n'
+
+
+def _has_only_files(folder: str) -> bool:
+    """Whether git can open all that is in a folder: for a pipe it would wait, a link leads out."""
+    pending = [folder]
+    try:
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        return False
+    except OSError:
+        return False
+    return True
 
 
 def _is_large(directory: str) -> bool:
