@@ -226,3 +226,34 @@ def test_nothing_is_merged_into_another_repository_that_the_folder_lies_in(
     with pytest.raises(ConfigError, match="another repository"):
         opened(source).merge()
     assert git(source.parent, "branch", "--all") == ""
+
+
+# --- the agent's repository -----------------------------------------------------------------
+
+
+def test_nothing_is_staged_after_putting_back_equal_files(source: Path) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    (here / "app.py").write_text("print('two')\n")
+    point = kept(workspace)
+    git(here, "config", "user.name", "the agent's own")
+    git(here, "add", "app.py")
+    assert workspace.restore(point) == NOTHING
+    assert git(here, "diff", "--cached", "--name-only") == ""
+    assert git(here, "diff", "--name-only") == "app.py"
+    assert git(here, "config", "user.name") == "the agent's own"
+
+
+@pytest.mark.parametrize("harm", ["objects/info/alternates", "config", "elsewhere"])
+def test_a_repository_that_cannot_work_any_more_is_made_anew(source: Path, harm: str) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    point = kept(workspace)
+    if harm == "elsewhere":
+        (here / ".git" / "objects" / "info" / "alternates").write_text("/nowhere\n")
+    else:
+        (here / ".git" / harm).unlink()
+    workspace.restore(point)
+    assert git(here, "log", "--format=%s") == "first"
+    assert git(here, "fsck", "--no-dangling") == ""
+    assert git(here, "status", "--porcelain") == ""

@@ -265,9 +265,9 @@ class Workspace:
                 before = self._put_back(facts, files, aside, wanted)
                 if facts.worktree:
                     heads = _heads_in(text) or self._start(facts)
-                    if heads != checkout.heads_of(files) or not checkout.is_quiet(files):
+                    if heads != checkout.heads_of(files) or not checkout.is_sound(files):
                         self._put_heads(facts, heads, files, aside)
-                    elif before != wanted:
+                    else:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
             self._repository.keep({_LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
