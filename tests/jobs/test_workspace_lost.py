@@ -257,3 +257,39 @@ def test_a_repository_that_cannot_work_any_more_is_made_anew(source: Path, harm:
     assert git(here, "log", "--format=%s") == "first"
     assert git(here, "fsck", "--no-dangling") == ""
     assert git(here, "status", "--porcelain") == ""
+
+
+# --- attachments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "directory"])
+def test_attachments_are_what_was_given_last(source: Path, isolation: Isolation) -> None:
+    workspace = made(source, isolation)
+    inside = Path(workspace.path) / "attachments" / "spec"
+    start = kept(workspace)
+    given = source.parent / "spec"
+    given.write_text("one")
+    workspace.attach("spec", str(given))
+    with_one = kept(workspace)
+    inside.write_text("the agent's")
+    with_other = kept(workspace)
+    given.write_text("two")
+    workspace.attach("spec", str(given))
+    given.write_text("one")
+    workspace.attach("spec", str(given))
+    given.write_text("two")
+    workspace.attach("spec", str(given))
+    given.unlink()
+    for point in (with_one, start):
+        assert workspace.restore(point) == NOTHING
+        assert inside.read_text() == "two"
+        inside.unlink()
+        assert workspace.restore(point) == Measured(["attachments/spec"], [], [])
+        assert inside.read_text() == "two"
+        assert workspace.changed_since(point) == NOTHING
+    workspace.restore(with_other)
+    assert inside.read_text() == "the agent's"
+    shutil.rmtree(workspace.path)
+    workspace = opened(source, isolation)
+    workspace.restore(start)
+    assert inside.read_text() == "two"

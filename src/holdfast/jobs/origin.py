@@ -33,11 +33,15 @@ class Facts(NamedTuple):
     first: str | None = None
     """The first snapshot; None until the workspace is made."""
     attachments: tuple[tuple[str, str], ...] = ()
-    """Names, and the ids of what they held."""
+    """Names, and the ids of what was given by them, the last one last."""
     merged: tuple[tuple[str, str], ...] = ()
     """Branches that we gave to the source, and the commits that they have, or will have."""
     repository: str | None = None
     """The directory of the source's repository; None if that was not noted."""
+
+    def attached(self, name: str, held: str) -> Facts:
+        others = (each for each in self.attachments if each != (name, held))
+        return self._replace(attachments=(*others, (name, held)))
 
     def giving(self, branch: str, commit: str) -> Facts:
         """What is known when a branch is about to become this commit, or may stay what it is."""

@@ -30,11 +30,11 @@ from holdfast.errors import (
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, MODULE, Repository, Tree
+from holdfast.git.repository import FILE, FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
-from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
+from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.listing import listed
 from holdfast.jobs.origin import Facts, check_source, copy_all, facts_in, home_of, origin_of, survey
@@ -139,12 +139,10 @@ class Workspace:
 
     def _attach(self, files: Folder, aside: Folder, name: str, source: str) -> None:
         facts = self._made()
-        ours = dict(facts.attachments)
-        copy_in(files, aside, name, source, may_replace=name in ours)
-        path = f"{ATTACHMENTS}/{name}"
-        held = self._snapshots.look(files, [path], partly=True)[path].id
-        if ours.get(name) != held:
-            self._note(facts._replace(attachments=tuple(sorted((ours | {name: held}).items()))))
+        copy_in(files, aside, name, source, may_replace=name in dict(facts.attachments))
+        held = keep(self._repository, files, aside, name)
+        if dict(facts.attachments).get(name) != held:
+            self._note(facts.attached(name, held))
 
     def _check_unused(self) -> None:
         """The repository is made first: files without one are of a job that lost it."""
@@ -243,7 +241,7 @@ class Workspace:
             facts = self._made()
             former = self._snapshots.tree_of(tree)
             now = self._look(facts, files)
-            for name, held in facts.attachments:
+            for name, held in dict(facts.attachments).items():
                 path = f"{ATTACHMENTS}/{name}"
                 if path in now and now[path].id == held:
                     now.pop(path)
@@ -253,8 +251,9 @@ class Workspace:
     def restore(self, tree: str) -> Measured:
         """Let the files be exactly what a snapshot says; what that changed.
 
-        Attachments that came later stay.  In a work tree what git ignores stays too, and the
-        agent's HEAD, branches and latest stash become what they were.
+        Attachments become what was given last, unless the agent had made something else of them.
+        In a work tree what git ignores stays, and the agent's HEAD, branches and latest stash
+        become what they were.
         """
         self._needs_snapshots("to put back")
         with self._alone(), typed("putting the files back", self.path):
@@ -262,7 +261,8 @@ class Workspace:
             wanted = dict(self._snapshots.tree_of(tree))
             text = self._snapshots.text_of(tree)
             with self._files() as files, self._scratch("aside") as aside:
-                before = self._put_back(facts, files, aside, wanted)
+                target = wanted | self._inputs(facts, wanted)
+                before = self._put_back(facts, files, aside, target)
                 if facts.worktree:
                     heads = _heads_in(text) or self._start(facts)
                     if heads != checkout.heads_of(files) or not checkout.is_sound(files):
@@ -271,7 +271,17 @@ class Workspace:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
             self._repository.keep({_LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
-            return measured(before, wanted)
+            return measured(before, target)
+
+    def _inputs(self, facts: Facts, wanted: Tree) -> Tree:
+        """The attachments as they have to be where the agent left them as they came, or not."""
+        return {
+            path: Entry(FILE, held)
+            for name, held in dict(facts.attachments).items()
+            if (path := f"{ATTACHMENTS}/{name}") not in wanted
+            or (name, wanted[path].id) in facts.attachments
+            if self._repository.tells("cat-file", "-e", held) is not None
+        }
 
     def export(self, tree: str, folder: str) -> None:
         """Let another job's workspace hold the files of a snapshot of this one."""
