@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigError, Conflict
+from holdfast.errors import ConfigError, Conflict, UsageError
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import DONE, Desk
 from tests.jobs.test_workspace import contents, git, killed_at
@@ -293,3 +293,23 @@ def test_attachments_are_what_was_given_last(source: Path, isolation: Isolation)
     workspace = opened(source, isolation)
     workspace.restore(start)
     assert inside.read_text() == "two"
+
+
+# --- the source -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "sandbox"])
+def test_a_repository_that_cannot_be_asked_is_not_taken_for_a_plain_folder(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    broken = repository(tmp_path / "line\nbreak")
+    try:
+        workspace = made(broken, isolation)
+    except UsageError as error:
+        assert "line break" in error.message
+    else:
+        assert workspace.base == git(broken, "rev-parse", "HEAD")
+    (tmp_path / "plain\nfolder").mkdir()
+    Workspace(
+        str(tmp_path / "home/jobs/j2"), "sandbox", job="j2", source=str(tmp_path / "plain\nfolder")
+    ).make()

@@ -31,16 +31,24 @@ from holdfast.errors import (
     typed,
 )
 from holdfast.git.repository import FILE, FOLDER, MODULE, Entry, Repository, Tree
-from holdfast.git.source import source_of
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.listing import listed
-from holdfast.jobs.origin import Facts, check_source, copy_all, facts_in, home_of, origin_of, survey
+from holdfast.jobs.origin import (
+    Facts,
+    check_source,
+    copy_all,
+    facts_in,
+    home_of,
+    origin_of,
+    repository_of,
+    survey,
+)
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
-from holdfast.jobs.scratch import Folder
+from holdfast.jobs.scratch import Folder, leads_inside
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
@@ -156,17 +164,11 @@ class Workspace:
 
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
-        found = source_of(self._source) if self._source is not None else None
+        found = None
         if self._source is not None:
             check_source(self._source, self.folder)
-        if found is None and self.isolation == "worktree":
-            raise ConfigError(
-                f"not in a git repository: {self._source}",
-                hint="`git init` and commit there, or choose the isolation `directory`",
-                path=self._source,
-            )
-        if self.isolation == "directory":
-            found = None
+            if self.isolation != "directory":
+                found = repository_of(self._source, needed=self.isolation == "worktree")
         with self._scratch("fresh") as fresh:
             made = Repository(os.path.join(fresh.path, "repository.git"))
             made.held = self._repository.held
@@ -298,19 +300,13 @@ class Workspace:
 
         None if it is no file inside, is longer than `most` bytes or is no text.
         """
-        parts = path.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        if not leads_inside(path) or path.endswith("/") or "\0" in path:
             return None
         try:
             with Folder(self.path, ours=self.isolation != "none") as files:
-                found = files.small(path, most)
+                return files.text(path, most)
         except (OSError, NotOurs):
             return None
-        try:
-            text = (found or b"").decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-        return text if found is not None and "\0" not in text else None
 
     def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
         stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
