@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigError, Conflict
+from holdfast.errors import ConfigError, Conflict, UsageError
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import DONE, Desk
 from tests.jobs.test_workspace import contents, git, killed_at
@@ -226,3 +226,90 @@ def test_nothing_is_merged_into_another_repository_that_the_folder_lies_in(
     with pytest.raises(ConfigError, match="another repository"):
         opened(source).merge()
     assert git(source.parent, "branch", "--all") == ""
+
+
+# --- the agent's repository -----------------------------------------------------------------
+
+
+def test_nothing_is_staged_after_putting_back_equal_files(source: Path) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    (here / "app.py").write_text("print('two')\n")
+    point = kept(workspace)
+    git(here, "config", "user.name", "the agent's own")
+    git(here, "add", "app.py")
+    assert workspace.restore(point) == NOTHING
+    assert git(here, "diff", "--cached", "--name-only") == ""
+    assert git(here, "diff", "--name-only") == "app.py"
+    assert git(here, "config", "user.name") == "the agent's own"
+
+
+@pytest.mark.parametrize("harm", ["objects/info/alternates", "config", "elsewhere"])
+def test_a_repository_that_cannot_work_any_more_is_made_anew(source: Path, harm: str) -> None:
+    workspace = made(source)
+    here = Path(workspace.path)
+    point = kept(workspace)
+    if harm == "elsewhere":
+        (here / ".git" / "objects" / "info" / "alternates").write_text("/nowhere\n")
+    else:
+        (here / ".git" / harm).unlink()
+    workspace.restore(point)
+    assert git(here, "log", "--format=%s") == "first"
+    assert git(here, "fsck", "--no-dangling") == ""
+    assert git(here, "status", "--porcelain") == ""
+
+
+# --- attachments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "directory"])
+def test_attachments_are_what_was_given_last(source: Path, isolation: Isolation) -> None:
+    workspace = made(source, isolation)
+    inside = Path(workspace.path) / "attachments" / "spec"
+    start = kept(workspace)
+    given = source.parent / "spec"
+    given.write_text("one")
+    workspace.attach("spec", str(given))
+    with_one = kept(workspace)
+    inside.write_text("the agent's")
+    with_other = kept(workspace)
+    given.write_text("two")
+    workspace.attach("spec", str(given))
+    given.write_text("one")
+    workspace.attach("spec", str(given))
+    given.write_text("two")
+    workspace.attach("spec", str(given))
+    given.unlink()
+    for point in (with_one, start):
+        assert workspace.restore(point) == NOTHING
+        assert inside.read_text() == "two"
+        inside.unlink()
+        assert workspace.restore(point) == Measured(["attachments/spec"], [], [])
+        assert inside.read_text() == "two"
+        assert workspace.changed_since(point) == NOTHING
+    workspace.restore(with_other)
+    assert inside.read_text() == "the agent's"
+    shutil.rmtree(workspace.path)
+    workspace = opened(source, isolation)
+    workspace.restore(start)
+    assert inside.read_text() == "two"
+
+
+# --- the source -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "sandbox"])
+def test_a_repository_that_cannot_be_asked_is_not_taken_for_a_plain_folder(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    broken = repository(tmp_path / "line\nbreak")
+    try:
+        workspace = made(broken, isolation)
+    except UsageError as error:
+        assert "line break" in error.message
+    else:
+        assert workspace.base == git(broken, "rev-parse", "HEAD")
+    (tmp_path / "plain\nfolder").mkdir()
+    Workspace(
+        str(tmp_path / "home/jobs/j2"), "sandbox", job="j2", source=str(tmp_path / "plain\nfolder")
+    ).make()

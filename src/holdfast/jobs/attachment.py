@@ -6,7 +6,7 @@ import os
 from itertools import zip_longest
 
 from holdfast.errors import BadName, Conflict, NotFound
-from holdfast.git.repository import FILE
+from holdfast.git.repository import FILE, Repository
 from holdfast.jobs.scratch import Folder, pieces
 
 ATTACHMENTS = "attachments"
@@ -41,6 +41,15 @@ def copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace
         with there.reading(last) as fd:
             files.put(path, FILE, pieces(fd), aside)
     return None
+
+
+def keep(ours: Repository, files: Folder, aside: Folder, name: str) -> str:
+    """Keep in our repository what an attachment holds, so that it can be put back; its id."""
+    copy = aside.fresh()
+    with files.reading(f"{ATTACHMENTS}/{name}") as fd:
+        aside.put(copy, FILE, pieces(fd), aside)
+    words = ("hash-object", "-w", "--no-filters", "--", os.path.join(aside.path, copy))
+    return ours.ask(*words).decode("ascii").strip()
 
 
 def _same(one: Folder, path: str, other: Folder, name: str) -> bool:

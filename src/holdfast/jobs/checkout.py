@@ -105,9 +105,12 @@ def _line(content: bytes | None) -> str:
     return (content or b"").decode("utf-8", "surrogateescape").strip()
 
 
-def is_quiet(workspace: Folder) -> bool:
-    """Whether the agent's git is in the middle of nothing."""
-    return not any(workspace.kind(f"{GIT}/{name}") for name in _UNFINISHED)
+def is_sound(workspace: Folder) -> bool:
+    """Whether the agent's git can work, and is in the middle of nothing."""
+    if any(workspace.kind(f"{GIT}/{name}") for name in _UNFINISHED):
+        return False
+    borrows = workspace.small(_ALTERNATES, 4096) == _BORROWED.encode()
+    return borrows and workspace.kind(f"{GIT}/config") == "file" and _is_readable(workspace)
 
 
 def take_heads(ours: Repository, workspace: Folder, *, former: Heads, start: Heads) -> Heads:

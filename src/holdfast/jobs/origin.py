@@ -10,6 +10,7 @@ from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageError, UsageError
 from holdfast.git.repository import FOLDER, LINK, Repository
 from holdfast.git.source import Source, source_of
+from holdfast.git.worktree import top_of
 from holdfast.jobs.listing import surroundings
 from holdfast.jobs.scratch import Folder, pieces
 from holdfast.store.home import SETTINGS
@@ -33,11 +34,15 @@ class Facts(NamedTuple):
     first: str | None = None
     """The first snapshot; None until the workspace is made."""
     attachments: tuple[tuple[str, str], ...] = ()
-    """Names, and the ids of what they held."""
+    """Names, and the ids of what was given by them, the last one last."""
     merged: tuple[tuple[str, str], ...] = ()
     """Branches that we gave to the source, and the commits that they have, or will have."""
     repository: str | None = None
     """The directory of the source's repository; None if that was not noted."""
+
+    def attached(self, name: str, held: str) -> Facts:
+        others = (each for each in self.attachments if each != (name, held))
+        return self._replace(attachments=(*others, (name, held)))
 
     def giving(self, branch: str, commit: str) -> Facts:
         """What is known when a branch is about to become this commit, or may stay what it is."""
@@ -110,6 +115,24 @@ def survey(
         exclude += "\n"
     facts = Facts(True, source, commit, identity, exclude, tuple(notes), made.config())
     return facts._replace(repository=found.directory)
+
+
+def repository_of(source: str, *, needed: bool) -> Source | None:
+    """The repository that a source is in; None if it is in none and none is `needed`."""
+    found, top = source_of(source), top_of(source)
+    if found is None and top is not None and len(top.splitlines()) != 1:
+        raise UsageError(
+            f"a repository whose path has a line break cannot be a source: {top!r}",
+            hint="rename its folder",
+            path=source,
+        )
+    if found is None and needed:
+        raise ConfigError(
+            f"not in a git repository: {source}",
+            hint="`git init` and commit there, or choose the isolation `directory`",
+            path=source,
+        )
+    return found
 
 
 def origin_of(facts: Facts) -> Source:

@@ -164,6 +164,16 @@ class Folder:
             return None
         return found if len(found) <= most else None
 
+    def text(self, path: str, most: int) -> str | None:
+        """What a small file says; None if it is no text."""
+        found = self.small(path, most)
+        if found is None or b"\0" in found:
+            return None
+        try:
+            return found.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
     @contextmanager
     def reading(self, path: str) -> Generator[int]:
         """A descriptor of a regular file."""

@@ -30,17 +30,25 @@ from holdfast.errors import (
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, MODULE, Repository, Tree
-from holdfast.git.source import source_of
+from holdfast.git.repository import FILE, FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.ids import key_parts
 from holdfast.jobs import checkout
-from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in
+from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.jobs.checkout import GIT, Heads
 from holdfast.jobs.listing import listed
-from holdfast.jobs.origin import Facts, check_source, copy_all, facts_in, home_of, origin_of, survey
+from holdfast.jobs.origin import (
+    Facts,
+    check_source,
+    copy_all,
+    facts_in,
+    home_of,
+    origin_of,
+    repository_of,
+    survey,
+)
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
-from holdfast.jobs.scratch import Folder
+from holdfast.jobs.scratch import Folder, leads_inside
 from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
@@ -139,12 +147,10 @@ class Workspace:
 
     def _attach(self, files: Folder, aside: Folder, name: str, source: str) -> None:
         facts = self._made()
-        ours = dict(facts.attachments)
-        copy_in(files, aside, name, source, may_replace=name in ours)
-        path = f"{ATTACHMENTS}/{name}"
-        held = self._snapshots.look(files, [path], partly=True)[path].id
-        if ours.get(name) != held:
-            self._note(facts._replace(attachments=tuple(sorted((ours | {name: held}).items()))))
+        copy_in(files, aside, name, source, may_replace=name in dict(facts.attachments))
+        held = keep(self._repository, files, aside, name)
+        if dict(facts.attachments).get(name) != held:
+            self._note(facts.attached(name, held))
 
     def _check_unused(self) -> None:
         """The repository is made first: files without one are of a job that lost it."""
@@ -158,17 +164,11 @@ class Workspace:
 
     def _make_repository(self) -> Facts:
         """Ours, with the history of the source; made aside and moved in whole."""
-        found = source_of(self._source) if self._source is not None else None
+        found = None
         if self._source is not None:
             check_source(self._source, self.folder)
-        if found is None and self.isolation == "worktree":
-            raise ConfigError(
-                f"not in a git repository: {self._source}",
-                hint="`git init` and commit there, or choose the isolation `directory`",
-                path=self._source,
-            )
-        if self.isolation == "directory":
-            found = None
+            if self.isolation != "directory":
+                found = repository_of(self._source, needed=self.isolation == "worktree")
         with self._scratch("fresh") as fresh:
             made = Repository(os.path.join(fresh.path, "repository.git"))
             made.held = self._repository.held
@@ -243,7 +243,7 @@ class Workspace:
             facts = self._made()
             former = self._snapshots.tree_of(tree)
             now = self._look(facts, files)
-            for name, held in facts.attachments:
+            for name, held in dict(facts.attachments).items():
                 path = f"{ATTACHMENTS}/{name}"
                 if path in now and now[path].id == held:
                     now.pop(path)
@@ -253,8 +253,9 @@ class Workspace:
     def restore(self, tree: str) -> Measured:
         """Let the files be exactly what a snapshot says; what that changed.
 
-        Attachments that came later stay.  In a work tree what git ignores stays too, and the
-        agent's HEAD, branches and latest stash become what they were.
+        Attachments become what was given last, unless the agent had made something else of them.
+        In a work tree what git ignores stays, and the agent's HEAD, branches and latest stash
+        become what they were.
         """
         self._needs_snapshots("to put back")
         with self._alone(), typed("putting the files back", self.path):
@@ -262,16 +263,27 @@ class Workspace:
             wanted = dict(self._snapshots.tree_of(tree))
             text = self._snapshots.text_of(tree)
             with self._files() as files, self._scratch("aside") as aside:
-                before = self._put_back(facts, files, aside, wanted)
+                target = wanted | self._inputs(facts, wanted)
+                before = self._put_back(facts, files, aside, target)
                 if facts.worktree:
                     heads = _heads_in(text) or self._start(facts)
-                    if heads != checkout.heads_of(files) or not checkout.is_quiet(files):
+                    if heads != checkout.heads_of(files) or not checkout.is_sound(files):
                         self._put_heads(facts, heads, files, aside)
-                    elif before != wanted:
+                    else:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
             self._repository.keep({_LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
-            return measured(before, wanted)
+            return measured(before, target)
+
+    def _inputs(self, facts: Facts, wanted: Tree) -> Tree:
+        """The attachments as they have to be where the agent left them as they came, or not."""
+        return {
+            path: Entry(FILE, held)
+            for name, held in dict(facts.attachments).items()
+            if (path := f"{ATTACHMENTS}/{name}") not in wanted
+            or (name, wanted[path].id) in facts.attachments
+            if self._repository.tells("cat-file", "-e", held) is not None
+        }
 
     def export(self, tree: str, folder: str) -> None:
         """Let another job's workspace hold the files of a snapshot of this one."""
@@ -288,19 +300,13 @@ class Workspace:
 
         None if it is no file inside, is longer than `most` bytes or is no text.
         """
-        parts = path.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        if not leads_inside(path) or path.endswith("/") or "\0" in path:
             return None
         try:
             with Folder(self.path, ours=self.isolation != "none") as files:
-                found = files.small(path, most)
+                return files.text(path, most)
         except (OSError, NotOurs):
             return None
-        try:
-            text = (found or b"").decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-        return text if found is not None and "\0" not in text else None
 
     def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
         stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
