@@ -11,6 +11,7 @@ import pytest
 from holdfast.contracts.job_states import FINAL, STATES
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
+from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.models.scripted import Scripted
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
@@ -260,25 +261,13 @@ def test_what_a_refusal_says_can_be_done_can_be_done(
 
 
 def test_a_job_of_elsewhere_that_is_held_for_nothing_can_be_let_go(desk: Desk) -> None:
-    folder = desk.cwd / "theirs"
-    (folder / "demo").mkdir(parents=True)
-    (folder / "jobs_index.json").write_text('{"jobs": {"demo": {}}}', encoding="utf-8")
-    manifest = {
-        "job_id": "demo",
-        "status": "PENDING",
-        "hold": "approval",
-        "phases": [{"name": "work"}, {"name": "rest"}],
-        "current_phase": "work",
-        "roles": {"worker": "scripted:echo"},
-        "metrics": {
-            "cumulative_cost": 0,
-            "cumulative_time_seconds": 0,
-            "current_action_count": 0,
-        },
-        "history": [],
-    }
-    (folder / "demo/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    desk.ok("import", str(folder))
+    """As an earlier version took it in."""
+    phases = [{"name": "work"}, {"name": "rest"}]
+    made = spec_from({"prompt": "x", "phases": phases, "models": {"worker": "scripted:echo"}})
+    held = {"event": "imported", "status": "PENDING", "hold": "approval", "imported": {}}
+    with Home.open(str(desk.home), create=True) as home, Job(home, "demo") as job:
+        job.create(settled(made.spec, Options()), {"imported": "elsewhere"})
+        job.decide(lambda _: [held])
     assert at(desk) == "PENDING, approval"
     assert desk.show()["waits_for"] == "rewind or cancel"
     assert desk.show()["could"] == ["rewind", "cancel"]
