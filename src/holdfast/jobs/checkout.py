@@ -84,7 +84,7 @@ def heads_of(workspace: Folder) -> Heads | None:
 def _refs(workspace: Folder) -> dict[str, str]:
     found: dict[str, str] = {}
     packed = workspace.small(f"{GIT}/packed-refs", _MOST) or b""
-    for line in packed.decode("utf-8", "surrogateescape").splitlines():
+    for line in packed.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, name = line.partition(" ")
         if _ID.fullmatch(commit) and is_ref(name):
             found[name] = commit
@@ -102,7 +102,7 @@ def is_ref(name: str) -> bool:
 
 
 def _line(content: bytes | None) -> str:
-    return (content or b"").decode("utf-8", "surrogateescape").strip()
+    return (content or b"").decode("utf-8", "surrogateescape").strip(" \t\r\n")
 
 
 def is_sound(workspace: Folder) -> bool:

@@ -91,7 +91,7 @@ def survey(
             hint="see `git branch --all` there",
             path=source,
         )
-    made.create(found.directory if commit is not None else None)
+    made.create(found.directory)
     top = found.top or found.directory
     if commit is None:
         notes.append(f"{top} has no commits: the job starts with no files")

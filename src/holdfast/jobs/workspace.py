@@ -185,6 +185,7 @@ class Workspace:
                 ):
                     fresh.put(f"repository.git/{name}", FILE, [text.encode()], aside)
                 facts.write(made.directory)
+                made.settle()
                 here.move_in("repository.git", fresh, aside)
         self._facts = facts
         return facts
@@ -401,8 +402,11 @@ class Workspace:
         with self._alone(), typed("comparing the files", self.path), self._files() as files:
             self._snapshot(files, "")
             proposal = self._proposal()
-            now = proposal.tree(self._last().tree)
-            old = proposal.tree(self._snapshots.tree_of(since)) if since else proposal.start()
+            now = proposal.tree(self._last().tree, _heads_in(self._last().text))
+            old = proposal.start()
+            if since:
+                heads = _heads_in(self._snapshots.text_of(since))
+                old = proposal.tree(self._snapshots.tree_of(since), heads)
             return proposal.diff(old, now, patch=patch)
 
     def merge(self, *, into: str | None = None, dry_run: bool = False) -> Merged:
