@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast.jobs import steward
+from holdfast.jobs.call import Prepared
 from holdfast.jobs.job import Job
 from holdfast.jobs.restoring import put_back
+from holdfast.jobs.runner import Runner
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
 from tests.jobs.desk import DONE, STUCK, Desk
@@ -114,6 +116,33 @@ def test_files_are_not_put_back_behind_who_runs_the_job(desk: Desk) -> None:
         assert put_back(job, workspace_of(job))
         assert files(desk) == ["a"]
         assert job.state()["restore"] is None
+
+
+def test_who_is_about_to_ask_asks_where_the_job_was_taken_back_to(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(desk, "a", "b", "c", steps=2)
+    with (
+        Home.open(str(desk.home)) as home,
+        Job(home, "demo") as job,
+        Job(home, "demo") as other,
+    ):
+        job.own("a run")
+        runner = Runner(job, workspace_of(job))
+        prepared, asked = runner._prepared, list[str]()
+
+        def overtaken(state: dict[str, Any]) -> Prepared:
+            found = prepared(state)
+            if not asked:
+                steward.rewind(other, point="a-complete-0")
+            asked.append(found.call.phase.name)
+            return found
+
+        monkeypatch.setattr(runner, "_prepared", overtaken)
+        state = runner.step()
+        job.disown()
+    assert (asked, state["phase"]) == (["c", "b"], 2)
+    assert files(desk) == ["a", "b"]
 
 
 def test_a_point_of_who_only_answers_has_files_too_where_others_change_them(desk: Desk) -> None:

@@ -145,17 +145,20 @@ class Runner:
         if state["hold"] is not None:
             raise refusal(state, "run")
         check(state, "claim")
+        place = _place(state)
         call, asked, request, most, aside = self._prepared(state)
         call = call._replace(
             charge=self._charges.reserve(call.sequence, aside, known=most is not None)
         )
-        claimed = False
+        claimed = moved = False
 
         def decide(now: JobState) -> Sequence[Record]:
-            nonlocal claimed
+            nonlocal claimed, moved
             check(now, "claim")
             if now["hold"] is not None:
                 raise refusal(now, "run")
+            if moved := _place(now) != place:
+                return []
             if (bar := _over(now, most)) is not None:
                 return [bar]
             claimed = True
@@ -168,6 +171,8 @@ class Runner:
                 self._charges.release(call.charge)
         if claimed:
             return self._claimed(call, request)
+        if moved:
+            return self._claim()
         self._watch("halted", self.job.known())
         return None
 
@@ -434,6 +439,11 @@ def _intent(
     }
     line |= {name: value for name, value in told.items() if value is not None}
     return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
+
+
+def _place(state: JobState) -> tuple[object, ...]:
+    """Where a job is; somebody may take it back to another place while a call is prepared."""
+    return state["run"], state["phase"], state["restore"]
 
 
 def _is_open(state: JobState, call: Call) -> bool:
