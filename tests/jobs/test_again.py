@@ -94,6 +94,18 @@ def test_behind_the_last_call_the_files_are_as_they_stand(desk: Desk) -> None:
     assert (desk.workspace(new) / "count.txt").read_text() == "xx"
 
 
+@pytest.mark.parametrize("acts", [False, True])
+def test_what_was_attached_is_there_and_no_change_of_the_new_job(desk: Desk, acts: bool) -> None:
+    note = desk.cwd / "note.md"
+    note.write_text("Mind the gap")
+    worker = desk.program(COUNTS) if acts else desk.script(DONE)
+    desk.new("--worker", worker, "--attach", str(note))
+    desk.ran()
+    new = str(again(desk, 0)["new"])
+    assert (desk.workspace(new) / "attachments/note.md").read_text() == "Mind the gap"
+    assert "note.md" not in desk("job", "diff", new).out
+
+
 def test_recovery_points_without_files_say_that_nobody_can_go_back_there(desk: Desk) -> None:
     counted(desk)
     new = str(again(desk, 1)["new"])

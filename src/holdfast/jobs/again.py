@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import UsageError, typed
+from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import has_files
 from holdfast.jobs.place import workspace_of
@@ -114,13 +115,29 @@ def files_in_place(job: Job, begun: Beginning, name: str, key: str) -> Generator
         f"{above}/{JOB_FILES}", spec.isolation, job=name, source=spec.source, base=spec.base
     )
     try:
-        workspace.make()
+        given = _attachments(job, begun)
+        workspace.make(given)
         if begun.tree is not None:
             workspace_of(job).export(begun.tree, workspace.path)
+        for name, path in given.items():
+            if not os.path.lexists(f"{workspace.path}/{ATTACHMENTS}/{name}"):
+                workspace.attach(name, path)
         yield workspace
     except BaseException:
         _remove(above)
         raise
+
+
+def _attachments(job: Job, begun: Beginning) -> dict[str, str]:
+    """What the old job was given and still has, by name: no change of the new one's."""
+    if begun.spec.isolation == "none" or not has_files(job):
+        return {}
+    there = workspace_of(job).path
+    with Folder(there) as files:
+        inside: list[str] = [
+            each for each in begun.state["attachments"] if files.kind(each) == "file"
+        ]
+    return {os.path.basename(each): f"{there}/{each}" for each in inside}
 
 
 def _remove(above: str) -> None:
