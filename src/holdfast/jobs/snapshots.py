@@ -27,6 +27,8 @@ from holdfast.git.repository import (
 from holdfast.jobs.scratch import Folder, Found, pieces
 
 _REFS = "refs/holdfast/snapshots/"
+LAST = "refs/holdfast/last"
+"""The one that was taken last: for who has lost the cache."""
 _SMALL = 8 << 20
 _EMPTY_FOLDER = "/%"
 _CACHE, _MOST = "holdfast.cache", 1 << 30
@@ -133,9 +135,10 @@ class Snapshots:
         return last.root or self.repository.tells("rev-parse", f"{last.id}^{{tree}}") or ""
 
     def _hold(self, commit: str) -> None:
-        """Let a ref name it, so that nothing ever takes it for garbage."""
+        """Let refs name it, so that nothing ever takes it for garbage, and it is found again."""
         with Folder(self.repository.directory) as ours:
-            ours.put(f"{_REFS}{commit}", FILE, [f"{commit}\n".encode()], ours)
+            for name in (f"{_REFS}{commit}", LAST):
+                ours.put(name, FILE, [f"{commit}\n".encode()], ours)
 
     def _contents(
         self,

@@ -333,18 +333,20 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
 
 def _check_resumable(state: JobState, point: Record) -> None:
     """Refuse a point that nothing follows, that nobody agreed with, or whose files are gone."""
-    spec = spec_of(state)
-    if not point["can_resume_from"]:
-        over = point["place"] is None or point["place"] >= len(spec.phases)
-        why = "is the end of the job" if over else "was not approved"
-        raise refusal(state, "rewind", why=f"{point['id']} {why}")
+    spec, name = spec_of(state), point["id"]
     origin: Record = state["origin"] or {}
-    if point["tree"] is not None or spec.isolation == "none":
-        return
     # Where nobody can change files, they are as they were.
-    if any_acts(spec) or origin.get("replayed_from"):
-        why = f"the files of {point['id']} were not kept; --phase leaves them as they are"
-        raise refusal(state, "rewind", why=why)
+    kept = point["tree"] is not None or spec.isolation == "none"
+    kept = kept or not (any_acts(spec) or origin.get("replayed_from"))
+    if point["place"] is None or point["place"] >= len(spec.phases):
+        why = f"{name} is the end of the job"
+    elif not kept:
+        why = f"the files of {name} were not kept; --phase leaves them as they are"
+    elif not point["can_resume_from"]:
+        why = f"{name} was not approved"
+    else:
+        return
+    raise refusal(state, "rewind", why=why)
 
 
 def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -> None:

@@ -49,13 +49,12 @@ from holdfast.jobs.origin import (
 from holdfast.jobs.proposal import Merged, Proposal
 from holdfast.jobs.sandbox import sandboxed
 from holdfast.jobs.scratch import Folder, leads_inside
-from holdfast.jobs.snapshots import Last, Measured, Snapshots, checked, measured
+from holdfast.jobs.snapshots import LAST, Last, Measured, Snapshots, checked, measured
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
 _PATIENCE = 600.0
-_LAST = "refs/holdfast/last"
 
 
 class Workspace:
@@ -272,7 +271,7 @@ class Workspace:
                         self._put_heads(facts, heads, files, aside)
                     else:
                         checkout.reset_index(self._repository, heads, self.path, files, aside)
-            self._repository.keep({_LAST: tree})
+            self._repository.keep({LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, target)
 
@@ -373,7 +372,7 @@ class Workspace:
         self._snapshots.load()
         if self._snapshots.last is not None:
             return self._snapshots.last.id
-        return self._repository.commit_of(_LAST) or facts.first
+        return self._repository.commit_of(LAST) or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with self._scratch("fresh") as fresh:

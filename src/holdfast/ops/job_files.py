@@ -8,6 +8,7 @@ from holdfast.codec import Record
 from holdfast.errors import ConfigError, NotFound
 from holdfast.jobs import packing
 from holdfast.jobs.job import Job
+from holdfast.jobs.restoring import put_back
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
 from holdfast.ops.jobs import DryRun, Id, opened, workspace_of
@@ -68,7 +69,10 @@ def merge(
     """
     with opened(call, id, change=not dry_run) as job:
         packing.check_unpacked(job, "merge")
-        merged = workspace_of(job).merge(into=into, dry_run=dry_run)
+        workspace = workspace_of(job)
+        if not dry_run:
+            put_back(job, workspace)
+        merged = workspace.merge(into=into, dry_run=dry_run)
         data: Record = {**merged._asdict(), "files": merged.files._asdict()}
         word = "would be" if dry_run else "is"
         branch = f"branch {merged.branch} {word} {merged.commit[:12]}; " if merged.commits else ""

@@ -156,7 +156,11 @@ def _cancellable(job: Job) -> Generator[None]:
 
 def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
     workspace = workspace_of(job)
+    told = () if job.state()["status"] == "DRAFT" else workspace.notes
     workspace.make()
+    for note in workspace.notes:
+        if note not in told:
+            call.warn(note)
     return Runner(job, workspace, watch=watch or _told(call))
 
 
@@ -164,8 +168,6 @@ def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
     """Afterwards the queue and the files that are shown are as the job is."""
     state = job.state()
     if state["status"] == "DRAFT":
-        for note in runner.workspace.notes:
-            call.warn(note)
         runner.crew.check(spec_of(state))
         activate(job)
     try:
