@@ -190,6 +190,21 @@ def test_what_a_dead_process_left_unsettled_is_settled_by_the_next(limited: Home
     assert spent(limited) == Tally(usd=0.5, reserved_usd=1.0, sessions=1)
 
 
+def test_what_was_spent_by_one_who_died_before_he_settled_is_not_granted_again(
+    limited: Home,
+) -> None:
+    with Agent(limited, "rio") as rio:
+        opened = rio.start(Start("research", max_cost=2.0))
+        rio.purse.settle = lambda acked=None: None  # it dies before it settles
+        rio.end("", opened.fence, End("completed", fields={"cost_usd": 2.0}))
+    with Spend(limited) as book:
+        (held,) = book.open()
+        book.reserve(held.session, 2.0, Budget(), GONE)
+    with Agent(limited, "rio") as rio, pytest.raises(OverBudget):
+        rio.start(Start("research", max_cost=2.0))
+    assert spent(limited) == Tally(usd=2.0, sessions=1)
+
+
 @pytest.mark.parametrize("claim", [-1, "1.0", True, 1e300, None, [1]])
 def test_a_claim_that_is_no_money_is_unknown(claim: object) -> None:
     end = {"event": "session_end", "session_id": "2026-11-15_rio_001", "cost_usd": claim}

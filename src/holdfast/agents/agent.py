@@ -206,8 +206,7 @@ class Agent:
                 continue  # a call of a job, which the job settles
             with Agent(self._home, name, self.layout) as other:
                 other.bury()
-                other.purse.settle()
-                self.purse.release_unless(held, other.state())
+                other.purse.release_unless(held, other.state())
 
     def _free(self, state: State, free: SessionId) -> SessionId:
         """The number that is free in the ledger, if it is so in the journal; else the next."""

@@ -59,9 +59,13 @@ class Purse:
             self._spend.release(session_id(session), "it could not be begun")
 
     def release_unless(self, held: Held, state: State) -> None:
-        """Give it back, unless its session is under way."""
-        if str(held.session) not in {each["session_id"] for each in open_sessions(state)}:
-            self._spend.release(held.session, "nothing was begun with it")
+        """Give it back, unless its session is under way, or has ended."""
+        if str(held.session) in {each["session_id"] for each in open_sessions(state)}:
+            return
+        # Whoever wrote its end may have died before he settled: what was spent never comes back.
+        # After the look at the state, so that no end can come between the two.
+        self.settle()
+        self._spend.release(held.session, "nothing was begun with it")
 
     def close(self) -> None:
         for name in ("_charged", "_spend"):
