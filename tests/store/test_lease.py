@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
@@ -323,10 +324,22 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert me.pid == os.getpid()
     assert not is_alive(me._replace(started=me.started + 1)), "its number was used again"
     assert not is_alive(me._replace(boot="before"))
-    assert not is_alive(me._replace(host="elsewhere"))
     assert not is_alive(me._replace(pid=2**22 + 1))
     assert not is_alive(me._replace(pid=2**22 + 1, started=0)), "nobody has that number"
     assert process_start(2**22 + 1) == 0
+
+
+def test_a_process_lives_on_when_its_machine_gets_another_name() -> None:
+    assert is_alive(this_process()._replace(host="as it was called before"))
+
+
+def test_where_the_kernel_names_no_boot_the_name_of_the_machine_has_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SystemClock, "boot", lambda self: "")
+    me = this_process()
+    assert is_alive(me)
+    assert not is_alive(me._replace(host="elsewhere"))
 
 
 def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_names(

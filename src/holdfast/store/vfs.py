@@ -315,8 +315,9 @@ def process_start(pid: int) -> int:
 
 def is_alive(owner: Owner) -> bool:
     """Whether that very process still runs on this machine."""
-    here = this_process()
-    if (owner.host, owner.boot) != (here.host, here.boot):
+    # A boot happens on one machine, which may get another name while its processes run.
+    boot = SystemClock().boot()
+    if owner.boot != boot or (not boot and owner.host != os.uname().nodename):
         return False
     return 0 < owner.started == process_start(owner.pid)
 
