@@ -327,10 +327,11 @@ def process_start(pid: int) -> int:
 def is_alive(owner: Owner) -> bool:
     """Whether that very process still runs on this machine, where we can see it."""
     # A boot happens on one machine, which may get another name while its processes run.
-    boot, ours = SystemClock().boot(), here()
-    if owner.boot != boot or (not boot and _machine(owner.host) != _machine(ours)):
+    boot = SystemClock().boot()
+    elsewhere = not boot and _machine(owner.host) != _machine(here())
+    if owner.boot != boot or elsewhere or is_hidden(owner):
         return False
-    return not is_hidden(owner) and 0 < owner.started == process_start(owner.pid)
+    return 0 < owner.started == process_start(owner.pid)
 
 
 def is_hidden(owner: Owner) -> bool:
