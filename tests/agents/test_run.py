@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents.agent import Agent
+from holdfast.agents.agent import Agent, Start
 from holdfast.store.home import Home
-from tests.agents.world import PATIENCE, journal, living, run, shown, until
+from holdfast.store.vfs import this_process
+from tests.agents.world import PATIENCE, journal, living, run, running, shown, until
 from tests.ledger.shell import Shell
 
 
@@ -125,6 +127,34 @@ def test_a_second_run_is_refused_and_names_the_holder(shell: Shell, tmp_path: Pa
     fifo.write_text("done\n")
     assert first.wait(PATIENCE) == 0
     assert [line["event"] for line in journal(shell)] == ["session_start", "session_end"]
+
+
+def test_a_command_cannot_end_the_session_that_its_wrapper_runs(shell: Shell) -> None:
+    ended = shell.command(("session", "end", "--agent", "rio", "--outcome", "completed"))
+    program = f"{shlex.join(map(str, ended))}; echo code $?; exit 3"
+    ran = shell("run", "--agent", "rio", "--", "sh", "-c", program)
+    assert (ran.code, ran.out) == (3, "code 5\n")
+    assert "holdfast session set" in ran.err
+    (end,) = [line for line in journal(shell) if line["event"] == "session_end"]
+    assert (end["outcome"], end["exit_code"]) == ("error", 3)
+
+
+def test_nobody_else_ends_a_session_whose_wrapper_runs(shell: Shell, tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    program = f"echo > {began}; sleep 600"
+    with running(shell, "run", "--agent", "rio", "--", "sh", "-c", program) as wrapper:
+        until(began.exists)
+        ran = shell("session", "end", "--agent", "rio", "--outcome", "completed")
+        assert (ran.code, f"kill {wrapper.pid}" in ran.err) == (5, True)
+        wrapper.terminate()
+        wrapper.wait(PATIENCE)
+    assert journal(shell)[-1]["cause"] == "stopped"
+
+
+def test_a_session_whose_wrapper_is_gone_is_ended_by_anybody(shell: Shell) -> None:
+    with Home.open(str(shell.home)) as home, Agent(home, "rio") as rio:
+        rio.start(Start("research"), owner=this_process()._replace(started=1))
+    assert shell("session", "end", "--agent", "rio", "--outcome", "error").code == 0
 
 
 def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(

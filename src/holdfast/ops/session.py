@@ -12,7 +12,7 @@ from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
-from holdfast.errors import BadName, Corrupt, NotFound, UsageError
+from holdfast.errors import BadName, Busy, Corrupt, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
@@ -21,6 +21,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
+from holdfast.store.vfs import this_process
 
 Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
@@ -255,6 +256,7 @@ def end(
     check_fields(fields)
     with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
+        _refuse_living(one, session)
         failed = None
         if outcome != "completed":
             message = error or summary or f"session ended with {outcome}"
@@ -370,6 +372,18 @@ def _open(one: Agent, role: str) -> Session:
         f"{one.name} has no open session" + (f" as {role}" if role else ""),
         hint=f"`holdfast session start --agent {one.name}` begins one",
     )
+
+
+def _refuse_living(one: Agent, session: Session) -> None:
+    """A session whose wrapper runs is ended by its wrapper, which knows how the command ended."""
+    held = one.holder(session["role"])
+    if held is None or held.owner in (None, this_process()) or not one.is_live(session["role"]):
+        return
+    named = session["session_id"]
+    hint = f"end that process: kill {held.owner.pid}; its end is then written for it"
+    if _caller(one.name) == named:
+        hint = "say what there is to say with `holdfast session set`, or in $HOLDFAST_REPORT"
+    raise Busy(f"{named} is ended by process {held.owner.pid}, which runs it", hint=hint)
 
 
 def _known(one: Agent, session: str | None, *, heard: bool = False) -> str | None:
