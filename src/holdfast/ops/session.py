@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
+from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
-from holdfast.errors import BadName, Busy, Corrupt, NotFound, UsageError
+from holdfast.errors import BadName, Busy, Corrupt, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
@@ -94,14 +95,26 @@ def start(
         buried = one.bury()  # first, so that the context tells how the last session ended
         given = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
-        one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
         key = scratch(begun.id, "context.md")
-        shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
-        home.document(key).replace(shown.encode())
+        try:
+            one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
+            shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
+            home.document(key).replace(shown.encode())
+        except HoldfastError as error:
+            _take_back(one, begun, error)
+            raise
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
+
+
+def _take_back(one: Agent, begun: Opened, error: HoldfastError) -> None:
+    """End what nobody will hear of: whoever said `session start` is told that it failed."""
+    message = f"it could not be begun: {error.message}"
+    with suppress(HoldfastError):  # the disk may be what failed; its time limit ends it then
+        failed = {"kind": "holdfast", "message": message}
+        one.end(begun.role, begun.fence, End("error", "wrapper", failed))
 
 
 def refuse_parked(one: Agent, task: str | None) -> None:
