@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
+from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
 from holdfast.errors import BadName, Busy, Corrupt, HoldfastError, NotFound, UsageError
@@ -48,7 +49,7 @@ MaxCost = Annotated[
 Error = Annotated[str | None, Arg("What went wrong, if something did")]
 Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
-_OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
+_SET_BY_US = frozenset({"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease"})
 
 
 def said(**flags: Any) -> Record:
@@ -149,11 +150,15 @@ def note(
     session: Annotated[str | None, Arg("Another than the open one", metavar="ID")] = None,
     data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
 ) -> Change:
-    if event in _OWN_EVENTS:
+    if not event.strip():
+        raise UsageError("an event without a word", hint="such as --event finding")
+    if event in OWN_EVENTS:
         raise UsageError(f"{event} is written by Holdfast itself", hint="choose another word")
     more = parse_data(event, data.encode()) if data is not None else {}
-    if reserved := {"event", "session_id", "text", "ts", "seq", "hash", "fence"} & more.keys():
+    if reserved := _SET_BY_US & more.keys():
         raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
+    if event == SOURCES and "count" in more:
+        check_fields({SOURCES: more["count"]})
     with opened(context.home_to_change(), agent, context.layout) as one:
         cursor = one.note(event, text, more, _known(one, session, heard=True) or _caller(one.name))
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
