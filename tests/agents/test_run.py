@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents.agent import Agent
+from holdfast.agents.agent import Agent, Start
 from holdfast.store.home import Home
-from tests.agents.world import PATIENCE, journal, living, run, shown, until
+from holdfast.store.vfs import this_process
+from tests.agents.world import PATIENCE, journal, living, run, running, shown, until
 from tests.ledger.shell import Shell
 
 
@@ -125,6 +127,34 @@ def test_a_second_run_is_refused_and_names_the_holder(shell: Shell, tmp_path: Pa
     fifo.write_text("done\n")
     assert first.wait(PATIENCE) == 0
     assert [line["event"] for line in journal(shell)] == ["session_start", "session_end"]
+
+
+def test_a_command_cannot_end_the_session_that_its_wrapper_runs(shell: Shell) -> None:
+    ended = shell.command(("session", "end", "--agent", "rio", "--outcome", "completed"))
+    program = f"{shlex.join(map(str, ended))}; echo code $?; exit 3"
+    ran = shell("run", "--agent", "rio", "--", "sh", "-c", program)
+    assert (ran.code, ran.out) == (3, "code 5\n")
+    assert "holdfast session set" in ran.err
+    (end,) = [line for line in journal(shell) if line["event"] == "session_end"]
+    assert (end["outcome"], end["exit_code"]) == ("error", 3)
+
+
+def test_nobody_else_ends_a_session_whose_wrapper_runs(shell: Shell, tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    program = f"echo > {began}; sleep 600"
+    with running(shell, "run", "--agent", "rio", "--", "sh", "-c", program) as wrapper:
+        until(began.exists)
+        ran = shell("session", "end", "--agent", "rio", "--outcome", "completed")
+        assert (ran.code, f"kill {wrapper.pid}" in ran.err) == (5, True)
+        wrapper.terminate()
+        wrapper.wait(PATIENCE)
+    assert journal(shell)[-1]["cause"] == "stopped"
+
+
+def test_a_session_whose_wrapper_is_gone_is_ended_by_anybody(shell: Shell) -> None:
+    with Home.open(str(shell.home)) as home, Agent(home, "rio") as rio:
+        rio.start(Start("research"), owner=this_process()._replace(started=1))
+    assert shell("session", "end", "--agent", "rio", "--outcome", "error").code == 0
 
 
 def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
@@ -242,3 +272,23 @@ def test_a_line_is_shortened_after_it_was_masked_not_before(shell: Shell) -> Non
     for path in shell.home.rglob("*"):
         held = path.read_bytes() if path.is_file() else b""
         assert token[:14].encode() not in held, path
+
+
+def test_a_command_that_says_it_failed_does_not_look_like_one_that_did_not(shell: Shell) -> None:
+    report = "import os; open(os.environ['HOLDFAST_REPORT'], 'w').write('{\"error\": \"no keys\"}')"
+    ran = run(shell, code=report)
+    assert ran.code == 1
+    assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["exit_code"]) == ("error", 0)
+    printed = 'print(\'{"type": "result", "is_error": true, "result": "no keys"}\')'
+    assert run(shell, code=printed).code == 1
+
+
+@pytest.mark.parametrize("left", ["mkfifo $P", "ln -s /etc/passwd $P", "mkdir $P; touch $P/x"])
+def test_nothing_that_a_command_puts_beside_its_report_stays(shell: Shell, left: str) -> None:
+    program = left.replace("$P", '"$HOLDFAST_REPORT"')
+    seen = f"{program}; {shlex.join(map(str, shell.command(('check',))))} >&2"
+    ran = shell("run", "--agent", "rio", "--", "sh", "-c", seen)
+    assert ran.code == 0, ran.err
+    assert list((shell.home / "cache/sessions").iterdir()) == []
+    assert Path("/etc/passwd").exists()
+    assert shell("check").code == 0

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
 from holdfast.store.primitives import Owner
 from holdfast.store.sweep import sweep
-from holdfast.store.vfs import is_alive, process_start, this_process
+from holdfast.store.vfs import is_alive, is_hidden, may_live, process_start, this_process
 from holdfast.testing import Turner, refused
 from tests.store.children import child, fork, in_fork, state_when
 from tests.store.faults import FaultyVfs, failing, first, short
@@ -323,10 +324,58 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert me.pid == os.getpid()
     assert not is_alive(me._replace(started=me.started + 1)), "its number was used again"
     assert not is_alive(me._replace(boot="before"))
-    assert not is_alive(me._replace(host="elsewhere"))
     assert not is_alive(me._replace(pid=2**22 + 1))
     assert not is_alive(me._replace(pid=2**22 + 1, started=0)), "nobody has that number"
     assert process_start(2**22 + 1) == 0
+
+
+def test_a_process_lives_on_when_its_machine_gets_another_name() -> None:
+    assert is_alive(this_process()._replace(host="as it was called before"))
+
+
+def test_where_the_kernel_names_no_boot_the_name_of_the_machine_has_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SystemClock, "boot", lambda self: "")
+    me = this_process()
+    assert is_alive(me)
+    assert not is_alive(me._replace(host="elsewhere"))
+
+
+def test_a_number_of_another_pid_namespace_tells_nothing_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    me = this_process()
+    machine, _, namespace = me.host.partition("/")
+    other = me._replace(host=f"{machine}/1{namespace}")
+    assert (is_hidden(other), is_alive(other), may_live(other)) == (True, False, True)
+    assert (is_hidden(me), is_alive(me), may_live(me)) == (False, True, True)
+    before = me._replace(host=machine)
+    assert (is_hidden(before), is_alive(before)) == (False, True), "an old record names none"
+    gone = other._replace(boot="before")
+    assert (is_hidden(gone), may_live(gone)) == (False, False)
+    monkeypatch.setattr(files, "_NAMESPACE", "/proc/self/ns/none")
+    assert this_process().host == machine
+    assert (is_hidden(other), is_alive(other)) == (False, True)
+
+
+def test_whether_an_owner_that_cannot_be_seen_lives_is_told_by_its_lock(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, other = home.lease(KEY), home.lease(KEY)
+    fence = lease.acquire("index")
+    monkeypatch.setattr(files, "is_hidden", lambda owner: True)
+    held = other.holder()
+    assert held is not None
+    assert held.alive
+    lost, record = file_of(home.path), file_of(home.path).read_bytes()
+    lease.release()
+    lost.write_bytes(record)  # as it is after a crash
+    held = other.holder()
+    assert held is not None
+    assert not held.alive
+    assert other.acquire("next") == fence + 1, "to look at it takes nothing"
+    other.release()
 
 
 def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_names(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history, metrics
@@ -17,7 +18,9 @@ from holdfast.agents.desk import Desk
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import Session, State, check_in_service, open_sessions
 from holdfast.agents.persona import Persona
+from holdfast.agents.presence import Presence
 from holdfast.agents.purse import Purse
+from holdfast.agents.telling import tell
 from holdfast.agents.topics import Topics
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
@@ -25,7 +28,6 @@ from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, U
 from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
 from holdfast.ledger.book import Ledger, key_of
-from holdfast.ledger.entry import entry
 from holdfast.spend.book import OF_A_JOB
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
@@ -41,7 +43,6 @@ FOR_EVER = 1e9
 GRACE = 60.0
 """Seconds that a detached session has beyond its time limit before it counts as crashed."""
 DEFAULT_TIMEOUT = 6 * 3600.0
-SOURCE = "holdfast"
 _OUTPUT_SHOWN = 64 << 10
 """Bytes."""
 
@@ -113,9 +114,10 @@ class Agent:
             self.journal,
             metrics.metrics_shape(self.name, home.clock.now, self.born),
         )
-        self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), _tell)
+        self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), tell)
         self.topics = Topics(home, self.name, self.key, self.journal)
         self.purse = Purse(home, self.name, self.journal)
+        self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
 
@@ -142,6 +144,8 @@ class Agent:
                 check_in_service(state)
                 number = self._free(state, free)
                 begun = str(number)
+                if owner == this_process():
+                    self._presence.show(start.role, purpose)
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
                 buried.extend(each["session_id"] for each in dead)
                 # Under the lock, so that only the one who begins sets money aside.
@@ -157,9 +161,9 @@ class Agent:
             self.ledger.numbered(act)
             self._show(lease.acked, start.role)
             self.purse.settle(lease.acked)
-        except Busy as error:
-            raise self._named(start.role, error) from None
         except HoldfastError as error:
+            if isinstance(error, Busy) and not begun:
+                raise self._named(start.role, error) from None
             self._take_back(start.role, begun, error)
             raise
         finally:
@@ -181,6 +185,8 @@ class Agent:
         """End a session whose start failed after its line was written, as on a full disk."""
         session = self.open_session(role) if begun else None
         if session is None or session["session_id"] != begun:
+            if begun:
+                self._presence.hide(role)
             with suppress(HoldfastError):  # else the next one who starts finds it abandoned
                 self.purse.release(begun)
             return
@@ -204,10 +210,12 @@ class Agent:
                 continue
             if name.startswith(OF_A_JOB) and not self._home.keys(self.layout.path("agent", name)):
                 continue  # a call of a job, which the job settles
-            with Agent(self._home, name, self.layout) as other:
-                other.bury()
-                other.purse.settle()
-                self.purse.release_unless(held, other.state())
+            try:
+                with Agent(self._home, name, self.layout) as other:
+                    other.bury()
+                    other.purse.release_unless(held, other.state())
+            except HoldfastError as error:  # his money stays aside, and everybody else goes on
+                self._home.notice("reservation_kept", f"{held.session}: {error.message}")
 
     def _free(self, state: State, free: SessionId) -> SessionId:
         """The number that is free in the ledger, if it is so in the journal; else the next."""
@@ -318,9 +326,15 @@ class Agent:
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
-        before = self._cost_before(session) if "cost_usd" in fields else {}
-        line = {"event": "session_set", "session_id": session, **fields, **before}
-        acked = self.journal.append(line)
+        before: Record = {}
+
+        def decide(head: Cursor) -> list[Record]:
+            nonlocal before
+            # Under the lock: of two who correct it, the second corrects what the first says.
+            before = self._cost_before(session) if "cost_usd" in fields else {}
+            return [{"event": "session_set", "session_id": session, **fields, **before}]
+
+        (acked,) = self.journal.transact(decide)
         self._show(acked)
         if before:
             self.purse.settle(acked)
@@ -366,6 +380,7 @@ class Agent:
         lease = self._lease(role)
         try:
             lease.release(fence, *lines)
+            self._presence.hide(role)
             self._told.catch_up(lease.acked)
             self.ledger.refresh()
             self._show(lease.acked, role)
@@ -486,12 +501,14 @@ class Agent:
     def _lease(self, role: str) -> DetachedLease:
         name = f"session.{role}" if role else "session"
         cell = self._home.cell(leases(self.name))
-        return DetachedLease(self.journal, cell, self._home.clock, name)
+        alive = partial(self._presence.is_alive, role)
+        return DetachedLease(self.journal, cell, self._home.clock, name, alive)
 
     def close(self) -> None:
         self._report.close()
         self._metrics.close()
         self._told.close()
+        self._presence.close()
         self.purse.close()
         self.desk.close()
         self.persona.close()
@@ -536,62 +553,21 @@ def _first_line(session: str, start: Start, budget: float | None) -> Record:
     return {**record, **start.fields}
 
 
-# --- what the ledger is told ----------------------------------------------------------------
-
-
 def _named(session: Session) -> Record:
     """What a line about a session says of which: the ledger is told of its task by each."""
     task = {"task": session["task"]} if session["task"] else {}
     return {"session_id": session["session_id"], **task}
 
 
-def _tell(line: Line) -> Record | None:
-    """The entry of the ledger for a line of the journal."""
-    record = line.record
-    session = record.get("session_id")
-    if not isinstance(session, str):
-        return None
-    agent = session.split("_", 1)[-1].rpartition("_")[0]
-    task = str(record.get("task") or session)
-
-    def told(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
-        return entry(
-            agent=agent,
-            session=session,
-            event=event,
-            task=task,
-            source=SOURCE,
-            summary=summary,
-            data={name: value for name, value in data.items() if value is not None or name == keep},
-        )
-
-    match record.get("event"):
-        case "session_start":
-            kind = str(record.get("type"))
-            return told("task_start", f"{kind} session began", {"task_type": kind})
-        case "error":
-            message = str(record.get("message") or "error")
-            return told("error", message, {"error": message, "kind": record.get("kind")})
-        case "session_end":
-            good = record.get("outcome") == "completed"
-            data = {
-                "status": "success" if good else "failure",
-                "cause": record.get("cause"),
-                "duration_sec": record.get("duration_seconds"),
-                "exit_code": record.get("exit_code"),
-            }
-            summary = record.get("summary") or f"session ended: {record.get('outcome')}"
-            # Null says that nobody knows it: of a crash, or of a session without a command.
-            return told("task_result", str(summary), data, keep="exit_code")
-        case _:
-            return None
-
-
 def opened(home: Home, name: str, layout: Layout = HOLDFAST) -> Agent:
     """The agent called `name`, or NotFound."""
     agent = Agent(home, name, layout)
-    there = agent.journal.segments() or agent.ledger.exists()
-    if there or home.document(agent.key("manifest")).read() is not None:
-        return agent
+    try:
+        there = agent.journal.segments() or agent.ledger.exists()
+        if there or home.document(agent.key("manifest")).read() is not None:
+            return agent
+    except HoldfastError:
+        agent.close()
+        raise
     agent.close()
     raise NotFound(f"no agent called {name}", hint=f"`holdfast init {name}` makes one")

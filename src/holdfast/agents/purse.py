@@ -16,7 +16,7 @@ from holdfast.layout import charged
 from holdfast.spend.book import Held, Spend
 from holdfast.spend.budget import budget_of
 from holdfast.store.primitives import Cursor, Log
-from holdfast.store.vfs import is_alive, this_process
+from holdfast.store.vfs import may_live, this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -51,7 +51,7 @@ class Purse:
 
     def abandoned(self) -> list[Held]:
         """Reservations whose maker is gone; most of them belong to sessions under way."""
-        return [each for each in self._spend.open() if not (each.owner and is_alive(each.owner))]
+        return [each for each in self._spend.open() if not (each.owner and may_live(each.owner))]
 
     def release(self, session: str) -> None:
         """Give back what was set aside for a session that could not be begun."""
@@ -59,9 +59,13 @@ class Purse:
             self._spend.release(session_id(session), "it could not be begun")
 
     def release_unless(self, held: Held, state: State) -> None:
-        """Give it back, unless its session is under way."""
-        if str(held.session) not in {each["session_id"] for each in open_sessions(state)}:
-            self._spend.release(held.session, "nothing was begun with it")
+        """Give it back, unless its session is under way, or has ended."""
+        if str(held.session) in {each["session_id"] for each in open_sessions(state)}:
+            return
+        # Whoever wrote its end may have died before he settled: what was spent never comes back.
+        # After the look at the state, so that no end can come between the two.
+        self.settle()
+        self._spend.release(held.session, "nothing was begun with it")
 
     def close(self) -> None:
         for name in ("_charged", "_spend"):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
+from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
+from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
-from holdfast.errors import BadName, Corrupt, NotFound, UsageError
+from holdfast.errors import BadName, Busy, Corrupt, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
@@ -21,6 +23,10 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
+from holdfast.store.vfs import this_process
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
 
 Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
@@ -46,7 +52,7 @@ MaxCost = Annotated[
 Error = Annotated[str | None, Arg("What went wrong, if something did")]
 Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
-_OWN_EVENTS = frozenset({"session_start", "session_set", "session_end", "error", "count", "lease"})
+_SET_BY_US = frozenset({"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease"})
 
 
 def said(**flags: Any) -> Record:
@@ -93,14 +99,26 @@ def start(
         buried = one.bury()  # first, so that the context tells how the last session ended
         given = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
-        one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
         key = scratch(begun.id, "context.md")
-        shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
-        home.document(key).replace(shown.encode())
+        try:
+            one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
+            shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
+            home.document(key).replace(shown.encode())
+        except HoldfastError as error:
+            _take_back(one, begun, error)
+            raise
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
+
+
+def _take_back(one: Agent, begun: Opened, error: HoldfastError) -> None:
+    """End what nobody will hear of: whoever said `session start` is told that it failed."""
+    message = f"it could not be begun: {error.message}"
+    with suppress(HoldfastError):  # the disk may be what failed; its time limit ends it then
+        failed = {"kind": "holdfast", "message": message}
+        one.end(begun.role, begun.fence, End("error", "wrapper", failed))
 
 
 def refuse_parked(one: Agent, task: str | None) -> None:
@@ -135,11 +153,15 @@ def note(
     session: Annotated[str | None, Arg("Another than the open one", metavar="ID")] = None,
     data: Annotated[str | None, Arg("More about it: a JSON object", or_file=True)] = None,
 ) -> Change:
-    if event in _OWN_EVENTS:
+    if not event.strip():
+        raise UsageError("an event without a word", hint="such as --event finding")
+    if event in OWN_EVENTS:
         raise UsageError(f"{event} is written by Holdfast itself", hint="choose another word")
     more = parse_data(event, data.encode()) if data is not None else {}
-    if reserved := {"event", "session_id", "text", "ts", "seq", "hash", "fence"} & more.keys():
+    if reserved := _SET_BY_US & more.keys():
         raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
+    if event == SOURCES and "count" in more:
+        check_fields({SOURCES: more["count"]})
     with opened(context.home_to_change(), agent, context.layout) as one:
         cursor = one.note(event, text, more, _known(one, session, heard=True) or _caller(one.name))
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
@@ -255,6 +277,7 @@ def end(
     check_fields(fields)
     with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
+        _refuse_living(one, session)
         failed = None
         if outcome != "completed":
             message = error or summary or f"session ended with {outcome}"
@@ -269,16 +292,35 @@ def sweep(
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
 ) -> Rows:
+    def found(one: Agent) -> list[Record]:
+        buried = one.settle()
+        return [{"agent": one.name, "session_id": each, "state": "crashed"} for each in buried]
+
+    rows, code = _of_each(context, context.home_to_change(), agent, found)
+    return Rows(rows, {"crashed": len(rows)}, exit_code=code)
+
+
+def _of_each(
+    context: Context, home: Home, agent: str | None, rows_of: Callable[[Agent], list[Record]]
+) -> tuple[list[Record], int]:
+    """Rows of an agent, or of all of them: one that cannot be read stops nobody, but is told."""
     from holdfast.ledger.book import agents
 
-    home = context.home_to_change()
+    if agent is not None:
+        with opened(home, agent, context.layout) as one:
+            return rows_of(one), 0
     rows: list[Record] = []
-    for name in [agent_id(agent).lower()] if agent is not None else agents(home, context.layout):
-        with opened(home, name, context.layout) as one:
-            rows += [
-                {"agent": name, "session_id": each, "state": "crashed"} for each in one.settle()
-            ]
-    return Rows(rows, {"crashed": len(rows)})
+    code = 0
+    for name in agents(home, context.layout):
+        try:
+            with opened(home, name, context.layout) as one:
+                rows += rows_of(one)
+        except NotFound:
+            continue  # a folder with notes alone: nobody in it has had a session
+        except HoldfastError as error:
+            context.warn(f"{name}: {error.message}")
+            code = HoldfastError.exit_code
+    return rows, code
 
 
 def given_context(
@@ -300,19 +342,18 @@ def list_sessions(
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
 ) -> Rows:
-    from holdfast.ledger.book import agents
+    if limit < 0:
+        raise UsageError(f"not a number of sessions: {limit}", hint="1 or more; 0 is all")
 
-    home = context.home()
-    names = [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
-    rows: list[Record] = []
-    for name in names:
-        with opened(home, name, context.layout) as one:
-            rows += [_row(one, each) for each in sessions(one)]
+    def found(one: Agent) -> list[Record]:
+        return [_row(one, each) for each in sessions(one)]
+
+    rows, code = _of_each(context, context.home(), agent, found)
     rows.sort(key=lambda row: str(row["started_at"]))
     shown = rows[-limit:] if limit else rows
     running = sum(row["status"] == "running" for row in shown)
     counts = {"sessions": len(shown), "running": running}
-    return Rows(shown, counts, truncated=len(shown) < len(rows))
+    return Rows(shown, counts, truncated=len(shown) < len(rows), exit_code=code)
 
 
 def sessions(one: Agent) -> list[Session]:
@@ -370,6 +411,18 @@ def _open(one: Agent, role: str) -> Session:
         f"{one.name} has no open session" + (f" as {role}" if role else ""),
         hint=f"`holdfast session start --agent {one.name}` begins one",
     )
+
+
+def _refuse_living(one: Agent, session: Session) -> None:
+    """A session whose wrapper runs is ended by its wrapper, which knows how the command ended."""
+    held = one.holder(session["role"])
+    if held is None or held.owner in (None, this_process()) or not one.is_live(session["role"]):
+        return
+    named = session["session_id"]
+    hint = f"end that process: kill {held.owner.pid}; its end is then written for it"
+    if _caller(one.name) == named:
+        hint = "say what there is to say with `holdfast session set`, or in $HOLDFAST_REPORT"
+    raise Busy(f"{named} is ended by process {held.owner.pid}, which runs it", hint=hint)
 
 
 def _known(one: Agent, session: str | None, *, heard: bool = False) -> str | None:

@@ -22,7 +22,7 @@ from holdfast.clock import Clock, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.store.primitives import START, Cell, Cursor, Line, Log, Owner
-from holdfast.store.vfs import is_alive
+from holdfast.store.vfs import may_live
 from holdfast.store.view import Shape, View
 
 State = TypeVar("State")
@@ -100,9 +100,18 @@ _LEASES = Shape(
 class DetachedLease:
     """One name of ownership over one log; used by one thread at a time."""
 
-    def __init__(self, log: Log, cell: Cell, clock: Clock, name: str) -> None:
+    def __init__(
+        self,
+        log: Log,
+        cell: Cell,
+        clock: Clock,
+        name: str,
+        alive: Callable[[Owner], bool] = may_live,
+    ) -> None:
+        """`alive` tells of an owner whether it still runs."""
         if not name:
             raise BadValue("a lease needs a name", hint='such as "session"')
+        self._alive = alive
         self._log, self._clock, self._name = log, clock, name
         self._view = View(log, cell, _LEASES, clock)
         self._seen: Cursor | None = None
@@ -211,7 +220,7 @@ class DetachedLease:
     def _is_live(self, held: Grant) -> bool:
         if held.boot != self._clock.boot() or self._clock.boottime() >= held.deadline:
             return False
-        return held.owner is None or is_alive(held.owner)
+        return held.owner is None or self._alive(held.owner)
 
     def _until(self, seconds: float) -> float:
         if not seconds > 0:

@@ -187,9 +187,18 @@ class FileLease:
                 "since": str(since),
             }:
                 owner = Owner(host, boot, pid, started)
-                return Held(owner, purpose, since, files.is_alive(owner), self._fence(fd))
+                return Held(owner, purpose, since, self._is_alive(owner, fd), self._fence(fd))
             case _:
                 return None
+
+    def _is_alive(self, owner: Owner, fd: int) -> bool:
+        if not files.is_hidden(owner):
+            return files.is_alive(owner)
+        # Its lock is seen from every namespace. Whoever comes while we try it is told to wait.
+        if not self._vfs.try_lock(fd):
+            return True
+        self._vfs.unlock(fd)
+        return False
 
     def _busy(self, held: Held | None) -> Busy:
         if held is None:

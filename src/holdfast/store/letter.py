@@ -11,7 +11,6 @@ A claimant is a name, with `@<host>.<pid>.<start>` where a process has the claim
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable
 from hashlib import blake2b
@@ -30,7 +29,7 @@ from holdfast.ids import (
 )
 from holdfast.mask import Masker
 from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
-from holdfast.store.vfs import process_start
+from holdfast.store.vfs import here, process_start
 
 SUFFIX = ".json"
 MOST_TRIES = 99
@@ -89,7 +88,7 @@ class Ticket(NamedTuple):
     attempt: int
     claimant: str
     process: tuple[str, int, int] | None
-    """Host in short, number and start of the process that has it."""
+    """Host and pid namespace in short, number and start of the process that has it."""
     fence: int
     boot: str
     deadline: int
@@ -132,7 +131,7 @@ class Ticket(NamedTuple):
         if self.process is None:
             return False
         host, pid, start = self.process
-        return host == _short(os.uname().nodename, 3) and process_start(pid) != start
+        return host == _short(here(), 3) and process_start(pid) != start
 
     def shown(self, size: int, clock: Clock) -> Claimed:
         left = 0.0 if self.end(clock) else self.left(clock)

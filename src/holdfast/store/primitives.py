@@ -246,6 +246,7 @@ class Owner(NamedTuple):
     """A process that cannot be mistaken for another with the same number."""
 
     host: str
+    """Where its number counts: the machine, and after a slash the pid namespace, if known."""
     boot: str
     pid: int
     started: int

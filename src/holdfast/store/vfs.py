@@ -40,6 +40,8 @@ _STAMP_CLOCK = 5
 _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 """In nanoseconds: what the kernel counts the start of a process in."""
 
+_NAMESPACE = "/proc/self/ns/pid"
+
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
 CREATE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -302,7 +304,16 @@ def this_process() -> Owner:
     # Who gets our number starts after our end; let that be in another tick than our start.
     while time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK == started:
         time.sleep(_TICK / 1e10)
-    return Owner(os.uname().nodename, boot, os.getpid(), started)
+    return Owner(here(), boot, os.getpid(), started)
+
+
+def here() -> str:
+    """Where our number counts: this machine, and the pid namespace that we are in."""
+    machine = os.uname().nodename
+    try:
+        return f"{machine}/{os.stat(_NAMESPACE).st_ino}"
+    except OSError:
+        return machine
 
 
 def process_start(pid: int) -> int:
@@ -314,11 +325,33 @@ def process_start(pid: int) -> int:
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether that very process still runs on this machine."""
-    here = this_process()
-    if (owner.host, owner.boot) != (here.host, here.boot):
+    """Whether that very process still runs on this machine, where we can see it."""
+    # A boot happens on one machine, which may get another name while its processes run.
+    boot = SystemClock().boot()
+    elsewhere = not boot and _machine(owner.host) != _machine(here())
+    if owner.boot != boot or elsewhere or is_hidden(owner):
         return False
     return 0 < owner.started == process_start(owner.pid)
+
+
+def is_hidden(owner: Owner) -> bool:
+    """Whether its number counts in another pid namespace of this machine, and says nothing here."""
+    theirs, ours = _namespace(owner.host), _namespace(here())
+    # Old records name none.
+    return owner.boot == SystemClock().boot() and bool(theirs and ours) and theirs != ours
+
+
+def may_live(owner: Owner) -> bool:
+    """Whether it still runs, as far as we can see."""
+    return is_hidden(owner) or is_alive(owner)
+
+
+def _machine(host: str) -> str:
+    return host.partition("/")[0]
+
+
+def _namespace(host: str) -> str:
+    return host.partition("/")[2]
 
 
 def _small_file(path: str) -> str:
