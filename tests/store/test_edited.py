@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.codec import decode
-from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs
+from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs, StorageError
 from holdfast.store.edited import BY_HAND, INSISTS_AFTER, MASKED, STALE_FOR, EditedDocument
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
@@ -463,4 +463,63 @@ def test_a_disk_that_refuses_the_file_is_made_good_later(
     again = one.read()
     assert again == ("a\n" if kind is DiskFull else "a\nb\n")
     assert (tmp_path / KEY).read_text(encoding="utf-8") == again
+    home.close()
+
+
+def test_a_change_behind_one_that_is_not_in_the_file_yet_is_not_said_to_be_on_record(
+    tmp_path: Path,
+) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    vfs.fault("dir.exchange", failing(errno.ENOSPC), times=None)
+    with refused(Indeterminate, "on record"):
+        one.update(adding("b"), {"event": "note"})
+    with refused(DiskFull):
+        one.update(adding("c"), {"event": "note"})
+    assert one.read() == "a\nb\n"
+    vfs.heal()
+    vfs.fault("dir.sync", failing(errno.EIO), times=None)
+    with pytest.raises(StorageError) as unwell:
+        one.update(adding("c"), {"event": "note"})
+    assert not isinstance(unwell.value, Indeterminate)
+    vfs.heal()
+    assert one.update(adding("d"), {"event": "note"}) == "a\nb\nd\n"
+    home.close()
+
+
+def test_a_full_disk_keeps_nobody_from_reading_what_somebody_saved(tmp_path: Path) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    one.update(adding("b"), {"event": "note"})
+    vfs.fault("write", failing(errno.ENOSPC), times=None)
+    (tmp_path / KEY).write_bytes(b"mine\na\n")
+    assert one.read() == "mine\na\nb\n"
+    with refused(DiskFull):
+        one.update(adding("c"), {"event": "note"})
+    (tmp_path / KEY).unlink()
+    assert one.read() == "a\nb\n"
+    home.close()
+
+
+def test_what_is_on_record_does_not_fail_any_more(tmp_path: Path) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+
+    def spoilt(real: Any, *arguments: Any) -> Any:
+        (tmp_path / KEY).write_bytes(b"\xff")
+        return real(*arguments)
+
+    vfs.fault("dir.exchange", spoilt)
+    assert one.update(adding("b"), {"event": "note"}) == "a\nb\n"
+    with refused(Corrupt):
+        one.read()
+    (tmp_path / "state/rio/.memory.md.next").unlink()
+    assert one.read() == "a\nb\n"
+    vfs.fault("write", failing(errno.ENOSPC), name="*history*", times=None)
+    home.clock.sleep(1)
+    assert one.update(adding("c"), {"event": "note"}) == "a\nb\nc\n"
+    vfs.heal()
     home.close()

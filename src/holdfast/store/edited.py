@@ -18,6 +18,7 @@ masked line all there is; that is told.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import instant_of
@@ -134,28 +135,65 @@ class EditedDocument:
             return None
         if found is not None and found.revision == state["revision"] and not _is_news(state, left):
             return found.data.decode()
-        with self._sheet.locked():
-            now = self._absorb()
-        self._view.refresh()
+        try:
+            with self._sheet.locked():
+                now = self._absorb()
+            self._view.refresh()
+        except StorageError:
+            return self._unwritten()
         return now.text
 
     def update(self, change: Callable[[str], str], act: Record) -> str:
         """Change the text; `act` is what the log says of it.  Durable when this returns."""
         with self._sheet.locked():
-            now = self._absorb()
+            now = self._caught_up()
             old, new = now.text, change(now.text)
             if new != old or not now.state["changes"]:
                 self._note(act, now, new)
-                self._show(new)
-                now = self._absorb()
-        self._view.refresh()
-        return now.text
+                new = self._shown(new)
+        # Behind a change that is on record nothing fails any more: it would be made again.
+        with suppress(StorageError):
+            self._view.refresh()
+        return new
 
     def close(self) -> None:
         self._view.close()
         self._sheet.close()
 
     # -- under the lock ----------------------------------------------------------------
+
+    def _caught_up(self) -> _Now:
+        """Log and file together, before a change: whatever fails here, the change is not made."""
+        try:
+            return self._absorb()
+        except Indeterminate as error:
+            raise StorageError(
+                f"not done: {error.message}",
+                hint="repeat it once the disk is well",
+                path=error.path,
+            ) from error
+
+    def _shown(self, new: str) -> str:
+        """The text once it is in the file, and what somebody saved meanwhile with it."""
+        try:
+            self._show(new)
+            return self._absorb().text
+        except StorageError as error:
+            raise Indeterminate(
+                f"on record, but not yet in {self._sheet.key}: {error.message}",
+                hint="do not repeat it: the file is brought up to date when it is next opened",
+                path=self._sheet.key,
+            ) from error
+        except (Busy, Corrupt):
+            return new  # it is on record; who reads next is told what is wrong with the file
+
+    def _unwritten(self) -> str:
+        """The text as it will be once the disk takes it."""
+        state, found, left = self._view.read(), self._sheet.read(), self._sheet.left()
+        now = _on_record(state, found, left)
+        if found is None or found.revision == state["revision"] or _is_behind(state, found, left):
+            return now.text
+        return self._merged(now, found)[0]
 
     def _absorb(self) -> _Now:
         """Bring log and file together, until nobody has edited in between."""
@@ -190,9 +228,7 @@ class EditedDocument:
         return read()
 
     def _take_in(self, now: _Now, found: Text) -> None:
-        theirs = self._readable(found)
-        base, revision = _began_with(now, theirs, found.revision, self._clock.now())
-        merged = self._merge(base, now.text, theirs)
+        merged, theirs, revision = self._merged(now, found)
         act: Record = {"event": BY_HAND, "theirs": found.revision, "base": revision}
         entries = entries_of(merged)
         if merged != theirs:
@@ -201,6 +237,12 @@ class EditedDocument:
             act["message"] = self._told_of_masks()
         self._note(act, now, merged)
         self._show(merged)
+
+    def _merged(self, now: _Now, found: Text) -> tuple[str, str, str]:
+        """What was saved with what is on record, as it was saved, and what it was made from."""
+        theirs = self._readable(found)
+        base, revision = _began_with(now, theirs, found.revision, self._clock.now())
+        return self._merge(base, now.text, theirs), theirs, revision
 
     def _bring_back(self, now: _Now) -> None:
         """Bring the file to what the log has on record already."""
@@ -217,16 +259,9 @@ class EditedDocument:
         found = self._sheet.read()
         if found is not None and found.revision == revision_of(text.encode()):
             return
-        try:
-            self._sheet.put(text.encode())
-            # Whoever has just opened the old file to write into it gets the time to do so.
-            self._clock.sleep(_GRACE)
-        except StorageError as error:
-            raise Indeterminate(
-                f"on record, but not yet in {self._sheet.key}: {error.message}",
-                hint="do not repeat it: the file is brought up to date when it is next opened",
-                path=self._sheet.key,
-            ) from error
+        self._sheet.put(text.encode())
+        # Whoever has just opened the old file to write into it gets the time to do so.
+        self._clock.sleep(_GRACE)
 
     def _readable(self, found: Text) -> str:
         try:
