@@ -77,6 +77,13 @@ def test_the_first_note_makes_the_whole_file(notes: Notes, path: str) -> None:
     assert [each.level for each in contract.parse(text).findings if each.level == "error"] == []
 
 
+def test_what_looks_like_a_secret_stays_as_a_person_wrote_it(notes: Notes, path: str) -> None:
+    mine = "- `mysql -psecretword db`, then; rule: password=correct-horse is an example\n"
+    write(path, f"# Mine\n{mine}")
+    notes.note("dead", "x")
+    assert file_of(path).read_text("utf-8").startswith(f"# Mine\n{mine}\n## Dead Ends")
+
+
 @pytest.mark.parametrize(
     ("spelling", "meant"),
     [

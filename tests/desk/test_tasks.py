@@ -506,6 +506,15 @@ def test_a_board_is_made_anew_but_never_over_an_edit(shell: Shell) -> None:
     assert again.json()["counts"] == {"known": 3}
 
 
+def test_importing_twice_adds_nothing_also_where_it_looks_like_a_secret(shell: Shell) -> None:
+    page = "## rio\n- [ ] Use password=foobar there\n"
+    (shell.cwd / "queue.md").write_text(page, encoding="utf-8")
+    counts = [shell("task", "import", "queue.md", "--json").json()["counts"] for _ in range(2)]
+    assert counts == [{"added": 1}, {"known": 1}]
+    (row,) = shell("task", "list", "--json").rows()
+    assert row["description"] == "Use password=foobar there"
+
+
 def test_a_board_that_is_not_there_is_not_found(shell: Shell) -> None:
     ran = shell("task", "import", "no-such.md")
     assert (ran.code, "there is no board no-such.md" in ran.err) == (4, True)

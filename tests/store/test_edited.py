@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
+from functools import cached_property
 from pathlib import Path
+from random import Random
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
 
 from holdfast.codec import decode
-from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs
-from holdfast.store.edited import BY_HAND, INSISTS_AFTER, STALE_FOR, EditedDocument
+from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs, StorageError
+from holdfast.store.edited import BY_HAND, INSISTS_AFTER, MASKED, STALE_FOR, EditedDocument
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 from holdfast.store.merge import merge_json
@@ -21,6 +25,14 @@ from tests.store.backends import InMemory, OnFiles
 from tests.store.faults import FaultyVfs, failing
 
 KEY = "state/rio/memory.md"
+SECRETS = "- see https://kim:sesame-open@host/x\n- rule: password=correct-horse is an example\n"
+
+
+def private_key(seed: int) -> str:
+    random = Random(seed)
+    lines = ("".join(random.choices(ascii_letters + digits, k=64)) for _ in range(20))
+    body = "".join(f"{line}\n" for line in lines)
+    return f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n"
 
 
 def adding(line: str) -> Any:
@@ -39,9 +51,23 @@ class Edited(Conformance):
 
     def edited(self) -> EditedDocument:
         backend = self.open()
+        cell, told = self.cell(f"{KEY}.history"), self.told
         return self._keep(
-            EditedDocument(backend.sheet(KEY), self.log(), self.cell(f"{KEY}.history"), self.clock)
+            EditedDocument(
+                backend.sheet(KEY),
+                self.log(),
+                cell,
+                self.clock,
+                notice=lambda word, detail: told.append((word, detail)),
+            )
         )
+
+    @cached_property
+    def told(self) -> list[tuple[str, str]]:
+        return []
+
+    def logged(self) -> str:
+        return json.dumps([line.record for line in lines_of(self.log())])
 
     def events(self) -> list[Any]:
         return [line.record.get("event") for line in lines_of(self.log())]
@@ -140,6 +166,67 @@ class Edited(Conformance):
         again = self.edited()
         assert again.read() == "".join(f"{number}\n" for number in range(50))
 
+    def test_what_looks_like_a_secret_stays_in_the_file_and_is_masked_in_the_log(self) -> None:
+        one = self.edited()
+        one.update(adding("# Notes"), {"event": "note"})
+        self.save(f"# Notes\n{SECRETS}")
+        assert one.update(adding("x"), {"event": "note"}) == f"# Notes\n{SECRETS}x\n"
+        assert one.update(adding("password=hunter2"), {"event": "note"}).endswith("=hunter2\n")
+        assert self.edited().read() == self.shown() == f"# Notes\n{SECRETS}x\npassword=hunter2\n"
+        for secret in ("sesame-open", "correct-horse", "hunter2"):
+            assert secret not in self.logged()
+        assert self.told == []
+
+    def test_a_stale_buffer_brings_no_masked_line_into_the_file(self) -> None:
+        one = self.edited()
+        loaded = one.update(adding("# Notes"), {"event": "note"})
+        self.save(f"{loaded}{SECRETS}")
+        one.update(adding("x"), {"event": "note"})
+        self.save(f"mine\n{loaded}")
+        assert one.read() == self.shown() == f"mine\n# Notes\n{SECRETS}x\n"
+        one.update(adding("y"), {"event": "note"})
+        self.save(f"mine\nmine too\n{loaded}")
+        assert one.read() == self.shown() == f"mine\nmine too\n# Notes\n{SECRETS}x\ny\n"
+        assert self.told == []
+
+    def test_a_private_key_is_in_no_log_in_clear(self) -> None:
+        one, keys = self.edited(), [private_key(seed) for seed in (1, 2)]
+        one.update(adding("a"), {"event": "note"})
+        texts = [f"a\n{keys[0]}b\n", f"a\n{keys[1]}b\n", f"a\n{keys[1]}b\n\n{keys[0]}", "a\n"]
+        for number, text in enumerate(texts):
+            self.clock.sleep(STALE_FOR + 1)
+            self.save(text)
+            assert one.read() == self.shown() == text
+            assert one.update(adding("z"), {"event": "note"}) == self.shown() == f"{text}z\n"
+            assert len(lines_of(self.log())) == 3 + 2 * number
+        for line in "".join(keys).split("\n"):
+            assert not line or line not in self.logged()
+
+    def test_what_tells_a_secret_may_stand_lines_before_it(self) -> None:
+        one = self.edited()
+        secret = "kind: Secret\ndata:\n  name: cm9ib3RzLXJ1bi10aGUtd29ybGQ=\n"
+        for word in ("cm9ib3RzLXJ1bi10aGUtd29ybGQ=", "cGVvcGxlLXJ1bi1pdC1hZnRlci1hbGw="):
+            self.save(f"a\n{secret.replace('cm9ib3RzLXJ1bi10aGUtd29ybGQ=', word)}b\n")
+            assert word in (one.read() or "")
+            assert word not in self.logged()
+
+    def test_a_line_that_a_stale_buffer_has_overwritten_is_masked_and_told(self) -> None:
+        one = self.edited()
+        loaded = one.update(adding("# Notes"), {"event": "note"})
+        one.update(adding("password=number-one"), {"event": "note"})
+        both = one.update(adding("password=number-two"), {"event": "note"})
+        self.save(f"mine\n{loaded}")
+        first, second, third, fourth, _ = (one.read() or "").split("\n")
+        # The first is in the text that stood there before; the last one was only in the file.
+        assert [first, second, third] == ["mine", "# Notes", "password=number-one"]
+        assert fourth.startswith("password=[SECRET:")
+        assert [word for word, _ in self.told] == [MASKED]
+        message = lines_of(self.log())[-1].record["message"]
+        assert message == self.told[0][1]
+        self.clock.sleep(INSISTS_AFTER)
+        self.save(both)
+        assert "password=number-two" in (one.read() or "")
+
     def test_lines_about_other_files_do_not_matter(self) -> None:
         one = self.edited()
         one.update(adding("a"), {"event": "note"})
@@ -189,6 +276,38 @@ class TestOnFiles(OnFiles, Edited):
         assert one.read() == "a\n"
         assert self.shown() == "a\n"
         assert self.events() == ["note"]
+
+    def test_a_deleted_file_comes_back_as_far_as_its_secrets_are_at_hand(self) -> None:
+        one = self.edited()
+        self.save(f"{SECRETS}{private_key(1)}a\n")
+        text = one.update(adding("b"), {"event": "note"})
+        self.file.unlink()
+        assert one.read() == self.shown() == text
+        self.file.unlink()
+        self.file.with_name(".memory.md.next").unlink(missing_ok=True)
+        masked = one.read() or ""
+        assert self.told == [(MASKED, self.told[0][1])]
+        assert masked.count("[SECRET:") == 3
+        assert masked.endswith("\na\nb\n")
+        assert one.update(adding("c"), {"event": "note"}) == self.shown() == f"{masked}c\n"
+        assert self.events() == [BY_HAND, "note", MASKED, "note"]
+
+    def test_a_death_before_the_file_masks_nothing_but_what_the_log_alone_has(self) -> None:
+        one = self.edited()
+        self.save(SECRETS)
+        one.update(adding("a"), {"event": "note"})
+
+        def die() -> None:
+            raise KeyboardInterrupt
+
+        with armed("log.append.synced", die), pytest.raises(KeyboardInterrupt):
+            one.update(adding("password=lost"), {"event": "note"})
+        text = self.edited().read() or ""
+        assert text.startswith(f"{SECRETS}a\npassword=[SECRET:")
+        assert self.shown() == text
+        with armed("sheet.written", die), pytest.raises(KeyboardInterrupt):
+            one.update(adding("password=found"), {"event": "note"})
+        assert self.edited().read() == f"{text}password=found\n"
 
     def test_who_writes_into_the_old_file_late_is_heard(self) -> None:
         one = self.edited()
@@ -344,4 +463,63 @@ def test_a_disk_that_refuses_the_file_is_made_good_later(
     again = one.read()
     assert again == ("a\n" if kind is DiskFull else "a\nb\n")
     assert (tmp_path / KEY).read_text(encoding="utf-8") == again
+    home.close()
+
+
+def test_a_change_behind_one_that_is_not_in_the_file_yet_is_not_said_to_be_on_record(
+    tmp_path: Path,
+) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    vfs.fault("dir.exchange", failing(errno.ENOSPC), times=None)
+    with refused(Indeterminate, "on record"):
+        one.update(adding("b"), {"event": "note"})
+    with refused(DiskFull):
+        one.update(adding("c"), {"event": "note"})
+    assert one.read() == "a\nb\n"
+    vfs.heal()
+    vfs.fault("dir.sync", failing(errno.EIO), times=None)
+    with pytest.raises(StorageError) as unwell:
+        one.update(adding("c"), {"event": "note"})
+    assert not isinstance(unwell.value, Indeterminate)
+    vfs.heal()
+    assert one.update(adding("d"), {"event": "note"}) == "a\nb\nd\n"
+    home.close()
+
+
+def test_a_full_disk_keeps_nobody_from_reading_what_somebody_saved(tmp_path: Path) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+    one.update(adding("b"), {"event": "note"})
+    vfs.fault("write", failing(errno.ENOSPC), times=None)
+    (tmp_path / KEY).write_bytes(b"mine\na\n")
+    assert one.read() == "mine\na\nb\n"
+    with refused(DiskFull):
+        one.update(adding("c"), {"event": "note"})
+    (tmp_path / KEY).unlink()
+    assert one.read() == "a\nb\n"
+    home.close()
+
+
+def test_what_is_on_record_does_not_fail_any_more(tmp_path: Path) -> None:
+    vfs = FaultyVfs()
+    home, one = home_with(tmp_path, vfs)
+    one.update(adding("a"), {"event": "note"})
+
+    def spoilt(real: Any, *arguments: Any) -> Any:
+        (tmp_path / KEY).write_bytes(b"\xff")
+        return real(*arguments)
+
+    vfs.fault("dir.exchange", spoilt)
+    assert one.update(adding("b"), {"event": "note"}) == "a\nb\n"
+    with refused(Corrupt):
+        one.read()
+    (tmp_path / "state/rio/.memory.md.next").unlink()
+    assert one.read() == "a\nb\n"
+    vfs.fault("write", failing(errno.ENOSPC), name="*history*", times=None)
+    home.clock.sleep(1)
+    assert one.update(adding("c"), {"event": "note"}) == "a\nb\nc\n"
+    vfs.heal()
     home.close()

@@ -150,7 +150,7 @@ class Notes:
     def _document(self) -> EditedDocument:
         home, key = self._home, self.key
         cell = home.cell(f"{key}.history")
-        return EditedDocument(home.sheet(key), self._journal, cell, home.clock)
+        return EditedDocument(home.sheet(key), self._journal, cell, home.clock, notice=home.notice)
 
     def read(self) -> str:
         """The whole text; what was edited by hand is taken in first."""

@@ -156,6 +156,7 @@ class TaskList:
             home.clock,
             merge=merged,
             check=_saved,
+            notice=home.notice,
         )
 
     @cached_property

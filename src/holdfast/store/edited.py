@@ -9,18 +9,32 @@ an editor or a script that loaded the file before.  Among the revisions of the l
 the one nearest to the saved text is taken as what they began with, and both sides' changes
 are merged, so that no acknowledged change is lost.  What they take out of older text, or take
 out again after it came back, is gone as they wish; the log has it.
+
+Secrets are masked in the log, and never in the file, which is the person's own: what is written
+comes from the file, or from the text it had before.  Only where neither has it any more is the
+masked line all there is; that is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import instant_of
 from holdfast.codec import Record, pretty
 from holdfast.errors import Busy, Corrupt, HoldfastError, Indeterminate, StorageError
 from holdfast.store.document import revision_of
-from holdfast.store.merge import apply, difference, merge_lines, undo, weight
+from holdfast.store.entries import entries_of, is_masked
+from holdfast.store.merge import (
+    Patch,
+    between,
+    difference,
+    merge_lines,
+    patched,
+    unpatched,
+    weight,
+)
 from holdfast.store.primitives import Cell, Line, Log, Sheet, Text
 from holdfast.store.view import Shape, View
 
@@ -28,7 +42,8 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
 
 Merge = Callable[[str, str, str], str]
-BY_HAND = "edited_by_hand"
+Notice = Callable[[str, str], None]
+BY_HAND, MASKED = "edited_by_hand", "masked_text_restored"
 _REMEMBERED, _OVERRULED = 32, 8
 """How many revisions back somebody's buffer can be, of ours and of what they saved before."""
 STALE_FOR = 900.0
@@ -41,28 +56,40 @@ _GRACE = 0.02
 _ROUNDS = 20
 
 
+class _Now(NamedTuple):
+    state: dict[str, Any]
+    entries: list[str]
+    """The text on record; masked is only what stands nowhere else."""
+    at_hand: dict[str, bytes]
+    """Texts that are on record, by their revisions, as they were."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.entries)
+
+
 def _shape(key: str) -> Shape[dict[str, Any]]:
     def fold(state: dict[str, Any], line: Line) -> dict[str, Any]:
         record = line.record
         if record.get("file") != key or "patch" not in record or line.seq is None:
             return state
         new, theirs = record["new"], record.get("theirs", record["new"])
-        step = [state["revision"], record["patch"], record["ts"]]
-        state["text"] = apply(record["patch"], state["text"])
+        step = [state["revision"], record["patch"], record["ts"], theirs, record.get("saved")]
+        state["entries"] = patched(record["patch"], state["entries"])
         state["revision"] = new
         state["steps"] = [*state["steps"], step][-_REMEMBERED:]
         state["known"] = [*state["known"], new, theirs][-2 * _REMEMBERED :]
         if theirs != new:
-            saved = apply(record["saved"], state["text"])
+            saved = patched(record["saved"], state["entries"])
             overruled = [*state["overruled"], [theirs, saved, record["ts"]]]
             state["overruled"] = overruled[-_OVERRULED:]
         state["changes"] += 1
         return state
 
     return Shape(
-        version=1,
+        version=2,
         initial=lambda: {
-            "text": "",
+            "entries": [],
             "revision": "",
             "steps": [],
             "known": [],
@@ -78,6 +105,10 @@ def anything(_: str) -> None:
     """The check of a text that may be any text."""
 
 
+def unheard(_word: str, _detail: str) -> None:
+    """Where nobody is told."""
+
+
 class EditedDocument:
     """Used by one thread at a time."""
 
@@ -90,9 +121,10 @@ class EditedDocument:
         *,
         merge: Merge = merge_lines,
         check: Callable[[str], object] = anything,
+        notice: Notice = unheard,
     ) -> None:
         self._sheet, self._log, self._clock = sheet, log, clock
-        self._merge, self._check = merge, check
+        self._merge, self._check, self._notice = merge, check, notice
         self._view = View(log, cell, _shape(sheet.key), clock)
 
     def read(self) -> str | None:
@@ -101,23 +133,28 @@ class EditedDocument:
         left = self._sheet.left()
         if found is None and not state["changes"]:
             return None
-        if found is None or found.revision != state["revision"] or _is_news(state, left):
+        if found is not None and found.revision == state["revision"] and not _is_news(state, left):
+            return found.data.decode()
+        try:
             with self._sheet.locked():
-                state = self._absorb()
+                now = self._absorb()
             self._view.refresh()
-        return state["text"]
+        except StorageError:
+            return self._unwritten()
+        return now.text
 
     def update(self, change: Callable[[str], str], act: Record) -> str:
         """Change the text; `act` is what the log says of it.  Durable when this returns."""
         with self._sheet.locked():
-            state = self._absorb()
-            old, new = state["text"], change(state["text"])
-            if new != old or not state["changes"]:
-                self._note(act, state, new)
-                self._show(new)
-                state = self._absorb()
-        self._view.refresh()
-        return state["text"]
+            now = self._caught_up()
+            old, new = now.text, change(now.text)
+            if new != old or not now.state["changes"]:
+                self._note(act, now, new)
+                new = self._shown(new)
+        # Behind a change that is on record nothing fails any more: it would be made again.
+        with suppress(StorageError):
+            self._view.refresh()
+        return new
 
     def close(self) -> None:
         self._view.close()
@@ -125,22 +162,56 @@ class EditedDocument:
 
     # -- under the lock ----------------------------------------------------------------
 
-    def _absorb(self) -> dict[str, Any]:
+    def _caught_up(self) -> _Now:
+        """Log and file together, before a change: whatever fails here, the change is not made."""
+        try:
+            return self._absorb()
+        except Indeterminate as error:
+            raise StorageError(
+                f"not done: {error.message}",
+                hint="repeat it once the disk is well",
+                path=error.path,
+            ) from error
+
+    def _shown(self, new: str) -> str:
+        """The text once it is in the file, and what somebody saved meanwhile with it."""
+        try:
+            self._show(new)
+            return self._absorb().text
+        except StorageError as error:
+            raise Indeterminate(
+                f"on record, but not yet in {self._sheet.key}: {error.message}",
+                hint="do not repeat it: the file is brought up to date when it is next opened",
+                path=self._sheet.key,
+            ) from error
+        except (Busy, Corrupt):
+            return new  # it is on record; who reads next is told what is wrong with the file
+
+    def _unwritten(self) -> str:
+        """The text as it will be once the disk takes it."""
+        state, found, left = self._view.read(), self._sheet.read(), self._sheet.left()
+        now = _on_record(state, found, left)
+        if found is None or found.revision == state["revision"] or _is_behind(state, found, left):
+            return now.text
+        return self._merged(now, found)[0]
+
+    def _absorb(self) -> _Now:
         """Bring log and file together, until nobody has edited in between."""
         for _ in range(_ROUNDS):
             state, found, left = self._view.read(), self._sheet.read(), self._sheet.left()
+            now = _on_record(state, found, left)
             if left is not None and _is_news(state, left):
-                self._take_in(state, self._at_rest(self._sheet.left) or left)
+                self._take_in(now, self._at_rest(self._sheet.left) or left)
             elif found is None:
                 if not state["changes"]:
-                    return state
-                self._show(state["text"])  # to empty it, save it empty
+                    return now
+                self._bring_back(now)  # to empty it, save it empty
             elif found.revision == state["revision"]:
-                return state
+                return now
             elif _is_behind(state, found, left):
-                self._show(state["text"])
+                self._bring_back(now)
             else:
-                self._take_in(state, self._at_rest(self._sheet.read) or found)
+                self._take_in(now, self._at_rest(self._sheet.read) or found)
         raise Busy(
             f"{self._sheet.key} is edited faster than it can be read",
             hint="try again when whoever writes it has come to rest",
@@ -156,31 +227,41 @@ class EditedDocument:
             self._clock.sleep(_PAUSE)
         return read()
 
-    def _take_in(self, state: dict[str, Any], found: Text) -> None:
-        theirs = self._readable(found)
-        base, revision = _began_with(state, theirs, found.revision, self._clock.now())
-        merged = self._merge(base, state["text"], theirs)
+    def _take_in(self, now: _Now, found: Text) -> None:
+        merged, theirs, revision = self._merged(now, found)
         act: Record = {"event": BY_HAND, "theirs": found.revision, "base": revision}
+        entries = entries_of(merged)
         if merged != theirs:
-            act["saved"] = difference(merged, theirs)
-        self._note(act, state, merged)
+            act["saved"] = between(entries, entries_of(theirs))
+        if _is_inexact(now) and _has_come_in(now.entries, entries, theirs):
+            act["message"] = self._told_of_masks()
+        self._note(act, now, merged)
         self._show(merged)
 
-    def _show(self, text: str) -> None:
+    def _merged(self, now: _Now, found: Text) -> tuple[str, str, str]:
+        """What was saved with what is on record, as it was saved, and what it was made from."""
+        theirs = self._readable(found)
+        base, revision = _began_with(now, theirs, found.revision, self._clock.now())
+        return self._merge(base, now.text, theirs), theirs, revision
+
+    def _bring_back(self, now: _Now) -> None:
         """Bring the file to what the log has on record already."""
+        if _is_inexact(now):
+            self._note({"event": MASKED, "message": self._told_of_masks()}, now, now.text)
+        self._show(now.text)
+
+    def _told_of_masks(self) -> str:
+        told = f"only the log had some lines of {self._sheet.key}, so secrets in them are masked"
+        self._notice(MASKED, told)
+        return told
+
+    def _show(self, text: str) -> None:
         found = self._sheet.read()
         if found is not None and found.revision == revision_of(text.encode()):
             return
-        try:
-            self._sheet.put(text.encode())
-            # Whoever has just opened the old file to write into it gets the time to do so.
-            self._clock.sleep(_GRACE)
-        except StorageError as error:
-            raise Indeterminate(
-                f"on record, but not yet in {self._sheet.key}: {error.message}",
-                hint="do not repeat it: the file is brought up to date when it is next opened",
-                path=self._sheet.key,
-            ) from error
+        self._sheet.put(text.encode())
+        # Whoever has just opened the old file to write into it gets the time to do so.
+        self._clock.sleep(_GRACE)
 
     def _readable(self, found: Text) -> str:
         try:
@@ -194,16 +275,42 @@ class EditedDocument:
             ) from None
         return text
 
-    def _note(self, act: Record, state: dict[str, Any], new: str) -> None:
+    def _note(self, act: Record, now: _Now, new: str) -> None:
         self._log.append(
             {
                 **act,
                 "file": self._sheet.key,
-                "old": state["revision"],
+                "old": now.state["revision"],
                 "new": revision_of(new.encode()),
-                "patch": difference(state["text"], new),
+                "patch": between(now.entries, entries_of(new)),
             }
         )
+
+
+def _on_record(state: dict[str, Any], *found: Text | None) -> _Now:
+    """The text that the log tells of, from the newest one at hand and what became of it since."""
+    at_hand = {text.revision: text.data for text in found if text is not None}
+    revision, since = state["revision"], list[Patch]()
+    for before, patch, *_ in reversed(state["steps"]):
+        if revision in at_hand:
+            break
+        revision = before
+        since.append(patch)
+    if revision not in at_hand:
+        return _Now(state, state["entries"], at_hand)
+    entries = entries_of(at_hand[revision].decode())
+    for patch in reversed(since):
+        entries = patched(patch, entries)
+    return _Now(state, entries, at_hand)
+
+
+def _is_inexact(now: _Now) -> bool:
+    return revision_of(now.text.encode()) != now.state["revision"]
+
+
+def _has_come_in(ours: list[str], merged: list[str], theirs: str) -> bool:
+    """Whether something stands masked in a merged text that they did not write so."""
+    return any(is_masked(each) and each not in theirs for each in {*ours} & {*merged})
 
 
 def _is_news(state: dict[str, Any], left: Text | None) -> bool:
@@ -217,20 +324,33 @@ def _is_behind(state: dict[str, Any], found: Text, left: Text | None) -> bool:
     return found.revision == before and (left is None or left.revision != before)
 
 
-def _began_with(state: dict[str, Any], theirs: str, revision: str, now: float) -> tuple[str, str]:
+def _began_with(now: _Now, theirs: str, revision: str, moment: float) -> tuple[str, str]:
     """The text, and its revision, that somebody most likely changed into `theirs`."""
-    text, current = state["text"], state["revision"]
-    candidates = [(text, current)]
-    for overruled, saved, since in reversed(state["overruled"]):
-        age = now - instant_of(since)
+    state, current = now.state, (now.text, now.state["revision"])
+    before, saved = _former(now, moment)
+    candidates = [current]
+    for overruled, masked, since in reversed(state["overruled"]):
+        age = moment - instant_of(since)
         if overruled == revision and age >= INSISTS_AFTER:
-            return text, current
+            return current
         if age <= STALE_FOR:
-            candidates.append((saved, overruled))
-    for before, patch, since in reversed(state["steps"]):
-        if not before or now - instant_of(since) > STALE_FOR:
-            break
-        text = undo(patch, text)
-        candidates.append((text, before))
+            candidates.append((saved.get(overruled) or "".join(masked), overruled))
     # Of equals the oldest: it keeps most of what was added since.
-    return min(reversed(candidates), key=lambda one: weight(difference(one[0], theirs)))
+    return min(reversed([*candidates, *before]), key=lambda one: weight(difference(one[0], theirs)))
+
+
+def _former(now: _Now, moment: float) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """The texts of the last minutes, newest first, and what people saved that was merged."""
+    before: list[tuple[str, str]] = []
+    overruled: dict[str, str] = {}
+    entries = now.entries
+    for revision, patch, since, theirs, saved in reversed(now.state["steps"]):
+        if not revision or moment - instant_of(since) > STALE_FOR:
+            break
+        if saved is not None:
+            overruled[theirs] = "".join(patched(saved, entries))
+        entries = unpatched(patch, entries)
+        if revision in now.at_hand:
+            entries = entries_of(now.at_hand[revision].decode())
+        before.append(("".join(entries), revision))
+    return before, overruled

@@ -7,8 +7,9 @@ place, theirs goes first and what ours added follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, Record, decode, pretty
@@ -18,6 +19,8 @@ _MOST_PAIRS = 25_000_000
 
 Patch = list[list[Any]]
 """Changes of lines, in order: where (a line of the old text), what went, what came."""
+Unit = tuple[str, ...]
+"""Entries of lines that go together: the first has the text of all, the others are empty."""
 
 
 class _Change(NamedTuple):
@@ -34,25 +37,52 @@ def lines_of(text: str) -> list[str]:
     return [*ends, lines[-1]] if lines[-1] else ends
 
 
+def units_of(entries: list[str]) -> list[Unit]:
+    units: list[list[str]] = []
+    for entry in entries:
+        if entry or not units:
+            units.append([entry])
+        else:
+            units[-1].append(entry)
+    return [tuple(unit) for unit in units]
+
+
 def difference(old: str, new: str) -> Patch:
     """What makes `new` of `old`; it can be undone."""
-    before, after = lines_of(old), lines_of(new)
-    return [[low, before[low:high], after[a:b]] for low, high, a, b in _changes(before, after)]
+    return between(lines_of(old), lines_of(new))
+
+
+def between(old: list[str], new: list[str]) -> Patch:
+    """The same of texts as entries, one for each line; what goes together stays together."""
+    before, after = units_of(old), units_of(new)
+    at = [0, *accumulate(map(len, before))]
+    return [
+        [at[low], [*chain(*before[low:high])], [*chain(*after[a:b])]]
+        for low, high, a, b in _changes(before, after)
+    ]
 
 
 def apply(patch: Patch, text: str) -> str:
-    lines = lines_of(text)
+    return "".join(patched(patch, lines_of(text)))
+
+
+def patched(patch: Patch, entries: list[str]) -> list[str]:
+    result = [*entries]
     for at, gone, come in reversed(patch):
-        lines[at : at + len(gone)] = come
-    return "".join(lines)
+        result[at : at + len(gone)] = come
+    return result
 
 
 def undo(patch: Patch, text: str) -> str:
-    lines = lines_of(text)
+    return "".join(unpatched(patch, lines_of(text)))
+
+
+def unpatched(patch: Patch, entries: list[str]) -> list[str]:
+    result = [*entries]
     # Where a change stands in the old text is where it stands once those before it are undone.
     for at, gone, come in patch:
-        lines[at : at + len(come)] = gone
-    return "".join(lines)
+        result[at : at + len(come)] = gone
+    return result
 
 
 def weight(patch: Patch) -> int:
@@ -60,7 +90,9 @@ def weight(patch: Patch) -> int:
     return sum(max(sum(map(len, gone)), sum(map(len, come))) for _, gone, come in patch)
 
 
-def _changes(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
+def _changes(
+    before: Sequence[Hashable], after: Sequence[Hashable]
+) -> Iterator[tuple[int, int, int, int]]:
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
