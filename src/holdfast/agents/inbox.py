@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents.privacy import without_secrets
+from holdfast.agents.privacy import record_without_secrets, without_secrets
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
@@ -41,7 +41,9 @@ MOST_BODY = 256 << 10
 MOST_SUBJECT = 500
 """Characters of a subject, a reference or the name of a thread."""
 _MOST_MESSAGE = 2 * MOST_BODY
-"""Bytes of a message that somebody else put there."""
+"""Bytes of a message that somebody else put there: of its body as text, of the rest as JSON."""
+_MAY_GROW = MOST_BODY // 8
+"""Characters of a body above which it may be too large once its secrets are masked."""
 
 
 class New(NamedTuple):
@@ -148,7 +150,9 @@ def unfit(record: Record, agent: str) -> str | None:
     for name in ("subject", "body"):
         if not isinstance(record.get(name, ""), str):
             return f"its {name} is no text"
-    if (size := len(encode(record))) > _MOST_MESSAGE:
+    # As `send` measures it: in JSON a quote has two bytes and a control character six.
+    body = str(record.get("body", "")).encode("utf-8", "surrogatepass")
+    if (size := len(body) + len(encode({**record, "body": ""}))) > _MOST_MESSAGE:
         return f"{size} bytes; a message has at most {_MOST_MESSAGE}"
     return None
 
@@ -163,7 +167,16 @@ class Inbox:
     def deliver(self, new: New) -> str:
         """Store a message that has its id; it is on disk when this returns."""
         record = new.record(self.agent, self._home.clock.now())
+        if len(new.body) > _MAY_GROW:
+            self._check_as_stored(record)
         return self._box.deliver(record, id=new.id)
+
+    def _check_as_stored(self, record: Record) -> None:
+        """Refuse what its receiver would set aside: a tag is longer than a short secret."""
+        why = unfit(record_without_secrets(self._home, record), self.agent)
+        if why is not None:
+            hint = "store the text as a file and name it with --source-ref"
+            raise UsageError(f"without its secrets it has {why}", hint=hint)
 
     def check_same(self, new: New) -> None:
         """Conflict if under the id of a message that was delivered lies another one.
