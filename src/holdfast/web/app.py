@@ -68,7 +68,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     )
     calls = Calls()
     app.include_router(api.routes(table, setting.context, calls))
-    app.include_router(pages.routes(table, setting.context, read_only=setting.read_only))
+    app.include_router(pages.routes(table, setting.context, calls, read_only=setting.read_only))
     app.add_api_route("/static/job.css", _job_sheet, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(HoldfastError, _failed)

@@ -25,6 +25,7 @@ from holdfast.layout import CACHE
 from holdfast.ops.operation import Table
 from holdfast.web import job_pages
 from holdfast.web.api import Opener, call
+from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
 
 PAGE_OF_EVENTS = 100
@@ -155,9 +156,9 @@ def trouble(error: HoldfastError) -> str:
     return draw("message.html", title=title, text=error.message, hint=error.hint or "")
 
 
-def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
+def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> APIRouter:
     verbs = {each.name: each for each in table.operations}
-    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+    router = LookingRouter(calls, include_in_schema=False, default_response_class=HTMLResponse)
 
     def ask(name: str, **arguments: Any) -> dict[str, Any]:
         """What a verb says."""
