@@ -25,7 +25,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.operation import Table
 from holdfast.web import api, pages
 from holdfast.web.calls import Calls
-from holdfast.web.guard import Guard
+from holdfast.web.guard import LINK, Guard
 from holdfast.web.keys import COOKIE_SECONDS, Keys
 from holdfast.web.live import Live
 
@@ -121,7 +121,7 @@ def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> Non
         ours = request.headers.get("x-holdfast") == "page"
         return JSONResponse({"token": keys.token if ours and not read_only else None})
 
-    @app.post("/link", include_in_schema=False)
+    @app.post(LINK, include_in_schema=False)
     def link() -> JSONResponse:
         return JSONResponse({"key": keys.link()})
 

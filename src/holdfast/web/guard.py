@@ -22,6 +22,8 @@ TOKEN = "x-holdfast-token"
 LARGEST_BODY = 8 << 20
 OPEN = ("/login", "/static/")
 """What one who has no key yet may see."""
+LINK = "/link"
+"""Where who has the token gets another link, which changes nothing that is kept."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -70,7 +72,7 @@ class Guard:
         headers = Headers(scope=scope)
         return (
             self._wrong_place(headers)
-            or self._wrong_form(scope["method"], headers)
+            or self._wrong_form(scope["method"], str(scope["path"]), headers)
             or self._stranger(scope, headers)
         )
 
@@ -86,12 +88,12 @@ class Guard:
             return Refusal(403, "wrong_origin", "another site may not ask this", "")
         return None
 
-    def _wrong_form(self, method: str, headers: Headers) -> Refusal | None:
+    def _wrong_form(self, method: str, path: str, headers: Headers) -> Refusal | None:
         if method in ("GET", "HEAD"):
             return None
         if method != "POST":
             return Refusal(405, "method", f"{method} is not spoken here", "use GET or POST")
-        if self._read_only:
+        if self._read_only and path != LINK:
             return Refusal(
                 403, "read_only", "this dashboard only shows", "start it without --read-only"
             )
