@@ -140,6 +140,11 @@ def _held(claim: Claimed, record: Record, since: float) -> Letter:
     return Letter(claim.id, "waiting", record, claim.attempt + 1, since, claim, note)
 
 
+def _told(name: str) -> str:
+    """The name of a file as text: bytes in it that are none become \\xff, for one."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def unfit(record: Record, agent: str) -> str | None:
     """Why a record is no message to an agent."""
     sender, to = record.get("from"), record.get("to", agent)
@@ -322,14 +327,14 @@ class Inbox:
             if not isinstance(record, str):
                 state = "expired" if name.endswith(EXPIRED) else "done"
                 id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
-                yield Letter(id, state, record, since=entry.mtime)
+                yield Letter(_told(id), state, record, since=entry.mtime)
 
     def dead(self) -> list[Letter]:
         """What was handed out too often, without what was given another chance since."""
         box, found = self._box, dict[str, Letter]()
         for name, entry, record in self._on(DEAD):
             kept = {} if isinstance(record, str) else record
-            id = name.partition("~")[0].removesuffix(SUFFIX)
+            id = _told(name.partition("~")[0].removesuffix(SUFFIX))
             found[id] = Letter(id, "dead", kept, since=entry.mtime, note=_DEAD)
         lists = (box.waiting, box.claimed, box.done) if found else ()
         living = {each.id for listed in lists for each in listed()}
@@ -347,7 +352,7 @@ class Inbox:
                     continue
                 if not name.endswith(SUFFIX):
                     why = f"no message: its name does not end in {SUFFIX}; left where it is"
-                    found.append(Letter(name, "bad", {}, since=entry.mtime, note=why))
+                    found.append(Letter(_told(name), "bad", {}, since=entry.mtime, note=why))
                     continue
                 record = self._read(box.inbox, name)
                 fits = not isinstance(record, str) and unfit(record, self.agent) is None
@@ -358,7 +363,9 @@ class Inbox:
     def _as_bad(self, name: str, entry: Stat, record: Record | str) -> Letter:
         why = record if isinstance(record, str) else unfit(record, self.agent)
         kept = {} if isinstance(record, str) else record
-        return Letter(name, "bad", kept, since=entry.mtime, note=why or "its id was used before")
+        return Letter(
+            _told(name), "bad", kept, since=entry.mtime, note=why or "its id was used before"
+        )
 
     def find(self, id: str) -> Letter:
         """A message wherever it lies."""
@@ -463,7 +470,9 @@ class _Old(NamedTuple):
     def line(self) -> bytes:
         file = self.name if self.shelf == DONE else f"{self.shelf}/{self.name}"
         delivered = utc_stamp(self.entry.mtime)
-        return encode({"file": file, "delivered_at": delivered, "message": self.record}) + b"\n"
+        return (
+            encode({"file": _told(file), "delivered_at": delivered, "message": self.record}) + b"\n"
+        )
 
 
 def _batches(found: Sequence[_Old]) -> Iterator[list[tuple[_Old, bytes]]]:

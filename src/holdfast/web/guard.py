@@ -20,6 +20,7 @@ from holdfast.web.keys import Keys
 
 TOKEN = "x-holdfast-token"
 LARGEST_BODY = 8 << 20
+_NOT_ALLOWED = 1008
 OPEN = ("/login", "/static/")
 """What one who has no key yet may see."""
 LINK = "/link"
@@ -60,8 +61,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":
-            return  # nothing else is spoken here
+        if scope["type"] == "websocket":
+            # Not spoken here; who says nothing at all is taken for broken.
+            await receive()
+            await send({"type": "websocket.close", "code": _NOT_ALLOWED})
+            return
         refusal = self._refusal(scope)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
