@@ -51,6 +51,23 @@ def test_the_cookie_only_reads_and_scripts_cannot_see_it(tmp_path: Path) -> None
         assert board.raw("POST", "/api/ledger/write", headers, body).status == 401
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    ['prefs={"a":1}', "x=hello world", "foo", "a[b]=c", '"', "", "=", "é=ü", "x=%3B,", "a=b=c"],
+)
+def test_cookies_of_other_ports_of_this_host_log_nobody_out(board: Board, foreign: str) -> None:
+    for cookie in (f"{foreign}; {board.cookie}", f"{board.cookie}; {foreign}"):
+        headers = [("Host", board.host), ("Cookie", cookie)]
+        assert board.raw("GET", "/api/status", headers).status == 200, cookie
+
+
+def test_a_cookie_that_only_looks_like_ours_opens_nothing(board: Board) -> None:
+    name, _, value = board.cookie.partition("=")
+    for cookie in (f"x{name}={value}", f"{name}x={value}", f"{name}={value}x", f"{name}", value):
+        headers = [("Host", board.host), ("Cookie", cookie)]
+        assert board.raw("GET", "/api/status", headers).status == 401, cookie
+
+
 def test_every_answer_is_dressed(board: Board) -> None:
     for path in ("/", "/static/look.css", "/api/status", "/nothing", "/login"):
         headers = board.get(path).headers

@@ -4,6 +4,7 @@ A session claims the urgent messages it is told of; they are done when it comple
 when it does not.  A flag that is acknowledged becomes a note.  A session that failed counts
 against the task it worked on.  Of all this nothing can undo the end of a session or keep another
 one from beginning: what goes wrong is put into the audit log, and done by whoever comes next.
+So is the note of a flag where memory.md is one that only a person can mend: the message is done.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING
 from holdfast.agents.inbox import Inbox, Letter, lost
 from holdfast.agents.notes import FLAGS, Notes, one_line
 from holdfast.agents.tasks import Changed, New, TaskList
-from holdfast.codec import Record
-from holdfast.errors import BadName, HoldfastError, LeaseLost
+from holdfast.codec import DecodeError, Record, decode, pretty
+from holdfast.errors import BadName, Corrupt, HoldfastError, LeaseLost, NotOurs, UsageError
 from holdfast.ids import SessionId, session_id
 from holdfast.store.primitives import Claimed, Cursor, Line, Log, Owner
 
 if TYPE_CHECKING:
     from holdfast.layout import Part
+    from holdfast.store.document import FileDocument
     from holdfast.store.home import Home
 
 SENT, RECEIVED = "cross_agent_flags_sent", "cross_agent_flags_received"
@@ -31,6 +33,8 @@ _OF_A_SESSION = "session-"
 _A_YEAR = 365 * 86_400.0
 _MOST_FLAG = 1_000
 """Characters of a flag that memory.md keeps; the message has the rest."""
+_UNTIL_MENDED = (Corrupt, UsageError, NotOurs)
+"""What is wrong with memory.md until a person mends it; anything else passes by itself."""
 
 
 class Desk:
@@ -93,6 +97,7 @@ class Desk:
             self._attempt("reading tasks", self.tasks.read)
         if self._is_kept("notes"):
             self._attempt("reading notes", self.notes.read)
+        self._attempt("noting flags", self._note_what_is_owed)
         self._attempt("parking tasks", self.tasks.park)
         self._attempt("settling messages", self._settle_messages)
 
@@ -127,12 +132,19 @@ class Desk:
 
     # -- messages ----------------------------------------------------------------------
 
-    def ack(self, letter: Letter) -> None:
-        """A claimed message is done; what it leaves behind is written first."""
+    def ack(self, letter: Letter) -> str | None:
+        """A claimed message is done; what it leaves behind is written first.
+
+        Says what has to be mended before its note can be written; None if it is.
+        """
         assert letter.claimed is not None
-        if letter.record.get("type") == "flag":
-            self._keep_flag(letter, letter.claimed)
+        is_flag = letter.record.get("type") == "flag"
+        owed = self._keep_flag(letter, letter.claimed) if is_flag else None
         self.inbox.ack(letter.claimed)
+        if owed is not None:
+            told = f"{self._agent}: {letter.id} is done, but not noted yet: {owed}"
+            self._home.notice("desk", told)
+        return owed
 
     def as_task(self, letter: Letter) -> Changed:
         """Make a task of a message; of one message there is one."""
@@ -148,8 +160,11 @@ class Desk:
         )
         return self.tasks.add(new)
 
-    def _keep_flag(self, letter: Letter, claim: Claimed) -> None:
-        """Note a flag and count it, once, however often it is handed out."""
+    def _keep_flag(self, letter: Letter, claim: Claimed) -> str | None:
+        """Note a flag and count it, once, however often it is handed out.
+
+        Says why the note is owed; a message that came back for that would end among the dead.
+        """
         ref = f"{self.inbox.key}/{letter.id}"
 
         def count() -> None:
@@ -159,7 +174,26 @@ class Desk:
             if letter.attempt == 1 or not self._is_counted(RECEIVED, ref):
                 self._count(RECEIVED, 1, ref)
 
-        self.notes.put(FLAGS, _flag_line(letter.record, self._home.today()), first=count)
+        line = _flag_line(letter.record, self._home.today())
+        try:
+            self.notes.put(FLAGS, line, first=count)
+        except _UNTIL_MENDED as error:
+            with self._home.sheet(self.notes.key).locked():
+                count()
+            self._owed.update(lambda old: pretty([*_without(old, line), line]))
+            return error.message
+        return None
+
+    @property
+    def _owed(self) -> FileDocument:
+        """Lines that memory.md has to get."""
+        return self._home.document(f"{self._key('notes')}.owed")
+
+    def _note_what_is_owed(self) -> None:
+        found = self._owed.read()
+        for line in _lines(found.data if found is not None else None):
+            self.notes.put(FLAGS, line)
+            self._owed.update(lambda old, noted=line: pretty(_without(old, noted)))
 
     def count_sent(self, number: int, message: str, *, again: bool) -> None:
         """Count flags that were sent; `again` if they may have been counted before."""
@@ -197,6 +231,18 @@ class Desk:
 def _claimant(session: SessionId) -> str:
     """Who has a message that a session was told of; agents' names may be too long for this."""
     return f"{_OF_A_SESSION}{session.day}_{session.number:03d}"
+
+
+def _lines(data: bytes | None) -> list[str]:
+    try:
+        found = decode(data) if data else []
+    except DecodeError:
+        return []  # the audit log has told of each
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _without(data: bytes | None, line: str) -> list[str]:
+    return [each for each in _lines(data) if each != line]
 
 
 def _flag_line(record: Record, today: str) -> str:

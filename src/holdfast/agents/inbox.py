@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents.privacy import without_secrets
+from holdfast.agents.privacy import record_without_secrets, without_secrets
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
@@ -41,7 +41,9 @@ MOST_BODY = 256 << 10
 MOST_SUBJECT = 500
 """Characters of a subject, a reference or the name of a thread."""
 _MOST_MESSAGE = 2 * MOST_BODY
-"""Bytes of a message that somebody else put there."""
+"""Bytes of a message that somebody else put there: of its body as text, of the rest as JSON."""
+_MAY_GROW = MOST_BODY // 8
+"""Characters of a body above which it may be too large once its secrets are masked."""
 
 
 class New(NamedTuple):
@@ -138,6 +140,11 @@ def _held(claim: Claimed, record: Record, since: float) -> Letter:
     return Letter(claim.id, "waiting", record, claim.attempt + 1, since, claim, note)
 
 
+def _told(name: str) -> str:
+    """The name of a file as text: bytes in it that are none become \\xff, for one."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def unfit(record: Record, agent: str) -> str | None:
     """Why a record is no message to an agent."""
     sender, to = record.get("from"), record.get("to", agent)
@@ -148,7 +155,9 @@ def unfit(record: Record, agent: str) -> str | None:
     for name in ("subject", "body"):
         if not isinstance(record.get(name, ""), str):
             return f"its {name} is no text"
-    if (size := len(encode(record))) > _MOST_MESSAGE:
+    # As `send` measures it: in JSON a quote has two bytes and a control character six.
+    body = str(record.get("body", "")).encode("utf-8", "surrogatepass")
+    if (size := len(body) + len(encode({**record, "body": ""}))) > _MOST_MESSAGE:
         return f"{size} bytes; a message has at most {_MOST_MESSAGE}"
     return None
 
@@ -163,7 +172,16 @@ class Inbox:
     def deliver(self, new: New) -> str:
         """Store a message that has its id; it is on disk when this returns."""
         record = new.record(self.agent, self._home.clock.now())
+        if len(new.body) > _MAY_GROW:
+            self._check_as_stored(record)
         return self._box.deliver(record, id=new.id)
+
+    def _check_as_stored(self, record: Record) -> None:
+        """Refuse what its receiver would set aside: a tag is longer than a short secret."""
+        why = unfit(record_without_secrets(self._home, record), self.agent)
+        if why is not None:
+            hint = "store the text as a file and name it with --source-ref"
+            raise UsageError(f"without its secrets it has {why}", hint=hint)
 
     def check_same(self, new: New) -> None:
         """Conflict if under the id of a message that was delivered lies another one.
@@ -309,14 +327,14 @@ class Inbox:
             if not isinstance(record, str):
                 state = "expired" if name.endswith(EXPIRED) else "done"
                 id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
-                yield Letter(id, state, record, since=entry.mtime)
+                yield Letter(_told(id), state, record, since=entry.mtime)
 
     def dead(self) -> list[Letter]:
         """What was handed out too often, without what was given another chance since."""
         box, found = self._box, dict[str, Letter]()
         for name, entry, record in self._on(DEAD):
             kept = {} if isinstance(record, str) else record
-            id = name.partition("~")[0].removesuffix(SUFFIX)
+            id = _told(name.partition("~")[0].removesuffix(SUFFIX))
             found[id] = Letter(id, "dead", kept, since=entry.mtime, note=_DEAD)
         lists = (box.waiting, box.claimed, box.done) if found else ()
         living = {each.id for listed in lists for each in listed()}
@@ -334,7 +352,7 @@ class Inbox:
                     continue
                 if not name.endswith(SUFFIX):
                     why = f"no message: its name does not end in {SUFFIX}; left where it is"
-                    found.append(Letter(name, "bad", {}, since=entry.mtime, note=why))
+                    found.append(Letter(_told(name), "bad", {}, since=entry.mtime, note=why))
                     continue
                 record = self._read(box.inbox, name)
                 fits = not isinstance(record, str) and unfit(record, self.agent) is None
@@ -345,7 +363,9 @@ class Inbox:
     def _as_bad(self, name: str, entry: Stat, record: Record | str) -> Letter:
         why = record if isinstance(record, str) else unfit(record, self.agent)
         kept = {} if isinstance(record, str) else record
-        return Letter(name, "bad", kept, since=entry.mtime, note=why or "its id was used before")
+        return Letter(
+            _told(name), "bad", kept, since=entry.mtime, note=why or "its id was used before"
+        )
 
     def find(self, id: str) -> Letter:
         """A message wherever it lies."""
@@ -450,7 +470,9 @@ class _Old(NamedTuple):
     def line(self) -> bytes:
         file = self.name if self.shelf == DONE else f"{self.shelf}/{self.name}"
         delivered = utc_stamp(self.entry.mtime)
-        return encode({"file": file, "delivered_at": delivered, "message": self.record}) + b"\n"
+        return (
+            encode({"file": _told(file), "delivered_at": delivered, "message": self.record}) + b"\n"
+        )
 
 
 def _batches(found: Sequence[_Old]) -> Iterator[list[tuple[_Old, bytes]]]:

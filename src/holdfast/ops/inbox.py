@@ -263,7 +263,9 @@ def ack(
             return _not_claimed(one, id)
         if as_task:
             data["task"] = one.desk.as_task(letter).task["id"]
-        one.desk.ack(letter)
+        owed = one.desk.ack(letter)
+    if owed is not None:
+        call.warn(f"{owed}; {letter.id} is noted when that is mended")
     more = f", {data['task']} was made of it" if as_task else ""
     return Change(letter.id, applied=True, detail=f"{letter.id} is done{more}", data=data)
 

@@ -25,7 +25,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show, Stream, error_envelope
 from holdfast.ops.operation import Operation, Table
 from holdfast.ops.parameter import Parameter, parameters
-from holdfast.web.calls import LINES, Calls, Tell
+from holdfast.web.calls import LINES, Calls, LookingRouter, Tell
 from holdfast.web.guard import TOKEN
 
 Opener = Callable[[], Context]
@@ -90,7 +90,7 @@ _ENVELOPES: dict[Any, Any] = {Rows: Listed, Show: Shown, Change: Changed}
 
 
 def routes(table: Table, opened: Opener, calls: Calls) -> APIRouter:
-    router = APIRouter(prefix="/api")
+    router = LookingRouter(calls, prefix="/api")
     for operation in table.seen_by("http").operations:
         reads = operation.effect == "read"
         router.add_api_route(

@@ -25,7 +25,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.operation import Table
 from holdfast.web import api, pages
 from holdfast.web.calls import Calls
-from holdfast.web.guard import Guard
+from holdfast.web.guard import LINK, Guard
 from holdfast.web.keys import COOKIE_SECONDS, Keys
 from holdfast.web.live import Live
 
@@ -68,7 +68,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     )
     calls = Calls()
     app.include_router(api.routes(table, setting.context, calls))
-    app.include_router(pages.routes(table, setting.context, read_only=setting.read_only))
+    app.include_router(pages.routes(table, setting.context, calls, read_only=setting.read_only))
     app.add_api_route("/static/job.css", _job_sheet, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(HoldfastError, _failed)
@@ -121,7 +121,7 @@ def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> Non
         ours = request.headers.get("x-holdfast") == "page"
         return JSONResponse({"token": keys.token if ours and not read_only else None})
 
-    @app.post("/link", include_in_schema=False)
+    @app.post(LINK, include_in_schema=False)
     def link() -> JSONResponse:
         return JSONResponse({"key": keys.link()})
 

@@ -9,7 +9,6 @@ does not hold a key.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,8 +20,11 @@ from holdfast.web.keys import Keys
 
 TOKEN = "x-holdfast-token"
 LARGEST_BODY = 8 << 20
+_NOT_ALLOWED = 1008
 OPEN = ("/login", "/static/")
 """What one who has no key yet may see."""
+LINK = "/link"
+"""Where who has the token gets another link, which changes nothing that is kept."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -59,8 +61,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":
-            return  # nothing else is spoken here
+        if scope["type"] == "websocket":
+            # Not spoken here; who says nothing at all is taken for broken.
+            await receive()
+            await send({"type": "websocket.close", "code": _NOT_ALLOWED})
+            return
         refusal = self._refusal(scope)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
@@ -71,7 +76,7 @@ class Guard:
         headers = Headers(scope=scope)
         return (
             self._wrong_place(headers)
-            or self._wrong_form(scope["method"], headers)
+            or self._wrong_form(scope["method"], str(scope["path"]), headers)
             or self._stranger(scope, headers)
         )
 
@@ -87,12 +92,12 @@ class Guard:
             return Refusal(403, "wrong_origin", "another site may not ask this", "")
         return None
 
-    def _wrong_form(self, method: str, headers: Headers) -> Refusal | None:
+    def _wrong_form(self, method: str, path: str, headers: Headers) -> Refusal | None:
         if method in ("GET", "HEAD"):
             return None
         if method != "POST":
             return Refusal(405, "method", f"{method} is not spoken here", "use GET or POST")
-        if self._read_only:
+        if self._read_only and path != LINK:
             return Refusal(
                 403, "read_only", "this dashboard only shows", "start it without --read-only"
             )
@@ -124,15 +129,10 @@ class Guard:
         )
 
     def _cookies(self, headers: Headers) -> list[str]:
-        found: list[str] = []
-        for text in headers.getlist("cookie"):
-            try:
-                jar = SimpleCookie(text)
-            except CookieError:
-                continue
-            if self.cookie in jar:
-                found.append(jar[self.cookie].value)
-        return found
+        """Ours, whatever stands beside it: a browser sends the cookies of every port of a host."""
+        pairs = (each for text in headers.getlist("cookie") for each in text.split(";"))
+        named = (each.partition("=") for each in pairs)
+        return [value.strip() for name, _, value in named if name.strip() == self.cookie]
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         wants_page = "text/html" in Headers(scope=scope).get("accept", "")

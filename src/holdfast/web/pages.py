@@ -7,10 +7,10 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
@@ -25,6 +25,7 @@ from holdfast.layout import CACHE
 from holdfast.ops.operation import Table
 from holdfast.web import job_pages
 from holdfast.web.api import Opener, call
+from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
 
 PAGE_OF_EVENTS = 100
@@ -55,8 +56,11 @@ STATES = {
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
 _ODD = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": None, "models": []}
+_NOTHING_SPENT: dict[str, Any] = {"usd": None, "unknown": 0, "left_usd": None}
+_Shown = TypeVar("_Shown")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -155,9 +159,9 @@ def trouble(error: HoldfastError) -> str:
     return draw("message.html", title=title, text=error.message, hint=error.hint or "")
 
 
-def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
+def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> APIRouter:
     verbs = {each.name: each for each in table.operations}
-    router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+    router = LookingRouter(calls, include_in_schema=False, default_response_class=HTMLResponse)
 
     def ask(name: str, **arguments: Any) -> dict[str, Any]:
         """What a verb says."""
@@ -188,22 +192,31 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
     def agent(name: str, turns: Annotated[int, Query(ge=1, le=MOST_TURNS)] = PAGE_OF_TURNS) -> str:
         (row,) = ask("status", agent=name)["rows"]
         asked = {"agent": row["agent"]}
-        there = ask("inbox list", **asked)["rows"]
+        aside = {"dead": True, "expired": True, "bad": True}
+        parts = Sections()
+
+        def rows(part: str, verb: str, **more: Any) -> list[dict[str, Any]]:
+            return parts.of(part, lambda: ask(verb, **asked, **more)["rows"], [])
+
+        there = rows("inbox", "inbox list")
         waiting = [each for each in there if each["state"] != "expired"]
-        tasks = ask("task list", **asked, status="all")["rows"]
+        board = parts.of("tasks", lambda: ask("task list", **asked, status="all"), {"rows": []})
+        parts.tell("tasks", *board.get("warnings", ()))
+        tasks = board["rows"]
         return page(
             "agent.html",
             agent=row,
-            sessions=ask("session list", **asked, limit=20)["rows"][::-1],
-            events=ask("ledger list", **asked, limit=40)["rows"][::-1],
-            spent=ask("budget show", **asked)["rows"][0],
-            letters=_letters(ask, row["agent"], waiting),
+            sessions=rows("sessions", "session list", limit=20)[::-1],
+            events=rows("ledger", "ledger list", limit=40)[::-1],
+            spent=[*rows("spent", "budget show"), _NOTHING_SPENT][0],
+            letters=parts.of("inbox", lambda: _letters(ask, row["agent"], waiting), []),
             more_letters=max(0, len(waiting) - MOST_LETTERS),
-            aside=ask("inbox list", **asked, dead=True, expired=True, bad=True)["rows"],
+            aside=rows("inbox", "inbox list", **aside),
             tasks=[each for each in tasks if each["state"] not in CLOSED],
             closed=[each for each in tasks if each["state"] in CLOSED],
-            notes=ask("memory show", **asked)["data"]["text"],
-            **_talk(ask, row["agent"], turns),
+            notes=parts.of("notes", lambda: ask("memory show", **asked)["data"]["text"], ""),
+            **parts.of("turns", lambda: _talk(ask, row["agent"], turns), _NO_TALK),
+            wrong=parts.wrong,
         )
 
     @router.get("/session/{id}")
@@ -240,6 +253,24 @@ def routes(table: Table, opened: Opener, *, read_only: bool) -> APIRouter:
         )
 
     return router
+
+
+class Sections:
+    """What the sections of a page show: one that fails says why, and the others are there."""
+
+    def __init__(self) -> None:
+        self.wrong: dict[str, list[str]] = {}
+
+    def of(self, part: str, look: Callable[[], _Shown], otherwise: _Shown) -> _Shown:
+        try:
+            return look()
+        except HoldfastError as error:
+            self.tell(part, error.message, error.hint or "")
+            return otherwise
+
+    def tell(self, part: str, *lines: str) -> None:
+        known = self.wrong.setdefault(part, [])
+        known += [each for each in lines if each and each not in known]
 
 
 def _decisions(ask: Ask) -> int:

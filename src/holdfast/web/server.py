@@ -16,6 +16,7 @@ from holdfast.layout import CACHE
 from holdfast.store.primitives import Owner
 from holdfast.store.vfs import is_alive, this_process
 from holdfast.web.app import Setting, dashboard
+from holdfast.web.guard import LINK
 
 if TYPE_CHECKING:
     from holdfast.ops.operation import Table
@@ -33,6 +34,17 @@ class Served(NamedTuple):
     url: str
     token: str
     owner: Owner
+
+    def record(self) -> bytes:
+        return pretty({**self._asdict(), "owner": list(self.owner)})
+
+
+class IsUp(Exception):
+    """Somebody else's dashboard of the same home was faster."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(served.url)
+        self.served = served
 
 
 def bound(host: str, port: int | None) -> socket.socket:
@@ -65,7 +77,10 @@ def serve(
     read_only: bool,
     ready: Callable[[Served, str], None],
 ) -> None:
-    """Serve until somebody ends it; `ready` is told where, and the first key."""
+    """Serve until somebody ends it; `ready` is told where, and the first key.
+
+    IsUp if another one serves this home by now: one that is on no record could not be found.
+    """
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     setting = Setting(home.path, layout, (*LOOPBACK, shown), port, read_only)
@@ -81,13 +96,28 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     server = _Server(config, lambda: ready(served, board.keys.link()), board.end_streams)
+    with _on_record(home, served), _told_to_end():
+        server.run([listener])
+
+
+@contextmanager
+def _on_record(home: Home, served: Served) -> Generator[None]:
     record = home.document(_PLACE)
-    record.replace(pretty({**served._asdict(), "owner": list(served.owner)}))
+
+    def enter(old: bytes | None) -> bytes:
+        other = _living(old)
+        if other is not None:
+            raise IsUp(other)
+        return served.record()
+
+    def leave(old: bytes | None) -> bytes:
+        return b"{}\n" if old is None or old == served.record() else old
+
+    record.update(enter)
     try:
-        with _told_to_end():
-            server.run([listener])
+        yield
     finally:
-        record.replace(b"{}\n")
+        record.update(leave)
 
 
 @contextmanager
@@ -125,8 +155,13 @@ class _Server(uvicorn.Server):
 def running(home: Home) -> Served | None:
     """The dashboard of a home, if one is up."""
     text = home.document(_PLACE).read()
+    return _living(text.data if text is not None else None)
+
+
+def _living(data: bytes | None) -> Served | None:
+    """What a record tells of, if that lives."""
     try:
-        found: Any = decode(text.data) if text is not None else None
+        found: Any = decode(data) if data is not None else None
     except DecodeError:
         return None
     match found:
@@ -147,6 +182,6 @@ def new_link(served: Served) -> str:
     from urllib.request import ProxyHandler, Request, build_opener  # noqa: PLC0415
 
     headers = {"content-type": "application/json", "x-holdfast-token": served.token}
-    request = Request(f"{served.url}/link", b"{}", headers)
+    request = Request(f"{served.url}{LINK}", b"{}", headers)
     with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
         return f"{served.url}/login?key={json.loads(answer.read())['key']}"

@@ -25,7 +25,7 @@ def up(
     attach: Annotated[bool, Arg("Only give a link to one that is up")] = False,
 ) -> Show:
     try:
-        from holdfast.web.server import Served, bound, new_link, running, serve
+        from holdfast.web.server import IsUp, Served, bound, new_link, running, serve
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the dashboard needs {error.name}", hint="pip install 'holdfast[web]'"
@@ -44,7 +44,7 @@ def up(
 
             webbrowser.open(link)
 
-    if (served := running(home)) is not None:
+    def attached(served: Served) -> Show:
         try:
             link = new_link(served)
         except OSError as error:
@@ -54,6 +54,9 @@ def up(
             ) from error
         tell(link)
         return Show({"url": served.url, "link": link, "attached": True}, text="")
+
+    if (served := running(home)) is not None:
+        return attached(served)
     if attach:
         raise NotFound("no dashboard of this home is up", hint="`holdfast up` starts one")
     if host not in _LOOPBACK:
@@ -66,5 +69,10 @@ def up(
     from holdfast.ops.table import TABLE
 
     layout = None if context.layout.name == "holdfast" else context.layout.name
-    serve(home, layout, TABLE, listener, read_only=read_only, ready=ready)
+    try:
+        serve(home, layout, TABLE, listener, read_only=read_only, ready=ready)
+    except IsUp as other:
+        return attached(other.served)
+    finally:
+        listener.close()
     return Show({"url": None, "attached": False}, text="")
