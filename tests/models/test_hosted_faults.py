@@ -233,6 +233,23 @@ def test_a_key_goes_only_where_the_environment_says(monkeypatch: pytest.MonkeyPa
         assert KEY not in str(other.headers)
 
 
+@pytest.mark.parametrize("provider", ["openai-compatible", "ollama", "vllm", "llamacpp"])
+def test_an_address_in_a_name_gets_nothing_of_what_is_set_for_openai(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = "Authorization: Bearer its-theirs\nX-Api: its-theirs"
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID", "WEBHOOK_SECRET"):
+        monkeypatch.setenv(f"OPENAI_{name}", "its-theirs")
+    with faults.faulty(faults.says("Yes.")) as server:
+        model = open_model(f"{provider}:m@{server.url}")
+        model.ask(question())
+        model.ask(question(), lambda _: None)
+        model.close()
+        assert len(server.headers) == 2
+        assert "its-theirs" not in str(server.headers)
+
+
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
 def test_a_missing_key_is_named(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = SERVICES[provider]
