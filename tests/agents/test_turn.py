@@ -23,7 +23,7 @@ from holdfast.agents.conversation import Asked, Begun, Conversation, Tally, reco
 from holdfast.agents.turn import Found, Purse, Question, composed, turn
 from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, Unavailable
 from holdfast.layout import HOLDFAST, Part
-from holdfast.models.protocol import Message, Reply, Request
+from holdfast.models.protocol import Message, Reply, Request, Try, Usage
 from holdfast.models.replay import Replay
 from holdfast.models.scripted import Scripted
 from holdfast.store.home import Home
@@ -163,6 +163,61 @@ def test_a_failure_is_one_line_and_settles_what_was_set_aside(
     assert (tally.turns, tally.failed, tally.usd) == (1, 1, cost or 0.0)
     assert tally.unknown == (cost is None)
     assert said.recent(1000) == []
+
+
+HUGE = Reply("y\n" * (16 << 20), "m", cost_usd=0.5)
+ODD = Reply("Hi \ud83d\ude00 \ud83d.", "m\ud83d", usage=Usage(1 << 70, 3), cost_usd=0.5)
+
+
+class Given(Scripted):
+    """Answers, or fails, with just this."""
+
+    def __init__(self, reply: Reply, *, fails: bool = False) -> None:
+        super().__init__([])
+        self._given, self._fails = reply, fails
+
+    def ask(self, request: Request, on_text: Any = None) -> Reply:
+        if not self._fails:
+            return self._given
+        error = InvalidOutput(f"odd {self._given.text[:20]}", hint="")
+        error.reply = self._given
+        error.tries = (Try("m", "invalid_output", self._given.text, 0.1),)
+        raise error
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "failed"])
+@pytest.mark.parametrize("reply", [HUGE, ODD], ids=["huge", "odd"])
+def test_whatever_comes_is_put_on_record_as_far_as_it_can_be(
+    said: Conversation, reply: Reply, fails: bool
+) -> None:
+    if fails:
+        with pytest.raises(InvalidOutput):
+            turn(said, Given(reply, fails=True), Question("q"), SESSION)
+    else:
+        turn(said, Given(reply), Question("q"), SESSION)
+    ended = lines_of(said)[-1]
+    text = ended["meta"]["reply"] if fails else ended["content"]
+    if reply is HUGE:
+        assert text.startswith("y\ny\n")
+        assert text.endswith(" characters left out]")
+    else:
+        assert text == "Hi \U0001f600 \ufffd."
+        assert "input_tokens" not in ended["meta"]
+        assert ended["meta"]["output_tokens"] == 3
+    assert ended["meta"]["cost_usd"] == 0.5
+    assert said.waiting() == {}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "failed"])
+def test_what_cannot_be_put_on_record_at_all_still_ends_its_turn(
+    said: Conversation, fails: bool
+) -> None:
+    endless = Reply("Hi.", "m", cost_usd=0.5, seconds=float("nan"))
+    with pytest.raises(InvalidOutput):
+        turn(said, Given(endless, fails=fails), Question("q"), SESSION)
+    assert lines_of(said)[-1]["meta"]["error"] == "invalid_output"
+    assert said.waiting() == {}
+    assert said.tally(SESSION).usd == 0.5
 
 
 def test_an_interrupted_question_is_settled_as_unknown(said: Conversation) -> None:

@@ -199,7 +199,6 @@ def test_a_text_that_is_packed_as_texts_are_is_looked_through_and_stays_if_it_ma
     assert MASK({"n": secret})["n"].startswith("[SECRET:")
 
 
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

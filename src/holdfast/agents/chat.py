@@ -129,7 +129,8 @@ class Chat:
         turns = "1 turn" if spent.turns == 1 else f"{spent.turns} turns"
         fields: Record = {"summary": f"{turns} with {self._model.ref}"}
         fields["tokens_used"] = spent.tokens
-        if not spent.unknown:
+        waiting = [each["session_id"] for each in self._said.waiting().values()]
+        if not spent.unknown and self.session not in waiting:
             fields["cost_usd"] = round(spent.usd, 9)
         end = End("completed", fields=fields)
         if self.failed:

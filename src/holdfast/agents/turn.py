@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents.conversation import Asked, Conversation, Unsealed
 from holdfast.models import spans
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
+from holdfast.models.report import legible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +91,7 @@ def turn(
     try:
         with spans.of_turn(session, model.ref, request) as told:
             reply = told(model.ask(request, on_text))
+            reply = reply._replace(text=legible(reply.text))
     except BaseException as error:
         conversation.fail(begun, error)
         raise

@@ -169,6 +169,14 @@ def count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_COUNTED else None
 
 
+def legible(text: str) -> str:
+    """With the halves of a character put together, as they come in two pieces of a stream; half a
+    one alone is replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def usd(value: object) -> float | None:
     if type(value) not in (int, float):
         return None
