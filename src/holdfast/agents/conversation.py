@@ -553,6 +553,6 @@ def _tries(tries: Sequence[Try]) -> Record:
         return {}
     return {
         "tries": [
-            {**each._asdict(), "message": _kept(each.message, _LONGEST_MESSAGE)} for each in tries
+            {**each.told(), "message": _kept(each.message, _LONGEST_MESSAGE)} for each in tries
         ]
     }

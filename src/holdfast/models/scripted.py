@@ -44,6 +44,8 @@ FAILURES: dict[str, type[ModelError]] = {
         errors.InvalidOutput,
     )
 }
+_FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
+"""Failures that stand for those before the first token, unless they are given a cost."""
 Answer = Callable[[Request], "str | Mapping[str, Any] | Line"]
 
 
@@ -90,7 +92,13 @@ class Scripted:
             self._clock.sleep(line.delay)
         if line.error is not None:
             kind = FAILURES[line.error]
-            raise kind(line.text or f"{self.ref} was told to fail", hint="see its script")
+            error = kind(line.text or f"{self.ref} was told to fail", hint="see its script")
+            error.free = line.error in _FREE and not line.cost_usd
+            if line.cost_usd:
+                error.reply = Reply(
+                    "", self.ref, usage=line.usage or Usage(), cost_usd=line.cost_usd
+                )
+            raise error
         first = self._clock.boottime() - began
         if on_text is not None:
             for start in range(0, len(line.text), _PIECE):

@@ -85,7 +85,7 @@ def told(reply: Reply) -> dict[str, Any]:
         "cost_usd": reply.cost_usd,
         "seconds": round(reply.seconds, 3),
         "finish": reply.finish,
-        "tries": [each._asdict() for each in reply.tries],
+        "tries": [each.told() for each in reply.tries],
     }
 
 
