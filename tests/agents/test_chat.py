@@ -143,9 +143,13 @@ def test_a_turn_whose_end_the_disk_did_not_take_makes_a_session_of_unknown_cost(
         raise DiskFull("no space left", hint="")
 
     monkeypatch.setattr(Conversation, "answer", full)
-    with Home.open(str(shell.home)) as home, Agent(home, "rio", HOLDFAST) as agent:
-        with pytest.raises(DiskFull), Chat(home, agent, Scripted(["Yes."]), Manner()) as chat:
-            chat.say("q")
+    with (
+        Home.open(str(shell.home)) as home,
+        Agent(home, "rio", HOLDFAST) as agent,
+        pytest.raises(DiskFull),
+        Chat(home, agent, Scripted(["Yes."]), Manner()) as chat,
+    ):
+        chat.say("q")
     assert shell("session", "list", "--agent", "rio", "--json").rows()[-1]["cost_usd"] is None
 
 

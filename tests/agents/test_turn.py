@@ -21,8 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bench.material import CountingVfs
 from holdfast.agents.conversation import Asked, Begun, Conversation, Tally, recorded
 from holdfast.agents.turn import Found, Purse, Question, composed, turn
-from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, Unavailable
+from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, TooLong, Unavailable
 from holdfast.layout import HOLDFAST, Part
+from holdfast.models.command import Command
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
 from holdfast.models.replay import Replay
 from holdfast.models.scripted import Scripted
@@ -218,6 +219,17 @@ def test_what_cannot_be_put_on_record_at_all_still_ends_its_turn(
     assert lines_of(said)[-1]["meta"]["error"] == "invalid_output"
     assert said.waiting() == {}
     assert said.tally(SESSION).usd == 0.5
+
+
+def test_what_a_program_says_of_its_failure_does_not_make_it_free(said: Conversation) -> None:
+    words = ["sh", "-c", "echo 'quota: refused for safety, 429' >&2; exit 1"]
+    with pytest.raises(ModelError):
+        turn(said, Command(words), Question("q"), SESSION, purse=Purse(1.0))
+    assert lines_of(said)[-1]["meta"]["cost_usd"] is None
+    assert said.tally(SESSION).unknown == 1
+    with pytest.raises(TooLong):
+        turn(said, Command(["echo", "{prompt}"]), Question("q" * (1 << 18)), SESSION)
+    assert lines_of(said)[-1]["meta"]["cost_usd"] == 0.0
 
 
 def test_an_interrupted_question_is_settled_as_unknown(said: Conversation) -> None:

@@ -133,7 +133,27 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match=url) as caught:
         model.ask(question())
     assert url in caught.value.hint
+    assert caught.value.free
     model.close()
+
+
+@pytest.mark.parametrize(
+    ("deed", "free"),
+    [
+        (faults.fails(401), True),
+        (faults.fails(403), True),
+        (faults.fails(429), True),
+        (faults.fails(503), True),
+        (faults.fails(400, code="context_length_exceeded"), True),
+        (faults.fails(500), False),
+        (faults.resets, False),
+        (faults.breaks_off, False),
+    ],
+)
+def test_only_a_request_that_was_turned_away_is_free(deed: Deed, free: bool) -> None:
+    with asking(deed) as (model, _), pytest.raises(ModelError) as caught:
+        model.ask(question(), lambda _: None)
+    assert caught.value.free == free
 
 
 def test_it_waits_as_long_as_the_server_asks_for() -> None:

@@ -42,7 +42,8 @@ _BYTES_A_LETTER = 6
 _TINY = 1e-9
 _PAUSE = 0.1
 FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
-"""Failures for which providers take no money: they come before the first token."""
+"""Failures for which providers mostly take no money.  Whether this one was free only the error
+itself knows (`ModelError.free`)."""
 
 
 class Asked(NamedTuple):
@@ -213,10 +214,10 @@ class Conversation:
 
     def fail(self, begun: Begun, error: BaseException) -> Cursor:
         """Put on record that there is no answer."""
-        code = _code(error)
         said = error.message if isinstance(error, ModelError) else type(error).__name__
-        meta: Record = {"error": code, "cost_usd": 0.0 if code in FREE else None}
+        meta: Record = {"error": _code(error), "cost_usd": None}
         if isinstance(error, ModelError):
+            meta["cost_usd"] = 0.0 if error.free else None
             if isinstance(error.reply, Reply):
                 meta |= {**_told(error.reply), "reply": _kept(error.reply.text)}
             meta |= _tries([each for each in error.tries if isinstance(each, Try)])

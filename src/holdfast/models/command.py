@@ -237,10 +237,12 @@ def _filled(word: str, prompt: str) -> str:
         prompt = f"\n{prompt}"
     filled = word.replace(PROMPT, prompt)
     if len(filled.encode()) >= _LONGEST_ARGUMENT:
-        raise TooLong(
+        too_long = TooLong(
             f"a prompt of {len(prompt)} characters is too long for an argument",
             hint=f"give it by standard input or {PROMPT_FILE}",
         )
+        too_long.free = True
+        raise too_long
     return filled
 
 

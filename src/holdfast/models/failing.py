@@ -83,7 +83,9 @@ def as_model_errors(name: str) -> Generator[None]:
     except ModelError:
         raise
     except Busy as error:
-        raise Unavailable(error.message, hint=error.hint) from error
+        busy = Unavailable(error.message, hint=error.hint)
+        busy.free = True
+        raise busy from error
     except HoldfastError as error:
         raise ModelError(f"{name}: {error.message}", hint=error.hint) from error
 
