@@ -49,6 +49,7 @@ from holdfast.models.loop import Late, Told, wait_for
 from holdfast.models.output import checked
 from holdfast.models.places import SERVICES, Place, model_at, place_of
 from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
+from holdfast.models.shown import beginning
 
 _TRANSIENT = frozenset((408, 409, 425, 429))
 _TURNED_AWAY = frozenset((401, 403, 404, 413, 429, 503))
@@ -295,7 +296,7 @@ class Hosted:
         line = " ".join(str(text).split())
         if self._place.key:
             line = line.replace(self._place.key, "[key]")
-        return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+        return beginning(line, _SHOWN)
 
 
 _STOP: Finish = "stop"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.codec import DecodeError, Json, decode, encode
 from holdfast.errors import ConfigError, InvalidOutput
 from holdfast.models.protocol import Reply, Request
+from holdfast.models.shown import beginning
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -44,8 +44,7 @@ _ASK_PLAINLY = "ask for one JSON object and nothing else, or give the model a si
 
 
 def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
-    # Between words: half a secret is one that nothing recognises.
-    shown = shorten(reply.text, _SHOWN, placeholder=" …")
+    shown = " ".join(beginning(reply.text, _SHOWN).split())
     error = InvalidOutput(f"{reply.model} answered, but {why}: {shown!r}", hint=hint)
     error.reply = reply
     return error
@@ -57,7 +56,7 @@ def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
     if _plainly_meets(value, schema):
         return []
     found = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    texts = [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+    texts = [f"{error.json_path}: {beginning(error.message, _SHOWN)}" for error in found]
     return texts[:_MOST_REASONS]
 
 

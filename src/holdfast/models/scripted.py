@@ -28,6 +28,7 @@ from holdfast.codec import Json, encode
 from holdfast.errors import BadValue, ModelError, typed
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
+from holdfast.models.shown import end
 
 _ECHOED = 120
 _LETTERS_PER_TOKEN = 4
@@ -209,7 +210,7 @@ def open_scripted(name: str) -> Scripted:
 
 def _echo(request: Request) -> str:
     last = request.messages[-1].text if request.messages else ""
-    said = " ".join(last.split())[-_ECHOED:]
+    said = end(" ".join(last.split()), _ECHOED)
     if request.schema is None:
         return f"You said: {said}"
     return encode(example(request.schema, said)).decode()
