@@ -153,6 +153,17 @@ def test_a_turn_whose_end_the_disk_did_not_take_makes_a_session_of_unknown_cost(
     assert shell("session", "list", "--agent", "rio", "--json").rows()[-1]["cost_usd"] is None
 
 
+@pytest.mark.parametrize("broken", ["", '{"agent_id": "rio", ', "[]"])
+def test_nobody_is_asked_in_the_name_of_an_agent_whose_persona_cannot_be_read(
+    shell: Shell, broken: str
+) -> None:
+    (shell.home / "state/rio/manifest.json").write_text(broken, encoding="utf-8")
+    said = shell("agent", "chat", "rio", "hi", "--model", "scripted:echo", "--json")
+    assert said.error()["code"] == "corrupt"
+    assert "manifest.json cannot be read" in said.error()["message"]
+    assert shell("session", "list", "--agent", "rio", "--json").rows() == []
+
+
 def test_a_limit_of_money_is_kept(shell: Shell, script: str) -> None:
     said = shell("agent", "chat", "rio", "x", "--model", script, "--max-cost", "0.1", "--json")
     assert said.error()["code"] == "over_budget"

@@ -109,6 +109,17 @@ def test_the_question_keeps_to_its_room_and_the_oldest_give_way(said: Conversati
     assert [message.text for message in bare.messages] == ["now"]
 
 
+def test_who_it_is_is_told_whole_whatever_the_question_takes(said: Conversation) -> None:
+    persona = "You are Rio.\nNever delete anything."
+    question = Question("q" * 5000, persona, "notes " * 500, room=3000)
+    parts, request = composed(said, question)
+    assert parts == [persona]
+    assert [each.text for each in request.messages] == [persona, "q" * 5000]
+    with pytest.raises(TooLong, match="persona"):
+        turn(said, Scripted(["never"]), Question("q", "p" * 3001, room=3000), SESSION)
+    assert lines_of(said) == []
+
+
 def test_askers_in_turn_number_and_pay_their_questions_as_one(
     home: Home, said: Conversation
 ) -> None:
