@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents.conversation import Asked, Conversation, Unsealed
 from holdfast.errors import TooLong
 from holdfast.models import spans
+from holdfast.models.output import check_schema
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
 from holdfast.models.report import legible
 
@@ -73,6 +74,8 @@ def turn(
     on_text: OnText | None = None,
 ) -> Reply:
     """Ask, and have it on record whatever happens: the reply, or the error that it ended in."""
+    if question.schema is not None:
+        check_schema(question.schema)
     parts, request = composed(conversation, question)
     limits = purse or Purse()
     begun = conversation.begin(
