@@ -126,6 +126,8 @@ class ModelError(HoldfastError):
     """What came and was paid for, although it cannot be used."""
     tries: tuple[object, ...] = ()
     """The calls that had failed when this one ended the asking."""
+    free: bool = False
+    """Whether it is known that nothing was paid for: it failed before the first token."""
 
 
 class Unavailable(ModelError):

@@ -11,6 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.agents.agent import Agent
+from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.conversation import Conversation
+from holdfast.errors import DiskFull
+from holdfast.layout import HOLDFAST
+from holdfast.models.scripted import Scripted
+from holdfast.store.home import Home
 from tests.agents.world import until
 from tests.ledger.shell import PATIENCE, PROGRAM, Shell
 
@@ -119,6 +126,42 @@ def test_a_failed_question_ends_the_session_in_error_with_the_reason(
     session = shell("session", "list", "--agent", "rio", "--json").rows()[-1]
     assert session["status"] == "error"
     assert lines(shell)[-1]["meta"]["error"] == "not_authorised"  # type: ignore[index]
+
+
+def test_an_answer_longer_than_a_line_of_the_log_is_kept_in_part(shell: Shell) -> None:
+    flood = "command:sh -c 'yes words | head -c 9000000'"
+    said = shell("agent", "chat", "rio", "q", "--model", flood, "--json")
+    assert said.code == 0
+    assert str(lines(shell)[-1]["content"]).endswith(" characters left out]")
+    assert shell("session", "list", "--agent", "rio", "--json").rows()[-1]["cost_usd"] is None
+
+
+def test_a_turn_whose_end_the_disk_did_not_take_makes_a_session_of_unknown_cost(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskFull("no space left", hint="")
+
+    monkeypatch.setattr(Conversation, "answer", full)
+    with (
+        Home.open(str(shell.home)) as home,
+        Agent(home, "rio", HOLDFAST) as agent,
+        pytest.raises(DiskFull),
+        Chat(home, agent, Scripted(["Yes."]), Manner()) as chat,
+    ):
+        chat.say("q")
+    assert shell("session", "list", "--agent", "rio", "--json").rows()[-1]["cost_usd"] is None
+
+
+@pytest.mark.parametrize("broken", ["", '{"agent_id": "rio", ', "[]"])
+def test_nobody_is_asked_in_the_name_of_an_agent_whose_persona_cannot_be_read(
+    shell: Shell, broken: str
+) -> None:
+    (shell.home / "state/rio/manifest.json").write_text(broken, encoding="utf-8")
+    said = shell("agent", "chat", "rio", "hi", "--model", "scripted:echo", "--json")
+    assert said.error()["code"] == "corrupt"
+    assert "manifest.json cannot be read" in said.error()["message"]
+    assert shell("session", "list", "--agent", "rio", "--json").rows() == []
 
 
 def test_a_limit_of_money_is_kept(shell: Shell, script: str) -> None:

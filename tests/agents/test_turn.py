@@ -21,9 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bench.material import CountingVfs
 from holdfast.agents.conversation import Asked, Begun, Conversation, Tally, recorded
 from holdfast.agents.turn import Found, Purse, Question, composed, turn
-from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, Unavailable
+from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, TooLong, Unavailable
 from holdfast.layout import HOLDFAST, Part
-from holdfast.models.protocol import Message, Reply, Request
+from holdfast.models.command import Command
+from holdfast.models.protocol import Message, Reply, Request, Try, Usage
 from holdfast.models.replay import Replay
 from holdfast.models.scripted import Scripted
 from holdfast.store.home import Home
@@ -108,6 +109,17 @@ def test_the_question_keeps_to_its_room_and_the_oldest_give_way(said: Conversati
     assert [message.text for message in bare.messages] == ["now"]
 
 
+def test_who_it_is_is_told_whole_whatever_the_question_takes(said: Conversation) -> None:
+    persona = "You are Rio.\nNever delete anything."
+    question = Question("q" * 5000, persona, "notes " * 500, room=3000)
+    parts, request = composed(said, question)
+    assert parts == [persona]
+    assert [each.text for each in request.messages] == [persona, "q" * 5000]
+    with pytest.raises(TooLong, match="persona"):
+        turn(said, Scripted(["never"]), Question("q", "p" * 3001, room=3000), SESSION)
+    assert lines_of(said) == []
+
+
 def test_askers_in_turn_number_and_pay_their_questions_as_one(
     home: Home, said: Conversation
 ) -> None:
@@ -163,6 +175,72 @@ def test_a_failure_is_one_line_and_settles_what_was_set_aside(
     assert (tally.turns, tally.failed, tally.usd) == (1, 1, cost or 0.0)
     assert tally.unknown == (cost is None)
     assert said.recent(1000) == []
+
+
+HUGE = Reply("y\n" * (16 << 20), "m", cost_usd=0.5)
+ODD = Reply("Hi \ud83d\ude00 \ud83d.", "m\ud83d", usage=Usage(1 << 70, 3), cost_usd=0.5)
+
+
+class Given(Scripted):
+    """Answers, or fails, with just this."""
+
+    def __init__(self, reply: Reply, *, fails: bool = False) -> None:
+        super().__init__([])
+        self._given, self._fails = reply, fails
+
+    def ask(self, request: Request, on_text: Any = None) -> Reply:
+        if not self._fails:
+            return self._given
+        error = InvalidOutput(f"odd {self._given.text[:20]}", hint="")
+        error.reply = self._given
+        error.tries = (Try("m", "invalid_output", self._given.text, 0.1),)
+        raise error
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "failed"])
+@pytest.mark.parametrize("reply", [HUGE, ODD], ids=["huge", "odd"])
+def test_whatever_comes_is_put_on_record_as_far_as_it_can_be(
+    said: Conversation, reply: Reply, fails: bool
+) -> None:
+    if fails:
+        with pytest.raises(InvalidOutput):
+            turn(said, Given(reply, fails=True), Question("q"), SESSION)
+    else:
+        turn(said, Given(reply), Question("q"), SESSION)
+    ended = lines_of(said)[-1]
+    text = ended["meta"]["reply"] if fails else ended["content"]
+    if reply is HUGE:
+        assert text.startswith("y\ny\n")
+        assert text.endswith(" characters left out]")
+    else:
+        assert text == "Hi \U0001f600 \ufffd."
+        assert "input_tokens" not in ended["meta"]
+        assert ended["meta"]["output_tokens"] == 3
+    assert ended["meta"]["cost_usd"] == 0.5
+    assert said.waiting() == {}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "failed"])
+def test_what_cannot_be_put_on_record_at_all_still_ends_its_turn(
+    said: Conversation, fails: bool
+) -> None:
+    endless = Reply("Hi.", "m", cost_usd=0.5, seconds=float("nan"))
+    with pytest.raises(InvalidOutput):
+        turn(said, Given(endless, fails=fails), Question("q"), SESSION)
+    assert lines_of(said)[-1]["meta"]["error"] == "invalid_output"
+    assert said.waiting() == {}
+    assert said.tally(SESSION).usd == 0.5
+
+
+def test_what_a_program_says_of_its_failure_does_not_make_it_free(said: Conversation) -> None:
+    words = ["sh", "-c", "echo 'quota: refused for safety, 429' >&2; exit 1"]
+    with pytest.raises(ModelError):
+        turn(said, Command(words), Question("q"), SESSION, purse=Purse(1.0))
+    assert lines_of(said)[-1]["meta"]["cost_usd"] is None
+    assert said.tally(SESSION).unknown == 1
+    with pytest.raises(TooLong):
+        turn(said, Command(["echo", "{prompt}"]), Question("q" * (1 << 18)), SESSION)
+    assert lines_of(said)[-1]["meta"]["cost_usd"] == 0.0
 
 
 def test_an_interrupted_question_is_settled_as_unknown(said: Conversation) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import re
 import time
+import zlib
 from typing import Any
 
 import pytest
@@ -172,6 +175,28 @@ def test_long_texts_take_no_longer_than_their_length() -> None:
 
     for unit in ("Authorization: ", "authorization:Bearer \t", "Authorization: Digest a='", " \t"):
         assert seconds(unit, 1_000_000) < 9 * seconds(unit, 250_000) + 0.1
+
+
+def packed(text: bytes) -> bytes:
+    return base64.b64encode(zlib.compress(text, 9))
+
+
+def test_what_is_packed_inside_what_is_packed_takes_no_longer_than_its_length() -> None:
+    once = packed(b"key words, a text. " * 20_000)
+    bomb = packed((packed((once + b" ") * 300) + b" ") * 50)
+    began = time.process_time()
+    masked = MASK({"n": f"here: {bomb.decode()} and there"})["n"]
+    assert time.process_time() - began < 2
+    assert re.fullmatch(r"here: \[SECRET:packed:[0-9a-f]{8}\] and there", masked)
+    assert MASK({"n": masked}) == {"n": masked}
+
+
+def test_a_text_that_is_packed_as_texts_are_is_looked_through_and_stays_if_it_may() -> None:
+    lines = [f"{number} the quick brown fox {number * 7919 % 1000}" for number in range(2000)]
+    text = packed("\n".join(lines).encode()).decode()
+    assert MASK({"n": text}) == {"n": text}
+    secret = packed("\n".join([*lines, "password=hunter2-hunter2"]).encode()).decode()
+    assert MASK({"n": secret})["n"].startswith("[SECRET:")
 
 
 VALUES = st.recursive(

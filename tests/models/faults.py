@@ -26,6 +26,7 @@ class FaultServer(ThreadingHTTPServer):
         self._deeds = deeds
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.fetched: list[str] = []
         self.over = Event()
 
     @property
@@ -48,6 +49,10 @@ class Handler(BaseHTTPRequestHandler):
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.server.asked.append(json.loads(body))
         self.server.deed()(self)
+
+    def do_GET(self) -> None:
+        self.server.fetched.append(self.path)
+        self.answer(200, b"{}")
 
     @property
     def streaming(self) -> bool:

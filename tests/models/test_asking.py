@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.clock import FakeClock
-from holdfast.errors import ModelError, NotAuthorised, TimedOut, Unavailable
+from holdfast.errors import BadValue, ModelError, NotAuthorised, TimedOut, Unavailable
 from holdfast.models.asking import Cached, Fallback, Limited, Patience, Retrying
-from holdfast.models.protocol import Message, Request
+from holdfast.models.protocol import Message, Reply, Request, Usage
 from holdfast.models.replay import NotRecorded, Replay
 from holdfast.models.scripted import Scripted
 
@@ -77,6 +77,58 @@ def test_pauses_grow_and_stay_in_bounds(failed: int, seed: int) -> None:
     whole = min(30.0, 0.5 * 2.0 ** (failed - 1))
     pause = patience.pause(failed, Unavailable("x"), Random(seed))
     assert whole / 2 <= pause <= whole
+
+
+PAID = {"error": "unavailable", "cost_usd": 0.25, "usage": {"input_tokens": 7}}
+
+
+def test_what_failed_tries_cost_is_in_the_cost_of_the_answer() -> None:
+    answer = {"reply": "ok", "cost_usd": 0.5, "usage": {"input_tokens": 7, "output_tokens": 2}}
+    reply = retrying([PAID, BUSY, PAID, answer], FakeClock()).ask(question())
+    assert reply.cost_usd == 1.0
+    assert reply.usage == Usage(21, 2)
+    assert [one.cost_usd for one in reply.tries] == [0.25, None, 0.25]
+
+
+@pytest.mark.parametrize(("last", "cost"), [(PAID, 0.75), (BUSY, 0.5), ({"error": "model"}, None)])
+def test_what_failed_tries_cost_is_in_the_error(last: dict[str, Any], cost: float | None) -> None:
+    with pytest.raises(ModelError) as caught:
+        retrying([PAID, PAID, last], FakeClock(), tries=3).ask(question())
+    assert isinstance(caught.value.reply, Reply)
+    assert caught.value.reply.cost_usd == cost
+
+
+def test_a_failed_try_of_which_nobody_told_the_cost_makes_it_unknown() -> None:
+    class Silent(Scripted):
+        def ask(self, request: Request, on_text: Any = None) -> Reply:
+            try:
+                return super().ask(request, on_text)
+            except ModelError as error:
+                error.reply = Reply("half an ans", self.ref)
+                raise
+
+    clock = FakeClock()
+    reply = Retrying(Silent([BUSY, "ok"], clock=clock), clock, Random(1)).ask(question())
+    assert reply.cost_usd is None
+
+
+def test_another_model_is_asked_with_the_cost_of_the_first_and_each_try_is_told_once() -> None:
+    clock = FakeClock()
+    two = [Scripted([PAID, PAID], ref="scripted:a"), Scripted([PAID, "ok"], ref="scripted:b")]
+    reply = Retrying(Fallback(two, clock), clock, Random(1)).ask(question())
+    assert (reply.text, reply.cost_usd) == ("ok", 0.75)
+    told = ["scripted:a", "scripted:b", "scripted:a"]
+    assert [each.model for each in reply.tries] == told
+
+
+def test_all_tries_are_set_aside_for() -> None:
+    model = Scripted([{"reply": "ok", "cost_usd": 0.25}])
+    assert Retrying(model, FakeClock(), Random(1)).most_usd(question()) == 1.0
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(BadValue):
+        Limited(Scripted(["ok"]), FakeClock(), 0)
 
 
 def test_no_more_than_so_many_questions_a_minute() -> None:

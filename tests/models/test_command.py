@@ -113,6 +113,22 @@ def test_a_file_with_the_prompt_goes_even_if_we_are_killed(make: Make, tmp_path:
     until(lambda: not list(mine.iterdir()))
 
 
+def test_no_prompt_is_in_a_file_before_somebody_is_there_to_remove_it(tmp_path: Path) -> None:
+    asking = (
+        "import os\n"
+        "from holdfast.models.command import Command\n"
+        "from holdfast.models.protocol import Message, Request\n"
+        "from holdfast.proc.tree import Tree\n"
+        "Tree._spawn = lambda tree: os.kill(os.getpid(), 9)\n"
+        "Command(['cat', '{prompt_file}']).ask(Request((Message('user', 'Hi'),)))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", asking], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
+    )
+    assert ran.returncode == -signal.SIGKILL
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_megabyte_goes_by_stdin_and_file_but_not_by_argument(make: Make) -> None:
     program = make(
         RECORD + "    n = open(told['argv'][0]).read() if told['argv'] else told['stdin']\n"

@@ -133,7 +133,27 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match=url) as caught:
         model.ask(question())
     assert url in caught.value.hint
+    assert caught.value.free
     model.close()
+
+
+@pytest.mark.parametrize(
+    ("deed", "free"),
+    [
+        (faults.fails(401), True),
+        (faults.fails(403), True),
+        (faults.fails(429), True),
+        (faults.fails(503), True),
+        (faults.fails(400, code="context_length_exceeded"), True),
+        (faults.fails(500), False),
+        (faults.resets, False),
+        (faults.breaks_off, False),
+    ],
+)
+def test_only_a_request_that_was_turned_away_is_free(deed: Deed, free: bool) -> None:
+    with asking(deed) as (model, _), pytest.raises(ModelError) as caught:
+        model.ask(question(), lambda _: None)
+    assert caught.value.free == free
 
 
 def test_it_waits_as_long_as_the_server_asks_for() -> None:
@@ -231,6 +251,23 @@ def test_a_key_goes_only_where_the_environment_says(monkeypatch: pytest.MonkeyPa
             model.close()
         assert [one["authorization"] for one in mine.headers] == [f"Bearer {KEY}"] * 2
         assert KEY not in str(other.headers)
+
+
+@pytest.mark.parametrize("provider", ["openai-compatible", "ollama", "vllm", "llamacpp"])
+def test_an_address_in_a_name_gets_nothing_of_what_is_set_for_openai(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = "Authorization: Bearer its-theirs\nX-Api: its-theirs"
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID", "WEBHOOK_SECRET"):
+        monkeypatch.setenv(f"OPENAI_{name}", "its-theirs")
+    with faults.faulty(faults.says("Yes.")) as server:
+        model = open_model(f"{provider}:m@{server.url}")
+        model.ask(question())
+        model.ask(question(), lambda _: None)
+        model.close()
+        assert len(server.headers) == 2
+        assert "its-theirs" not in str(server.headers)
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])

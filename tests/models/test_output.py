@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from holdfast.errors import ConfigError
-from holdfast.models.output import violations
+from holdfast.models.output import check_schema, violations
+from tests.models import faults
 
 NAMES = st.sampled_from(("a", "b", "c"))
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from((1.0, 0.5)) | NAMES
@@ -52,3 +53,33 @@ def test_what_is_told_at_a_glance_is_what_the_validator_tells(value: Any, schema
 def test_what_is_no_schema_is_told_even_if_a_value_seems_to_meet_it(schema: Any) -> None:
     with pytest.raises(ConfigError, match="not one"):
         violations({}, schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/none"},
+        {"properties": {"a": {"items": {"$ref": "#nowhere"}}}},
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_told_before_anybody_is_asked(schema: Any) -> None:
+    with pytest.raises(ConfigError, match="refers to"):
+        check_schema(schema)
+
+
+def test_nothing_is_fetched_that_a_schema_refers_to() -> None:
+    with faults.faulty(faults.says("{}")) as server:
+        with pytest.raises(ConfigError, match="not in it"):
+            check_schema({"$ref": f"{server.url}/schema.json"})
+        assert not server.fetched
+
+
+def test_references_within_a_schema_and_to_the_standard_hold() -> None:
+    tree = {"type": "object", "properties": {"of": {"$ref": "#"}}, "$id": "http://here/tree"}
+    assert violations({"of": {"of": {}}}, tree) == []
+    assert violations({"of": {"of": 1}}, tree)
+    standard = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    assert violations({"type": "object"}, standard) == []
+    assert violations({"type": 1}, standard)

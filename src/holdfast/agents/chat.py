@@ -18,7 +18,7 @@ from holdfast.agents.inbox import new_mark
 from holdfast.agents.persona import goals_in
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
-from holdfast.codec import DecodeError, Record, decode
+from holdfast.codec import Record
 from holdfast.errors import HoldfastError
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.store.vfs import this_process
@@ -53,8 +53,8 @@ class Chat:
 
     def __init__(self, home: Home, agent: Agent, model: Model, manner: Manner) -> None:
         self._home, self._agent, self._model, self._manner = home, agent, model, manner
+        self._persona = persona(agent)
         self._said = Conversation(home, agent.key)
-        self._persona = persona(home, agent)
         self._mark = new_mark()
         self._opened: Opened | None = None
         self.failed = ""
@@ -129,7 +129,8 @@ class Chat:
         turns = "1 turn" if spent.turns == 1 else f"{spent.turns} turns"
         fields: Record = {"summary": f"{turns} with {self._model.ref}"}
         fields["tokens_used"] = spent.tokens
-        if not spent.unknown:
+        waiting = [each["session_id"] for each in self._said.waiting().values()]
+        if not spent.unknown and self.session not in waiting:
             fields["cost_usd"] = round(spent.usd, 9)
         end = End("completed", fields=fields)
         if self.failed:
@@ -150,15 +151,9 @@ class Chat:
         return shorten(str(error or "the last turn failed"), _SHOWN, placeholder=" …")
 
 
-def persona(home: Home, agent: Agent) -> str:
-    """Who the agent is, from its manifest, as a model is told."""
-    text = home.document(agent.key("manifest")).read()
-    try:
-        found = decode(text.data) if text is not None else None
-    except DecodeError:
-        found = None
-    manifest = found if isinstance(found, dict) else {}
-    return "\n".join(_lines(manifest, agent.name))
+def persona(agent: Agent) -> str:
+    """Who the agent is, from its manifest, as a model is told; Corrupt if that cannot be read."""
+    return "\n".join(_lines(agent.persona.look(), agent.name))
 
 
 def _lines(manifest: Record, name: str) -> Iterator[str]:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents.sealed import MARK, Seals, meta_of
 from holdfast.audit import refused
-from holdfast.codec import Record, pretty
-from holdfast.errors import ModelError, NoKey, OverBudget
+from holdfast.codec import MAX_DOCUMENT, MAX_LINE, Record, encode, pretty
+from holdfast.errors import BadValue, InvalidOutput, ModelError, NoKey, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
+from holdfast.models.report import count, legible, usd
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log
 from holdfast.store.view import Shape
 
@@ -34,10 +35,15 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 _SESSIONS_KEPT, _PARTS_KEPT, _MARKS_KEPT, _STEP = 32, 64, 6, 16
 _MESSAGES_KEPT = 64
+_LONGEST_TEXT, _LONGEST_MESSAGE = MAX_LINE // 2, 64 << 10
+"""In bytes, as JSON has them; sealed they take a third more."""
+_BYTES_A_LETTER = 6
+"""At most: a control character is written as `\\u0000`."""
 _TINY = 1e-9
 _PAUSE = 0.1
 FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
-"""Failures for which providers take no money: they come before the first token."""
+"""Failures for which providers mostly take no money.  Whether this one was free only the error
+itself knows (`ModelError.free`)."""
 
 
 class Asked(NamedTuple):
@@ -194,19 +200,38 @@ class Conversation:
         return self._known.state
 
     def answer(self, begun: Begun, reply: Reply) -> Cursor:
-        """Put the answer on record."""
-        return self._end(begun, "assistant", reply.text, {**_told(reply), **_tries(reply.tries)})
+        """Put the answer on record; InvalidOutput if it cannot be, which is on record then."""
+        meta = {**_told(reply), **_tries(reply.tries)}
+        try:
+            return self._end(begun, "assistant", _kept(reply.text), meta)
+        except BadValue as error:
+            unfit = InvalidOutput(
+                f"an answer came that cannot be put on record: {error.message}", hint=error.hint
+            )
+            unfit.reply = reply
+            self._end_barely(begun, unfit)
+            raise unfit from error
 
     def fail(self, begun: Begun, error: BaseException) -> Cursor:
         """Put on record that there is no answer."""
-        code = error.code if isinstance(error, ModelError) else "interrupted"
         said = error.message if isinstance(error, ModelError) else type(error).__name__
-        meta: Record = {"error": code, "cost_usd": 0.0 if code in FREE else None}
+        meta: Record = {"error": _code(error), "cost_usd": None}
         if isinstance(error, ModelError):
+            meta["cost_usd"] = 0.0 if error.free else None
             if isinstance(error.reply, Reply):
-                meta |= {**_told(error.reply), "reply": error.reply.text}
+                meta |= {**_told(error.reply), "reply": _kept(error.reply.text)}
             meta |= _tries([each for each in error.tries if isinstance(each, Try)])
-        return self._end(begun, "system", said, meta)
+        try:
+            return self._end(begun, "system", _kept(said, _LONGEST_MESSAGE), meta)
+        except BadValue:
+            return self._end_barely(begun, error)
+
+    def _end_barely(self, begun: Begun, error: BaseException) -> Cursor:
+        """The end of a turn without what came, which the log does not take."""
+        reply = error.reply if isinstance(error, ModelError) else None
+        cost = usd(reply.cost_usd) if isinstance(reply, Reply) else None
+        meta: Record = {"error": _code(error), "cost_usd": cost}
+        return self._end(begun, "system", "what came cannot be put on record", meta)
 
     def abandon_all_but(self, sessions: Collection[str]) -> None:
         """End the questions of sessions that are over: whoever asked them is gone."""
@@ -495,10 +520,29 @@ def _hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _code(error: BaseException) -> str:
+    return error.code if isinstance(error, ModelError) else "interrupted"
+
+
+def _kept(text: str, most: int = _LONGEST_TEXT) -> str:
+    """As much of a text as fits into a line, sealed or not, with a note of what is left out."""
+    text = legible(text)
+    surely = most // _BYTES_A_LETTER
+    if len(text) <= surely or (len(text) <= most and _size(text) <= most):
+        return text
+    return f"{text[:surely]}\n[{len(text) - surely} characters left out]"
+
+
+def _size(text: str) -> int:
+    return len(encode(text, limit=MAX_DOCUMENT))
+
+
 def _told(reply: Reply) -> Record:
     """What is known of an answer beside its text."""
-    known = {name: count for name, count in reply.usage._asdict().items() if count is not None}
-    told: Record = {"model": reply.model, **known, "cost_usd": reply.cost_usd}
+    counts = {name: count(value) for name, value in reply.usage._asdict().items()}
+    known = {name: value for name, value in counts.items() if value is not None}
+    told: Record = {"model": _kept(reply.model, _LONGEST_MESSAGE), **known}
+    told["cost_usd"] = usd(reply.cost_usd)
     told["seconds"] = round(reply.seconds, 6)
     if reply.first_text is not None:
         told["first_text_seconds"] = round(reply.first_text, 6)
@@ -506,4 +550,10 @@ def _told(reply: Reply) -> Record:
 
 
 def _tries(tries: Sequence[Try]) -> Record:
-    return {"tries": [each._asdict() for each in tries]} if tries else {}
+    if not tries:
+        return {}
+    return {
+        "tries": [
+            {**each.told(), "message": _kept(each.message, _LONGEST_MESSAGE)} for each in tries
+        ]
+    }

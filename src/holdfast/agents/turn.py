@@ -1,9 +1,9 @@
 """One question to a model and its reply: composed, put on record, asked, put on record again.
 
 Every engine asks through here, so that recording, cost, budget and masking exist once.  What the
-model is told, in this order, each within what is left of the room: who it is, what the agent should
-know (last session, notes, tasks, messages), what was found in its memory, the latest of the
-conversation, the question.
+model is told, in this order: who it is, what the agent should know (last session, notes, tasks,
+messages), what was found in its memory, the latest of the conversation, the question.  Who it is
+and the question are told whole; the rest has what room they leave.
 
 Who is told something that was sealed may say it again, so that turn is sealed as well.
 """
@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents.conversation import Asked, Conversation, Unsealed
+from holdfast.errors import TooLong
 from holdfast.models import spans
+from holdfast.models.output import check_schema
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
+from holdfast.models.report import legible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +74,8 @@ def turn(
     on_text: OnText | None = None,
 ) -> Reply:
     """Ask, and have it on record whatever happens: the reply, or the error that it ended in."""
+    if question.schema is not None:
+        check_schema(question.schema)
     parts, request = composed(conversation, question)
     limits = purse or Purse()
     begun = conversation.begin(
@@ -90,6 +95,7 @@ def turn(
     try:
         with spans.of_turn(session, model.ref, request) as told:
             reply = told(model.ask(request, on_text))
+            reply = reply._replace(text=legible(reply.text))
     except BaseException as error:
         conversation.fail(begun, error)
         raise
@@ -99,10 +105,15 @@ def turn(
 
 def composed(conversation: Conversation, question: Question) -> tuple[list[str], Request]:
     """The texts beside the prompt, and the whole request."""
-    room = question.room - len(question.prompt)
-    parts: list[str] = []
-    texts = (question.persona, question.context, _retrieved(question.found))
-    for text in filter(None, texts):
+    if len(question.persona) > question.room:
+        raise TooLong(
+            f"the persona has {len(question.persona)} characters, {question.room} is the most that "
+            "a model is told",
+            hint="say it in fewer words; what the agent should know belongs into memory.md",
+        )
+    room = question.room - len(question.prompt) - len(question.persona)
+    parts = [question.persona] if question.persona else []
+    for text in filter(None, (question.context, _retrieved(question.found))):
         most = int(room * (1 - _LEAST_HISTORY)) if question.history else room
         part = text if len(text) <= most else _shortened(text, most)
         if part:

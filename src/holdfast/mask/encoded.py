@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 from holdfast.mask.linear import Pattern
 
 LEAST_RUN = 24
-_MOST_UNPACKED = 8 << 20
+_MOST_UNPACKED, _TIMES_UNPACKED = 8 << 20, 32
 _BACK, _LINE = 256, 1 << 20
 _SAMPLE = 64
 _USUAL, _MANY = 10, 4096
@@ -161,20 +161,46 @@ def _numbered(entity: bytes) -> bytes:
     return chr(number).encode("utf-8", "replace") if number < 0x110000 else b"?"
 
 
-def said(run: bytes) -> bytes | None:
-    """The text that a run of base64 or hex stands for."""
+class Overfull(Exception):
+    """A packed text holds more than is looked at."""
+
+
+class Room:
+    """How much may come out of one run, with all that is packed inside of it again.
+
+    By its own length, so that what stands around it makes no difference.
+    """
+
+    def __init__(self, run: bytes) -> None:
+        self._left = min(_MOST_UNPACKED, _TIMES_UNPACKED * len(run))
+
+    def unpacked(self, data: bytes) -> bytes:
+        """What gzip or zlib packed, if it is a text; Overfull if that is too long."""
+        packed = zlib.decompressobj(47)
+        begun = packed.decompress(data, _SAMPLE)
+        if not _printable(_narrow(begun)):
+            return begun
+        text = begun + packed.decompress(packed.unconsumed_tail, self._left + 1)
+        self._left -= len(text)
+        if self._left < 0:
+            raise Overfull
+        return text
+
+
+def said(run: bytes, room: Room) -> bytes | None:
+    """The text that a run of base64 or hex stands for; Overfull if it takes too much room."""
     if not _plausible(run):
         return None
     # What has no backslash needs no pattern, which would be slow over a long run.
     whole = _NO_BREAKS.sub(b"", run) if b"\\" in run else run
     bare = whole.translate(_URL_SAFE, b" \t\n\r\v\f=")
     try:
-        return _text(bytes.fromhex(bare.decode()))
+        return _text(bytes.fromhex(bare.decode()), room)
     except ValueError:
         pass
     usable = len(bare) - (len(bare) % 4 == 1)
     try:
-        return _text(binascii.a2b_base64(bare[:usable] + b"=" * (-usable % 4)))
+        return _text(binascii.a2b_base64(bare[:usable] + b"=" * (-usable % 4)), room)
     except binascii.Error:
         return None
 
@@ -209,12 +235,18 @@ def _printable(sample: bytes) -> bool:
     return len(sample.translate(None, _PRINTABLE)) * 8 <= len(sample)
 
 
-def _text(data: bytes) -> bytes | None:
+def _text(data: bytes, room: Room) -> bytes | None:
     if data[:2] == b"\x1f\x8b" or data[:1] == b"\x78":
         try:
-            data = zlib.decompressobj(47).decompress(data, _MOST_UNPACKED)
+            data = room.unpacked(data)
         except zlib.error:
             pass
-    if data[:_SAMPLE].count(0) * 3 > len(data[:_SAMPLE]):
-        data = data.replace(b"\0", b"")  # UTF-16, as shells of Windows pack their commands
+    data = _narrow(data)
     return data if _printable(data[:_SAMPLE]) else None
+
+
+def _narrow(data: bytes) -> bytes:
+    """Without the zero bytes of UTF-16, as shells of Windows pack their commands."""
+    if data[:_SAMPLE].count(0) * 3 > len(data[:_SAMPLE]):
+        return data.replace(b"\0", b"")
+    return data

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from holdfast.mask.chance import chancy, random
-from holdfast.mask.encoded import Forms, said
+from holdfast.mask.encoded import Forms, Overfull, Room, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
 from holdfast.mask.labels import (
     HEX,
@@ -77,13 +77,16 @@ class Hit(NamedTuple):
     """The secret itself, without the form that it stands in."""
 
 
-def hits(data: bytes, depth: int = 0) -> list[Hit]:
-    """The secrets in a text, from left to right, none over another."""
+def hits(data: bytes, depth: int = 0, room: Room | None = None) -> list[Hit]:
+    """The secrets in a text, from left to right, none over another.
+
+    One that stands inside a run has what `room` that run has left.
+    """
     if b"[SECRET" in data:
         data = TAG.sub(lambda tag: b"\0" * len(tag[0]), data)
-    found = [*_plain(data), *_runs(data, depth)]
+    found = [*_plain(data), *_runs(data, depth, room)]
     if depth < _DEEPEST:
-        found += _escaped(data, depth)
+        found += _escaped(data, depth, room)
     return _apart(found) if len(found) > 1 else found
 
 
@@ -492,24 +495,20 @@ def _mark(data: bytes, at: int) -> Hit | None:
 # --- in another form ------------------------------------------------------------------------
 
 
-def _escaped(data: bytes, depth: int) -> Iterator[Hit]:
+def _escaped(data: bytes, depth: int, room: Room | None) -> Iterator[Hit]:
     for part in _forms().unescaped(data):
-        for hit in hits(part.data, depth + 1):
+        for hit in hits(part.data, depth + 1, room):
             start, end = part.origin(hit.start), part.origin(hit.end, end=True)
             yield Hit(start, end, hit.kind, hit.says)
 
 
-def _runs(data: bytes, depth: int) -> Iterator[Hit]:
+def _runs(data: bytes, depth: int, room: Room | None) -> Iterator[Hit]:
     for start, end in _forms().runs(data):
         run = data[start:end]
         worded = len(run.translate(None, _DIGITS)) == len(run)
         if worded and (run.islower() or run.isupper()):
             continue  # a word of a program, a path
-        if (
-            depth < _DEEPEST
-            and (text := said(run)) is not None
-            and (inside := hits(text, depth + 1))
-        ):
+        if depth < _DEEPEST and (inside := _inside(run, depth, room or Room(run))):
             says = inside[0].says if len(inside) == 1 else run
             yield Hit(start, end, inside[0].kind, says)
         elif prefixed(run[:_JUDGED]):
@@ -522,6 +521,15 @@ def _runs(data: bytes, depth: int) -> Iterator[Hit]:
             yield hit
         elif (at := _after_names(data, start, run)) >= 0:
             yield Hit(at, end, "key", data[at:end])
+
+
+def _inside(run: bytes, depth: int, room: Room) -> list[Hit]:
+    try:
+        text = said(run, room)
+    except Overfull:
+        # It cannot be looked through, and nobody knows what is in it.
+        return [Hit(0, len(run), "packed", run)]
+    return hits(text, depth + 1, room) if text is not None else []
 
 
 def _after_names(data: bytes, start: int, run: bytes) -> int:

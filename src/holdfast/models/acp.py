@@ -44,6 +44,7 @@ from holdfast.models.prompt import as_one_text, without_fence
 from holdfast.models.protocol import OnText, Reply, Request, Usage
 from holdfast.models.report import usd
 from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
+from holdfast.models.shown import beginning
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Stream
@@ -138,7 +139,7 @@ class Acp:
         if isinstance(told, RequestError):
             if told.code == _AUTH_REQUIRED:
                 return NotAuthorised(f"{name}: {told}", hint="log in with the agent itself")
-            data = "" if told.data is None else json.dumps(told.data, default=str)[:500]
+            data = "" if told.data is None else beginning(json.dumps(told.data, default=str), 500)
             return self._failing.said(f"{told} {data}".strip(), ended, "")
         if isinstance(told, ValidationError):
             return self._failing.said("what it says is not of the protocol", ended, "")

@@ -12,8 +12,8 @@ from random import Random
 from typing import NamedTuple
 
 from holdfast.clock import Clock
-from holdfast.errors import ModelError, Unavailable
-from holdfast.models.protocol import Model, OnText, Reply, Request, Try
+from holdfast.errors import BadValue, ModelError, Unavailable
+from holdfast.models.protocol import Model, OnText, Reply, Request, Try, Usage
 
 
 class Patience(NamedTuple):
@@ -47,6 +47,52 @@ class _Around:
         self._model.close()
 
 
+class _Calls:
+    """The calls of one question that failed, and what they cost together."""
+
+    def __init__(self) -> None:
+        self._tries: list[Try] = []
+        self._paid: list[Reply] = []
+
+    def failed(self, ref: str, error: ModelError, seconds: float) -> None:
+        came = error.reply if isinstance(error.reply, Reply) else None
+        if came is not None:
+            self._paid.append(came)
+        # A model that asks others tells of each itself.
+        if own := [each for each in error.tries if isinstance(each, Try)]:
+            self._tries += own
+        elif came is not None:
+            told = came.usage, came.cost_usd
+            self._tries.append(Try(ref, error.code, error.message, seconds, *told))
+        else:
+            self._tries.append(Try(ref, error.code, error.message, seconds))
+
+    def with_reply(self, reply: Reply) -> Reply:
+        return self._whole(reply, self._paid)._replace(tries=(*self._tries, *reply.tries))
+
+    def end(self, ref: str, error: ModelError) -> None:
+        """Tell all of it in the error of the last call."""
+        error.tries = tuple(self._tries)
+        if isinstance(error.reply, Reply):
+            error.reply = self._whole(error.reply, self._paid[:-1])
+        elif self._paid:
+            nothing = Reply("", ref, cost_usd=0.0 if error.free else None)
+            error.reply = self._whole(nothing, self._paid)
+
+    @staticmethod
+    def _whole(reply: Reply, before: Sequence[Reply]) -> Reply:
+        """A reply with what those before it took."""
+        cost, usage = reply.cost_usd, reply.usage
+        for each in before:
+            cost = None if cost is None or each.cost_usd is None else cost + each.cost_usd
+            usage = Usage(*map(_sum, usage, each.usage))
+        return reply._replace(cost_usd=cost, usage=usage)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
+
+
 class Retrying(_Around):
     """Asks again where that can help, within the time of the first question."""
 
@@ -58,21 +104,25 @@ class Retrying(_Around):
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
         deadline = self._clock.boottime() + request.timeout
-        failed: list[Try] = []
+        calls, tries = _Calls(), 0
         while True:
             began = self._clock.boottime()
             try:
                 reply = self._model.ask(request._replace(timeout=deadline - began), on_text)
-                return reply._replace(tries=(*failed, *reply.tries))
+                return calls.with_reply(reply)
             except ModelError as error:
-                now = self._clock.boottime()
-                failed.append(Try(self.ref, error.code, error.message, now - began))
-                pause = self._patience.pause(len(failed), error, self._rng)
-                over = len(failed) >= self._patience.tries or now + pause >= deadline
+                now, tries = self._clock.boottime(), tries + 1
+                pause = self._patience.pause(tries, error, self._rng)
+                calls.failed(self.ref, error, now - began)
+                over = tries >= self._patience.tries or now + pause >= deadline
                 if not error.retryable or over:
-                    error.tries = tuple(failed)
+                    calls.end(self.ref, error)
                     raise
                 self._clock.sleep(pause)
+
+    def most_usd(self, request: Request) -> float | None:
+        once = self._model.most_usd(request)
+        return None if once is None else once * self._patience.tries
 
 
 class Limited(_Around):
@@ -80,6 +130,10 @@ class Limited(_Around):
 
     def __init__(self, model: Model, clock: Clock, a_minute: int) -> None:
         super().__init__(model)
+        if a_minute < 1:
+            raise BadValue(
+                f"{model.ref} cannot be asked {a_minute} times a minute", hint="once, at least"
+            )
         self._clock, self._most = clock, a_minute
         self._asked: deque[float] = deque()
 
@@ -89,10 +143,12 @@ class Limited(_Around):
             self._asked.popleft()
         wait = self._asked[0] + 60 - now if len(self._asked) >= self._most else 0.0
         if wait >= request.timeout:
-            raise Unavailable(
+            full = Unavailable(
                 f"{self.ref} may be asked {self._most} times a minute, next in {wait:.0f} s",
                 hint="raise its limit, or give the question more time",
             )
+            full.free = True
+            raise full
         if wait > 0:
             self._clock.sleep(wait)
         self._asked.append(self._clock.boottime())
@@ -110,19 +166,18 @@ class Fallback:
         return self._models[0].ref
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        deadline, failed = self._clock.boottime() + request.timeout, list[Try]()
+        deadline, calls = self._clock.boottime() + request.timeout, _Calls()
         last = self._models[-1]
         for model in self._models:
             began = self._clock.boottime()
             try:
                 reply = model.ask(request._replace(timeout=deadline - began), on_text)
-                return reply._replace(tries=(*failed, *reply.tries))
+                return calls.with_reply(reply)
             except ModelError as error:
                 now = self._clock.boottime()
-                own = [each for each in error.tries if isinstance(each, Try)]
-                failed += own or [Try(model.ref, error.code, error.message, now - began)]
+                calls.failed(model.ref, error, now - began)
                 if model is last or now >= deadline:
-                    error.tries = tuple(failed)
+                    calls.end(model.ref, error)
                     raise
         raise AssertionError("no model")
 

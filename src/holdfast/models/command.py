@@ -19,7 +19,8 @@ import shutil
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from tempfile import TemporaryDirectory
+from secrets import token_hex
+from tempfile import gettempdir
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ModelError, TooLong, UsageError, typed
@@ -143,7 +144,7 @@ class Command:
         prompt = as_one_text(request)
         folder, words = None, self._words
         if any(PROMPT_FILE in word for word in words):
-            folder = _folder_for(prompt, stack)
+            folder = _folder_to_be(stack)
             words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
         by_argument = any(PROMPT in word for word in self._words)
         words = [_filled(word, prompt) for word in words] if by_argument else words
@@ -153,9 +154,10 @@ class Command:
             env=self._env,
             cwd=self._cwd,
             stdin=None if by_argument or folder is not None else prompt,
+            # When the keeper is there: before, nobody would remove the file if we were killed.
+            on_start=(lambda _: _put(prompt, folder)) if folder is not None else None,
             on_output=pieces.take,
             keep=Keep(self._most_output, 0),
-            # Nobody else would remove the file if we were killed.
             orphaned=[_RM, "-rf", folder] if folder and _RM else None,
             clock=self._clock,
         )
@@ -211,13 +213,18 @@ def _decoded(data: bytes) -> str:
 # --- giving the prompt ----------------------------------------------------------------------
 
 
-def _folder_for(prompt: str, stack: ExitStack) -> str:
-    """A directory of our own with the prompt in it, until the stack ends."""
+def _folder_to_be(stack: ExitStack) -> str:
+    """The path of a directory of our own, which is gone when the stack ends."""
+    folder = os.path.join(gettempdir(), f"{_PREFIX}{token_hex(8)}")
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)  # noqa: TID251  # direct write: a folder not of a home
+    return folder
+
+
+def _put(prompt: str, folder: str) -> None:
     with typed("writing the prompt"):
-        folder = stack.enter_context(TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True))
+        os.mkdir(folder, 0o700)  # noqa: TID251  # direct write: a folder not of a home
         with open(f"{folder}/prompt", "xb", opener=_ours) as file:  # direct write: not of a home
             file.write(prompt.encode())
-    return folder
 
 
 def _ours(path: str, flags: int) -> int:
@@ -237,10 +244,12 @@ def _filled(word: str, prompt: str) -> str:
         prompt = f"\n{prompt}"
     filled = word.replace(PROMPT, prompt)
     if len(filled.encode()) >= _LONGEST_ARGUMENT:
-        raise TooLong(
+        too_long = TooLong(
             f"a prompt of {len(prompt)} characters is too long for an argument",
             hint=f"give it by standard input or {PROMPT_FILE}",
         )
+        too_long.free = True
+        raise too_long
     return filled
 
 

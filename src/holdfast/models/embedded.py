@@ -123,6 +123,7 @@ class Embedded:
             if finish is None:
                 raise Unavailable(f"{self.ref} broke off", hint="ask it again")
         except ModelError as error:
+            error.free = True
             if pieces:
                 error.reply = Reply("".join(pieces), self.ref, cost_usd=0.0)
             raise

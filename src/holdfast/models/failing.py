@@ -21,9 +21,10 @@ from holdfast.errors import (
     TooLong,
     Unavailable,
 )
+from holdfast.models.shown import end
 from holdfast.proc.limits import Ended
 
-_SHOWN_LINES, _SHOWN, _LOOKED_AT = 8, 1_000, 8_000
+_SHOWN_LINES, _SHOWN, _MOST_SHOWN, _LOOKED_AT = 8, 1_000, 8_000, 8_000
 
 
 class Failing(NamedTuple):
@@ -64,11 +65,12 @@ class Failing(NamedTuple):
         """The kind of error that the program's own words tell of."""
         # Some say on stdout what went wrong; where there is a report, that says it.
         tail = ended.stderr if ended.stderr.total or told is not None else ended.stdout
-        last = (tail.head + tail.tail)[-_LOOKED_AT:].decode("utf-8", "replace").strip()
+        whole = (tail.head + tail.tail).decode("utf-8", "replace").strip()
+        last = whole[-_LOOKED_AT:]
         told = told or ""
         kind, hint = _kind(f"{how}\n{told}\n{last}")
         kind = self.exits.get(ended.code or 0, kind)
-        shown = [part for part in (how, told, _last_lines(last)) if part]
+        shown = [part for part in (how, told, _last_lines(whole)) if part]
         error = kind(f"{self.name} failed: {': '.join(shown)}", hint=hint)
         if isinstance(error, Unavailable) and (after := _AFTER.search(f"{told}\n{last}")):
             error.after = float(after[1])
@@ -83,7 +85,9 @@ def as_model_errors(name: str) -> Generator[None]:
     except ModelError:
         raise
     except Busy as error:
-        raise Unavailable(error.message, hint=error.hint) from error
+        busy = Unavailable(error.message, hint=error.hint)
+        busy.free = True
+        raise busy from error
     except HoldfastError as error:
         raise ModelError(f"{name}: {error.message}", hint=error.hint) from error
 
@@ -144,4 +148,5 @@ def _kind(told: str) -> tuple[type[ModelError], str]:
 
 
 def _last_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[-_SHOWN_LINES:])[-_SHOWN:]
+    lines = end(text, _MOST_SHOWN).splitlines()[-_SHOWN_LINES:]
+    return end("\n".join(lines), _SHOWN)

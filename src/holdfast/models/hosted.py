@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+import httpx2
 from pydantic_ai import exceptions as theirs
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
@@ -48,8 +49,10 @@ from holdfast.models.loop import Late, Told, wait_for
 from holdfast.models.output import checked
 from holdfast.models.places import SERVICES, Place, model_at, place_of
 from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
+from holdfast.models.shown import beginning
 
 _TRANSIENT = frozenset((408, 409, 425, 429))
+_TURNED_AWAY = frozenset((401, 403, 404, 413, 429, 503))
 _SERVER_ERROR = 500
 _SHOWN = 300
 _GOODBYE = 2.0
@@ -190,7 +193,10 @@ class Hosted:
             case HoldfastError():
                 return error
             case theirs.ModelAPIError():
-                return self._api_error(error, request)
+                failed = self._api_error(error, request)
+                if isinstance(failed, ModelError):
+                    failed.free = isinstance(failed, TooLong) or _turned_away(error)
+                return failed
             case TimeoutError():
                 return self._timed_out(request)
             case theirs.UnexpectedModelBehavior():
@@ -290,10 +296,22 @@ class Hosted:
         line = " ".join(str(text).split())
         if self._place.key:
             line = line.replace(self._place.key, "[key]")
-        return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+        return beginning(line, _SHOWN)
 
 
 _STOP: Finish = "stop"
+
+
+def _turned_away(error: theirs.ModelAPIError) -> bool:
+    """Whether the request was not taken, so that nothing was paid for."""
+    if isinstance(error, theirs.ModelHTTPError):
+        return error.status_code in _TURNED_AWAY
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError | httpx2.ConnectError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 async def _streamed(stream: StreamedResponse, told: Told) -> ModelResponse:

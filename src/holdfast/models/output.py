@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from textwrap import shorten
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.codec import DecodeError, Json, decode, encode
 from holdfast.errors import ConfigError, InvalidOutput
 from holdfast.models.protocol import Reply, Request
+from holdfast.models.shown import beginning
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -44,8 +45,7 @@ _ASK_PLAINLY = "ask for one JSON object and nothing else, or give the model a si
 
 
 def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
-    # Between words: half a secret is one that nothing recognises.
-    shown = shorten(reply.text, _SHOWN, placeholder=" …")
+    shown = " ".join(beginning(reply.text, _SHOWN).split())
     error = InvalidOutput(f"{reply.model} answered, but {why}: {shown!r}", hint=hint)
     error.reply = reply
     return error
@@ -57,8 +57,16 @@ def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
     if _plainly_meets(value, schema):
         return []
     found = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    texts = [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+    try:
+        texts = [f"{error.json_path}: {beginning(error.message, _SHOWN)}" for error in found]
+    except RecursionError:
+        return ["$: nested too deeply to be checked"]
     return texts[:_MOST_REASONS]
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """ConfigError if replies cannot be checked by it: to be known before one is paid for."""
+    _validator(encode(dict(schema)))
 
 
 _KINDS: dict[str, type] = {
@@ -95,16 +103,50 @@ def _plainly_meets(value: Json, schema: object) -> bool:
     return "enum" not in schema
 
 
+_TRIALS: tuple[Json, ...] = (None, {}, [])
+"""By these a schema is found out that refers to itself without end."""
+
+
 @lru_cache(maxsize=16)
 def _validator(schema: bytes) -> Draft202012Validator:
     """By the text of a schema: to check one takes longer than to check many replies by it."""
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow, seldom needed
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
+    standards: Any = import_module("jsonschema_specifications").REGISTRY  # has no types
     known = cast("dict[str, Any]", decode(schema))
+    root = DRAFT202012.create_resource(known)
+    # Theirs fetches what a schema refers to, from wherever it says; ours knows the standards only.
+    validator = Draft202012Validator(known, registry=standards)
     try:
         Draft202012Validator.check_schema(known)
+        _look_up_references(standards.resolver_with_root(root), root)
+        for trial in _TRIALS:
+            list(validator.iter_errors(trial))  # pyright: ignore[reportUnknownMemberType]
     except SchemaError as error:
         raise ConfigError(
             f"the schema for a reply is not one: {error.message}", hint="see json-schema.org"
         ) from None
-    return Draft202012Validator(known)
+    except Unresolvable as error:
+        raise ConfigError(
+            f"the schema for a reply refers to something that is not in it: {error.ref}",
+            hint="put it under $defs; nothing is fetched",
+        ) from None
+    except RecursionError:
+        raise ConfigError(
+            "the schema for a reply refers to itself without end", hint="see its $ref"
+        ) from None
+    return validator
+
+
+def _look_up_references(resolver: Any, resource: Any) -> None:
+    """Unresolvable if one leads nowhere."""
+    contents: object = resource.contents
+    if isinstance(contents, dict):
+        words = cast("dict[str, Any]", contents)
+        for reference in (words.get("$ref"), words.get("$dynamicRef")):
+            if isinstance(reference, str):
+                resolver.lookup(reference)
+    for each in resource.subresources():
+        _look_up_references(resolver.in_subresource(each), each)

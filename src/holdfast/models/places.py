@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import ConfigError, NotAuthorised
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI
     from pydantic_ai.models import Model as TheirModel
 
 _NO_KEY = "none"
@@ -113,6 +114,20 @@ def model_at(place: Place) -> TheirModel:
             return _chat_model(place)
 
 
+def _client_at(place: Place) -> AsyncOpenAI:
+    from openai import AsyncOpenAI  # noqa: PLC0415
+    from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
+
+    from holdfast.models.elsewhere import Elsewhere  # noqa: PLC0415
+
+    client = AsyncOpenAI if place.service.name == "openai" else Elsewhere
+    return client(
+        base_url=place.url,
+        api_key=place.key or _NO_KEY,
+        http_client=create_async_httpx2_client(),
+    )
+
+
 def _chat_model(place: Place) -> TheirModel:
     """One that is asked by chat completions, which keep nothing at the provider."""
     from pydantic_ai.models.ollama import OllamaModel  # noqa: PLC0415
@@ -125,16 +140,14 @@ def _chat_model(place: Place) -> TheirModel:
 
     # A stream that ends without saying why was cut.
     whole = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-    key = place.key or _NO_KEY
+    client = _client_at(place)
     match place.service.name:
         case "openai":
             return OpenAIChatModel(
-                place.model,
-                provider=OpenAIProvider(base_url=place.url, api_key=key),
-                profile=whole,
+                place.model, provider=OpenAIProvider(openai_client=client), profile=whole
             )
         case "ollama":
-            provider = OllamaProvider(base_url=place.url, api_key=key)
+            provider = OllamaProvider(openai_client=client)
             # Theirs knows that Ollama's cloud does not keep to a schema, if it is given no profile.
             native = OllamaModel(place.model, provider=provider).profile.get(
                 "supports_json_schema_output", False
@@ -149,15 +162,13 @@ def _chat_model(place: Place) -> TheirModel:
             )
         case "vllm":
             return OpenAIChatModel(
-                place.model,
-                provider=VLLMProvider(base_url=place.url, api_key=key),
-                profile=whole,
+                place.model, provider=VLLMProvider(openai_client=client), profile=whole
             )
         case other:
             # A grammar keeps the reply to the schema, but only what it is told does the model know.
             return OpenAIChatModel(
                 place.model,
-                provider=OpenAICompatibleProvider(other, base_url=place.url or "", api_key=key),
+                provider=OpenAICompatibleProvider(other, openai_client=client),
                 profile=OpenAIModelProfile(
                     openai_chat_streaming_requires_finish_reason=True,
                     # Older servers know the limit by its older name only, and newer ones by both.

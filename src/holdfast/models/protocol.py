@@ -76,6 +76,15 @@ class Try(NamedTuple):
     """The code of the error."""
     message: str
     seconds: float
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """Where something came that was paid for; it is in the cost of the whole reply, too."""
+
+    def told(self) -> dict[str, Any]:
+        """For records: what is known of it."""
+        known = {**self._asdict(), **self.usage._asdict()}
+        del known["usage"]
+        return {name: value for name, value in known.items() if value is not None}
 
 
 class Reply(NamedTuple):
@@ -86,7 +95,7 @@ class Reply(NamedTuple):
     """The object, where a schema asked for one; it meets the schema."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None is unknown, never 0."""
+    """With what calls cost that failed before it.  None is unknown, never 0."""
     seconds: float = 0.0
     first_text: float | None = None
     """Seconds until the first piece came, where it was streamed."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from holdfast.errors import ModelError
 from holdfast.models.output import checked
 from holdfast.models.protocol import OnText, Reply, Request
+from holdfast.models.shown import beginning
 
 
 class NotRecorded(ModelError):
@@ -32,7 +33,7 @@ class Replay:
             asked = request.messages[-1].text if request.messages else ""
             raise NotRecorded(
                 f"{self.ref} has no {'other ' if waiting is not None else ''}answer to "
-                f"{' '.join(asked.split())[:80]!r}",
+                f"{beginning(' '.join(asked.split()), 80)!r}",
                 hint="the question differs from every recorded one, or was asked less often",
             )
         reply = waiting.popleft()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, encode
 from holdfast.models.protocol import Finish, Usage
+from holdfast.models.shown import beginning
 
 MOST_COUNTED = 10**12
 MOST_USD = 1e6
@@ -158,7 +159,7 @@ def _failure(form: Form, events: list[Record]) -> str | None:
     for place in form.errors:
         told = [value for value in place.values(events) if isinstance(value, str) and value]
         if told:
-            return told[-1][:_MOST_MESSAGE]
+            return beginning(told[-1], _MOST_MESSAGE)
     return "error" if form.is_error is not None else None
 
 
@@ -167,6 +168,14 @@ def _failure(form: Form, events: list[Record]) -> str | None:
 
 def count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_COUNTED else None
+
+
+def legible(text: str) -> str:
+    """With the halves of a character put together, as they come in two pieces of a stream; half a
+    one alone is replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def usd(value: object) -> float | None:

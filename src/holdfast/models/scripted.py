@@ -28,6 +28,7 @@ from holdfast.codec import Json, encode
 from holdfast.errors import BadValue, ModelError, typed
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
+from holdfast.models.shown import end
 
 _ECHOED = 120
 _LETTERS_PER_TOKEN = 4
@@ -44,6 +45,8 @@ FAILURES: dict[str, type[ModelError]] = {
         errors.InvalidOutput,
     )
 }
+_FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
+"""Failures that stand for those before the first token, unless they are given a cost."""
 Answer = Callable[[Request], "str | Mapping[str, Any] | Line"]
 
 
@@ -90,7 +93,13 @@ class Scripted:
             self._clock.sleep(line.delay)
         if line.error is not None:
             kind = FAILURES[line.error]
-            raise kind(line.text or f"{self.ref} was told to fail", hint="see its script")
+            error = kind(line.text or f"{self.ref} was told to fail", hint="see its script")
+            error.free = line.error in _FREE and not line.cost_usd
+            if line.cost_usd:
+                error.reply = Reply(
+                    "", self.ref, usage=line.usage or Usage(), cost_usd=line.cost_usd
+                )
+            raise error
         first = self._clock.boottime() - began
         if on_text is not None:
             for start in range(0, len(line.text), _PIECE):
@@ -201,7 +210,7 @@ def open_scripted(name: str) -> Scripted:
 
 def _echo(request: Request) -> str:
     last = request.messages[-1].text if request.messages else ""
-    said = " ".join(last.split())[-_ECHOED:]
+    said = end(" ".join(last.split()), _ECHOED)
     if request.schema is None:
         return f"You said: {said}"
     return encode(example(request.schema, said)).decode()

@@ -11,6 +11,7 @@ from holdfast.errors import ConfigError, UsageError
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.models.asking import Patience, Retrying
+from holdfast.models.output import check_schema
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model, providers
 from holdfast.ops.context import Context
@@ -85,7 +86,7 @@ def told(reply: Reply) -> dict[str, Any]:
         "cost_usd": reply.cost_usd,
         "seconds": round(reply.seconds, 3),
         "finish": reply.finish,
-        "tries": [each._asdict() for each in reply.tries],
+        "tries": [each.told() for each in reply.tries],
     }
 
 
@@ -95,6 +96,7 @@ def schema_from(text: str) -> dict[str, Any]:
     found = parse(text.encode(), "--schema")
     if not isinstance(found, dict):
         raise UsageError("a JSON Schema is an object", hint='such as {"type": "object"}')
+    check_schema(found)
     return found
 
 
