@@ -528,3 +528,21 @@ def test_what_is_not_committed_in_the_source_is_told_to_be_left_behind(
     assert ran.code == 0
     assert "1 " in ran.err and "not committed" in ran.err, ran.err
     assert not (desk.workspace() / "new.md").exists()
+
+
+def test_a_draft_that_lacks_what_was_to_be_attached_is_not_run_without_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (desk.cwd / "plan.md").write_text("the plan", encoding="utf-8")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.ops.job._attach", killed)
+        words = ("--worker", desk.script(DONE), "--attach", str(desk.cwd / "plan.md"))
+        desk("job", "new", "--prompt", "x", "--id", "demo", *words)
+    assert desk.status() == "DRAFT"
+    error = desk.refused("job", "run", "demo", says="'plan.md' attached, and has not")
+    desk.ok(*error["hint"].split()[1:])
+    assert desk.ran()["status"] == "SUCCESS"

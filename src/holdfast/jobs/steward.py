@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from os.path import basename
 from typing import TYPE_CHECKING
 
 from holdfast import audit
@@ -271,6 +272,14 @@ def check_activates(state: JobState) -> None:
     if not spec.task and not any(phase.instructions for phase in spec.phases):
         why = "nobody said what is to be done"
         raise refusal(state, "activate", why=why)
+    attached = {basename(path) for path in state["attachments"]}
+    missing = [path for path in spec.attachments if basename(path) not in attached]
+    if missing and "replayed_from" not in (state["origin"] or {}):
+        # Whoever made it was ended before he had put everything in its place.
+        raise Refused(
+            f"{state['job_id']} was to have {basename(missing[0])[:80]!r} attached, and has not",
+            hint=f"holdfast job attach {missing[0]} --job {state['job_id']}",
+        )
 
 
 # --- back to an earlier place ---------------------------------------------------------------
