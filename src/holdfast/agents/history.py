@@ -445,7 +445,7 @@ def left_so_far(state: State) -> Record:
 def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=7,
+            version=8,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(report(state, born)),
@@ -456,7 +456,7 @@ def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
 def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
     return fenced(
         Shape(
-            version=6,
+            version=7,
             initial=lambda: initial(agent),
             fold=fold,
             render=lambda state: pretty(session(state, role)),
