@@ -602,6 +602,50 @@ def test_a_board_that_is_not_there_is_not_found(shell: Shell) -> None:
     assert (ran.code, "there is no board no-such.md" in ran.err) == (4, True)
 
 
+def imported(shell: Shell, page: str) -> list[Any]:
+    (shell.cwd / "queue.md").write_text(page, encoding="utf-8")
+    rows = shell("task", "import", "queue.md", "--json").rows()
+    return [(row["id"], row["state"]) for row in rows]
+
+
+def test_a_tick_ends_the_task_whose_id_it_stands_before(shell: Shell) -> None:
+    for text in ("Check fees", "Check fees", "Other"):
+        shell("task", "add", "--agent", "rio", text)
+    assert imported(shell, "## rio\n- [x] task-002 (medium) Check fees\n") == [
+        ("task-002", "completed")
+    ]
+    assert imported(shell, "## rio\n- [x] task-003-b Check fees\n") == [(None, "skipped")]
+    assert imported(shell, "## rio\n- [x] Check  FEES\n") == [("task-001", "completed")]
+    (row,) = shell("task", "list", "--json").rows()
+    assert row["id"] == "task-003"
+
+
+def test_a_dash_in_a_new_line_is_part_of_its_text(shell: Shell) -> None:
+    page = "## rio\n- [ ] (high) Fees — who sets them\n"
+    assert imported(shell, page) == [("task-001", "added")]
+    assert imported(shell, page) == [("task-001", "known")]
+    (row,) = shell("task", "list", "--json").rows()
+    assert (row["description"], row["priority"]) == ("Fees — who sets them", "high")
+
+
+def test_a_board_with_ids_of_another_making_adds_nothing(shell: Shell) -> None:
+    ids = ("fees-1", "fees-1 b", "fees_2", "task-0000000000001")
+    tasks = [{"id": id, "description": "Who — sets fees", "status": "pending"} for id in ids]
+    (shell.home / "state/rio/tasks.json").write_text(json.dumps({"tasks": tasks}), encoding="utf-8")
+    page = shell("task", "board").out
+    assert imported(shell, page) == [(id, "known") for id in ids]
+    ticked = page.replace("- [ ] fees-1 b", "- [x] fees-1 b")
+    assert imported(shell, ticked)[1] == ("fees-1 b", "completed")
+    assert imported(shell, "## rio\n- [ ] task-077 Sleep\n") == [("task-002", "added")]
+
+
+def test_a_file_that_is_no_text_is_no_board(shell: Shell) -> None:
+    (shell.cwd / "queue.md").write_bytes(b"\xff\x00\xfe")
+    refused = shell("task", "board", "--out", "queue.md")
+    assert (refused.code, "is no board" in refused.err) == (2, True)
+    assert (shell.cwd / "queue.md").read_bytes() == b"\xff\x00\xfe"
+
+
 def test_import_names_whom_it_does_not_know(shell: Shell) -> None:
     page = "## nobody\n- [ ] x\n## ../rio\n- [ ] y\n## rio\n- [ ] z\n"
     (shell.cwd / "queue.md").write_text(page, encoding="utf-8")
