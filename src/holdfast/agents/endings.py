@@ -17,7 +17,8 @@ from holdfast.store.view import Shape, View
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
-_OWN_ID = re.compile(r"task-([0-9]{1,9})")
+_OWN_ID = re.compile(r"task-([0-9]{1,15})")
+_ID_BY_HAND = re.compile(r'"id"\s*:\s*"(task-[0-9]{1,15})"')
 _SESSIONS_KEPT = 100
 _LONGEST = 300
 
@@ -54,6 +55,10 @@ def _fold(state: Record, line: Line) -> Record:
             _end(state, record, session)
         case "task_added" if isinstance(task, str):
             state["highest"] = max(state["highest"], number_of(task))
+        case "edited_by_hand" | "text_imported":
+            # Also of what they took out: what had a number once may have failed under it.
+            ids = _ID_BY_HAND.findall(str(record.get("patch")))
+            state["highest"] = max(state["highest"], *map(number_of, ids), 0)
         case "task_parked" if task in state["failed"]:
             state["parked"][task] = state["failed"][task][0]
         case "task_reopened" | "task_completed" | "task_dropped":
@@ -88,7 +93,7 @@ def _forget(state: Record, task: object) -> None:
 
 _SHAPE = fenced(
     Shape(
-        version=1,
+        version=2,
         initial=_nothing,
         fold=_fold,
         render=lambda state: pretty({name: state[name] for name in ("highest", "failed")}),

@@ -7,13 +7,15 @@ is not kept in it: sessions say on which task they work and how they ended, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from holdfast.agents.endings import Endings, number_of
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
+from holdfast.contracts import drift
 from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
 from holdfast.settings import settings, table
 from holdfast.store.edited import EditedDocument
@@ -28,6 +30,7 @@ Verb = Literal["start", "done", "drop", "reopen"]
 TYPES = ("research", "extract", "evaluate", "follow-up", "disconfirm")
 PRIORITIES = ("high", "medium", "low")
 OPEN = ("pending", "active")
+STATUSES = (*OPEN, "completed", "dropped")
 PARK_AFTER = 3
 MOST_TEXT = 20_000
 """Characters of a description, a context or an outcome."""
@@ -81,6 +84,14 @@ def check_length(text: str | None) -> None:
             f"{len(text)} characters; a task has room for {MOST_TEXT}",
             hint="store the text as a file and name it",
         )
+
+
+def with_status(task: Record) -> Record:
+    """The task as it is meant: one that a person wrote may lack a status, or have a word of its own
+    there."""
+    word = drift.meant_choice(task.get("status"), (*STATUSES, *STEPS)) or "pending"
+    status = STEPS[word].to if word in STEPS else word
+    return task if task.get("status") == status else {**task, "status": status}
 
 
 class Changed(NamedTuple):
@@ -154,10 +165,13 @@ class TaskList:
             self._journal,
             home.cell(f"{key}.history"),
             home.clock,
-            merge=merged,
+            merge=self._merged,
             check=_saved,
             notice=home.notice,
         )
+
+    def _merged(self, base: str, ours: str, theirs: str) -> str:
+        return merged(base, ours, theirs, self.endings.read()["highest"])
 
     @cached_property
     def endings(self) -> Endings:
@@ -165,13 +179,13 @@ class TaskList:
 
     def read(self) -> list[Record]:
         """Every task, in the order of the file; what was edited by hand is taken in first."""
-        return _tasks_in(_parsed(self._document.read() or ""))
+        return _readable(_parsed(self._document.read() or ""))
 
     def look(self) -> list[Record]:
         """Every task as the file has it, without a byte being written."""
         text = self._home.document(self.key).read()
         try:
-            return _tasks_in(_saved(text.data.decode("utf-8", "replace")) if text else _EMPTY)
+            return _readable(_saved(text.data.decode("utf-8", "replace")) if text else _EMPTY)
         except Corrupt as error:
             said = f"{self.key} cannot be read: {error.message}"
             raise Corrupt(said, hint=error.hint, path=self.key) from None
@@ -209,9 +223,10 @@ class TaskList:
         def change(document: Record) -> None:
             tasks = cast("list[Record]", document["tasks"])
             at = self._find(tasks, id)
-            after = moved(tasks[at], verb, self._now(), outcome)
+            task = with_status(tasks[at])
+            after = moved(task, verb, self._now(), outcome)
             if after is None:
-                made.append(Changed(tasks[at], applied=False))
+                made.append(Changed(task, applied=False))
                 return
             tasks[at] = after
             if outcome:
@@ -246,7 +261,7 @@ class TaskList:
         def change(document: Record) -> None:
             nonlocal parked
             for task in _tasks_in(document):
-                if task.get("id") == id and task.get("status") in OPEN and not task.get("parked"):
+                if task.get("id") == id and _may_be_parked(task):
                     reason = f"failed {times} times, the last time: {why}"
                     told = {"reason": reason, "attempts": times, "since": self._now()}
                     task |= {"status": "pending", "parked": told}
@@ -269,10 +284,9 @@ class TaskList:
     def _append(self, document: Record, new: New) -> Record:
         """Under the lock of the document, so that no number is given twice."""
         tasks = cast("list[Record]", document["tasks"])
-        known = [number_of(str(task.get("id"))) for task in tasks]
-        number = max(self.endings.read()["highest"], *known, 0) + 1
+        highest = self.endings.read()["highest"]
         task: Record = {
-            "id": f"task-{number:03d}",
+            "id": next(_free_ids(map(_id_of, tasks), highest)),
             "type": new.type,
             "description": new.description,
             "status": "pending",
@@ -308,6 +322,10 @@ class TaskList:
         for name in ("_document", "endings"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
+
+
+def _may_be_parked(task: Record) -> bool:
+    return with_status(task)["status"] in OPEN and not task.get("parked")
 
 
 def _is_due(history: Record, id: str, times: int) -> bool:
@@ -351,26 +369,74 @@ def _tasks_in(document: Record) -> list[Record]:
     return cast("list[Record]", document["tasks"])
 
 
-def merged(base: str, ours: str, theirs: str) -> str:
-    """Both sides' changes; a task that somebody added without an id of its own gets one."""
-    document = _parsed(theirs)
-    if _give_ids(document, [_parsed(each) for each in (base, ours)]):
+def _readable(document: Record) -> list[Record]:
+    return [with_status(task) for task in _tasks_in(document)]
+
+
+def merged(base: str, ours: str, theirs: str, highest: int = 0) -> str:
+    """Both sides' changes; a task that somebody added without an id of its own gets one, with a
+    number above `highest`."""
+    document, before, mine = _parsed(theirs), _parsed(base), _parsed(ours)
+    is_theirs_alone = base == ours or not ours.strip()
+    known = _unique_ids(before)
+    if _name_again(before, mine, known):
+        before["tasks"] = [task for task in _tasks_in(before) if _id_of(task)]
+        base = pretty(before).decode()
+    if _give_ids(document, before, mine, known, highest):
         theirs = pretty(document).decode()
     # Byte for byte, where nobody else has changed anything.
-    return theirs if base == ours or not ours.strip() else merge_json(base, ours, theirs)
+    return theirs if is_theirs_alone else merge_json(base, ours, theirs)
 
 
-def _give_ids(document: Record, others: Sequence[Record]) -> bool:
-    tasks = _tasks_in(document)
-    ids = [_id_of(task) for each in (*others, document) for task in _tasks_in(each)]
-    number = max((number_of(id) for id in ids), default=0)
-    seen, given = set[str](), False
-    for task in tasks:
+def _unique_ids(document: Record) -> set[str]:
+    """The ids in it; of two tasks with the same one, only the first has it."""
+    seen: set[str] = set()
+    for task in _tasks_in(document):
         if not _id_of(task) or _id_of(task) in seen:
-            number += 1
-            task["id"], given = f"task-{number:03d}", True
+            task["id"] = None
         seen.add(_id_of(task))
-    return given
+    return seen - {""}
+
+
+def _name_again(document: Record, mine: Record, known: set[str]) -> bool:
+    """Give tasks the ids that they got when the same buffer, which lacks them, was saved before."""
+    ids = {_id_of(task) for task in _tasks_in(document)}
+    free = [task for task in _tasks_in(mine) if _id_of(task) and _id_of(task) not in ids]
+    nameless = [task for task in _tasks_in(document) if not _id_of(task)]
+    for task in nameless:
+        same = [each for each in free if _said(each) == _said(task)]
+        # Those that they knew by their ids are gone because they took them out.
+        since = [each for each in free if _id_of(each) not in known]
+        same += [each for each in since if each.get("description") == task.get("description")]
+        if same:
+            task |= {**with_status(task), "id": same[0]["id"]}
+            free.remove(same[0])
+    return bool(nameless)
+
+
+def _said(task: Record) -> Record:
+    return {**with_status(task), "id": None}
+
+
+def _give_ids(
+    document: Record, before: Record, mine: Record, known: set[str], highest: int
+) -> bool:
+    written = [task.get("id") for task in _tasks_in(document)]
+    _unique_ids(document)
+    _name_again(document, mine, known)
+    ids = [_id_of(task) for each in (document, before, mine) for task in _tasks_in(each)]
+    free = _free_ids(ids, highest)
+    for task in _tasks_in(document):
+        if not _id_of(task):
+            task |= {**with_status(task), "id": next(free)}
+    return written != [task["id"] for task in _tasks_in(document)]
+
+
+def _free_ids(taken: Iterable[str], highest: int) -> Iterator[str]:
+    """Ids that no task has or had."""
+    ids = {*taken}
+    numbers = count(max(highest, *map(number_of, ids), 0) + 1)
+    return (id for id in (f"task-{number:03d}" for number in numbers) if id not in ids)
 
 
 def _id_of(task: Record) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Literal
 
 from holdfast.agents.agent import opened
@@ -202,7 +203,7 @@ def _replace(path: str, page: str) -> bool:
     """Whether the file changed; one that a person has edited is not written over."""
     with typed("writing the board", path):
         try:
-            with open(path, encoding="utf-8", newline="") as file:
+            with open(path, encoding="utf-8", errors="replace", newline="") as file:
                 there = file.read()
         except FileNotFoundError:
             there = ""
@@ -236,14 +237,20 @@ def import_board(
             raise NotFound(f"there is no board {file}", hint=hint, path=file) from None
     home = call.home_to_change()
     known, rows = agents(home, call.layout), list[Record]()
-    for item in items_in(page):
+
+    @cache
+    def ids(agent: str) -> set[str]:
+        name = _agent_called(agent, known)
+        if not name:
+            return set()
+        with tasks_of(call, name, change=True) as tasks:
+            return _ids(tasks.read())
+
+    for item in items_in(page, ids):
         row: Record = {"agent": item.agent, "id": item.id, "state": "known", "text": item.text}
         rows.append(row)
-        try:
-            name = agent_id(item.agent).lower()
-        except BadName:
-            name = ""
-        if name not in known:
+        name = _agent_called(item.agent, known)
+        if not name:
             row["state"] = "no such agent"
             continue
         with tasks_of(call, name, change=True) as tasks:
@@ -253,9 +260,18 @@ def import_board(
     return Rows(rows, counts, exit_code=ATTENTION if "no such agent" in states else 0)
 
 
+def _agent_called(word: str, known: list[str]) -> str:
+    """The agent that is meant; empty if there is none."""
+    try:
+        name = agent_id(word).lower()
+    except BadName:
+        return ""
+    return name if name in known else ""
+
+
 def _take_in(tasks: TaskList, item: Item, *, dry_run: bool) -> Record:
     """What became of a line: a box that was ticked ends a task, a line that is new makes one."""
-    there = next((task for task in tasks.read() if _is_meant(task, item)), None)
+    there = _meant(tasks.read(), item)
     if there is not None:
         ticked = item.done and there.get("status") in OPEN
         if ticked and not dry_run:
@@ -267,7 +283,10 @@ def _take_in(tasks: TaskList, item: Item, *, dry_run: bool) -> Record:
     return {"id": None if dry_run else tasks.add(new).task["id"], "state": "added"}
 
 
-def _is_meant(task: Record, item: Item) -> bool:
-    if item.id is not None and item.id == task.get("id"):
-        return True
-    return " ".join(str(task.get("description")).split()).casefold() == item.text.casefold()
+def _meant(tasks: list[Record], item: Item) -> Record | None:
+    """The task that has the id of a line; of a line without one, a task that says the same."""
+    if item.id is not None:
+        return next((task for task in tasks if task.get("id") == item.id), None)
+    wanted = " ".join(item.text.split()).casefold()
+    same = [t for t in tasks if " ".join(str(t.get("description")).split()).casefold() == wanted]
+    return min(same, key=lambda task: task.get("status") not in OPEN, default=None)
