@@ -8,7 +8,7 @@ sender between random marks, never as words of ours.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -315,15 +315,18 @@ class Inbox:
         return letters
 
     def done(self) -> list[Letter]:
-        return [each for each in self._finished() if each.state == "done"]
+        return list(self._finished(lambda name: not name.endswith(EXPIRED)))
 
     def expired(self) -> list[Letter]:
         """What expired before it was handed out, also what still lies among those that wait."""
-        waiting = [each for each in self.waiting() if each.state == "expired"]
-        return waiting + [each for each in self._finished() if each.state == "expired"]
+        return [each for each in self.waiting() if each.state == "expired"] + self.expired_before()
 
-    def _finished(self) -> Iterator[Letter]:
-        for name, entry, record in self._on(DONE):
+    def expired_before(self) -> list[Letter]:
+        """What expired and was found to have: it waits no more."""
+        return list(self._finished(lambda name: name.endswith(EXPIRED)))
+
+    def _finished(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Letter]:
+        for name, entry, record in self._on(DONE, wanted):
             if not isinstance(record, str):
                 state = "expired" if name.endswith(EXPIRED) else "done"
                 id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
@@ -376,12 +379,14 @@ class Inbox:
         hint = f"`holdfast inbox list --agent {self.agent}` shows what there is"
         raise NotFound(f"{self.agent} has no message {id[:60]!r}", hint=hint)
 
-    def _on(self, shelf: str) -> Iterator[tuple[str, Stat, Record | str]]:
+    def _on(
+        self, shelf: str, wanted: Callable[[str], bool] = lambda _: True
+    ) -> Iterator[tuple[str, Stat, Record | str]]:
         with self._opened() as box:
             if box is None or box.inbox.stat(shelf) is None:
                 return
             directory = box.shelf(shelf)
-            for name in sorted(directory.names()):
+            for name in sorted(filter(wanted, directory.names())):
                 entry = directory.stat(name)
                 if entry is not None:
                     yield name, entry, self._read(directory, name)
