@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.privacy import record_without_secrets, without_secrets
@@ -416,27 +416,30 @@ class Inbox:
 
     def purge(self, before: float, folder: str, *, dry_run: bool = False) -> Purged:
         """Pack what is done and was delivered before that; nothing is removed unpacked."""
-        done = [
-            _Old(DONE, name, entry, record)
-            for name, entry, record in self._on(DONE)
-            if entry.mtime < before and not isinstance(record, str)
-        ]
-        ids = {each.id for each in done}
-        # One that died and got another chance is not dead again when it is gone from the done.
-        died = [
-            _Old(DEAD, name, entry, record)
-            for name, entry, record in (self._on(DEAD) if ids else ())
-            if not isinstance(record, str)
-        ]
-        files: list[str] = []
-        old = [*(each for each in died if each.id in ids), *done]
-        for batch in () if dry_run else _batches(old):
-            files.append(self._pack(folder, [line for _, line in batch]))
-            with self._opened() as box:
-                assert box is not None, "there was something in it"
-                for each, _ in batch:
+        done = [each for each in self._old(DONE) if each.entry.mtime < before]
+        if dry_run or not done:
+            return Purged(len(done), [])
+        # One after the other: two at once would both pack what they both found.
+        with self._home.sheet(f"{folder}/{_PURGING}").locked():
+            done = [each for each in self._old(DONE) if each.entry.mtime < before]
+            ids = {each.id for each in done}
+            # One that died and got another chance is not dead again when it is gone from the done.
+            died = [each for each in self._old(DEAD) if each.id in ids] if ids else []
+            return Purged(len(done), [self._purge(folder, each) for each in _batches(died + done)])
+
+    def _old(self, shelf: str) -> Iterator[_Old]:
+        for name, entry, record in self._on(shelf):
+            if not isinstance(record, str):
+                yield _Old(shelf, name, entry, record)
+
+    def _purge(self, folder: str, batch: Sequence[tuple[_Old, bytes]]) -> str:
+        file = self._pack(folder, [line for _, line in batch])
+        with self._opened() as box:
+            assert box is not None, "there was something in it"
+            for each, _ in batch:
+                with suppress(FileNotFoundError):  # somebody has tidied up by hand
                     box.shelf(each.shelf).unlink(each.name)
-        return Purged(len(done), files)
+        return file
 
     def _pack(self, folder: str, lines: Sequence[bytes]) -> str:
         from holdfast.store.packed import pack  # noqa: PLC0415 - only once in a while
@@ -458,6 +461,8 @@ class Purged(NamedTuple):
 
 
 _BATCH = 16 << 20
+_PURGING = "purge"
+"""What is locked meanwhile, in the folder of what was purged."""
 
 
 class _Old(NamedTuple):
