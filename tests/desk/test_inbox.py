@@ -246,6 +246,17 @@ def test_a_flag_whose_receiver_died_in_between_is_counted_once(rio: Agent, clock
     assert flags(rio) == 1
 
 
+def test_who_was_killed_before_a_flag_was_done_counts_it_once(home: Home, rio: Agent) -> None:
+    send(rio.desk.inbox)
+    first = claimed(rio)
+    assert first.claimed is not None
+    for _ in range(2):  # each time in another process, as it were
+        with Agent(home, "rio") as killed:
+            killed.desk._keep_flag(first, first.claimed)  # pyright: ignore[reportPrivateUsage]
+    rio.desk.ack(first)
+    assert flags(rio) == 1
+
+
 def test_of_one_message_there_is_one_task(rio: Agent) -> None:
     id = send(rio.desk.inbox, priority="high", type="task")
     letter = claimed(rio)

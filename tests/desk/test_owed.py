@@ -97,3 +97,4 @@ def test_of_two_who_owe_the_same_note_one_line_comes(rio: Agent, path: str) -> N
     memory.write_bytes(b"")
     rio.desk.settle()
     assert memory.read_text(encoding="utf-8").count("Fees: Who?") == 1
+    assert rio.metrics()["lifetime"]["cross_agent_flags_received"] == 1

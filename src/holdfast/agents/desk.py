@@ -19,7 +19,7 @@ from holdfast.agents.tasks import Changed, New, TaskList
 from holdfast.codec import DecodeError, Record, decode, pretty
 from holdfast.errors import BadName, Corrupt, HoldfastError, LeaseLost, NotOurs, UsageError
 from holdfast.ids import SessionId, session_id
-from holdfast.store.primitives import Claimed, Cursor, Line, Log, Owner
+from holdfast.store.primitives import START, Claimed, Cursor, Line, Log, Owner
 
 if TYPE_CHECKING:
     from holdfast.layout import Part
@@ -171,7 +171,8 @@ class Desk:
             # Under the lock of the notes: of two who believe that they have it, one still does.
             if not self.inbox.still_has(claim):
                 raise lost(letter.id)
-            if letter.attempt == 1 or not self._is_counted(RECEIVED, ref):
+            # Also at the first try: who was killed before the message was done acknowledges again.
+            if (RECEIVED, ref) not in self._counted:
                 self._count(RECEIVED, 1, ref)
 
         line = _flag_line(letter.record, self._home.today())
@@ -198,15 +199,12 @@ class Desk:
     def count_sent(self, number: int, message: str, *, again: bool) -> None:
         """Count flags that were sent; `again` if they may have been counted before."""
         ref = f"sent/{message}"
-        if not (again and self._is_counted(SENT, ref)):
+        if not (again and (SENT, ref) in self._counted):
             self._count(SENT, number, ref)
 
-    def _is_counted(self, counter: str, ref: str) -> bool:
-        records = (line.record for line in self._journal.read() if isinstance(line, Line))
-        return any(
-            record.get("ref") == ref and counter in (record.get("counters") or {})
-            for record in records
-        )
+    @cached_property
+    def _counted(self) -> _Counted:
+        return _Counted(self._journal)
 
     def _count(self, counter: str, number: int, ref: str) -> None:
         line: Record = {"event": "count", "source": SOURCE, "counters": {counter: number}}
@@ -226,6 +224,24 @@ class Desk:
         for name in ("tasks", "notes", "inbox"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
+
+
+class _Counted:
+    """What a journal has counted, by counter and reference; each line is read once."""
+
+    def __init__(self, journal: Log) -> None:
+        self._journal, self._read = journal, START
+        self._known: set[tuple[str, str]] = set()
+
+    def __contains__(self, what: tuple[str, str]) -> bool:
+        for line in self._journal.read(self._read):
+            if not isinstance(line, Line):
+                continue
+            ref = str(line.record.get("ref"))
+            self._known |= {(counter, ref) for counter in line.record.get("counters") or ()}
+            if line.seq is not None and line.hash is not None:
+                self._read = Cursor(line.seq, line.hash, line.segment, line.end)
+        return what in self._known
 
 
 def _claimant(session: SessionId) -> str:

@@ -8,8 +8,8 @@ sender between random marks, never as words of ours.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.privacy import record_without_secrets, without_secrets
@@ -315,15 +315,18 @@ class Inbox:
         return letters
 
     def done(self) -> list[Letter]:
-        return [each for each in self._finished() if each.state == "done"]
+        return list(self._finished(lambda name: not name.endswith(EXPIRED)))
 
     def expired(self) -> list[Letter]:
         """What expired before it was handed out, also what still lies among those that wait."""
-        waiting = [each for each in self.waiting() if each.state == "expired"]
-        return waiting + [each for each in self._finished() if each.state == "expired"]
+        return [each for each in self.waiting() if each.state == "expired"] + self.expired_before()
 
-    def _finished(self) -> Iterator[Letter]:
-        for name, entry, record in self._on(DONE):
+    def expired_before(self) -> list[Letter]:
+        """What expired and was found to have: it waits no more."""
+        return list(self._finished(lambda name: name.endswith(EXPIRED)))
+
+    def _finished(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Letter]:
+        for name, entry, record in self._on(DONE, wanted):
             if not isinstance(record, str):
                 state = "expired" if name.endswith(EXPIRED) else "done"
                 id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
@@ -376,12 +379,14 @@ class Inbox:
         hint = f"`holdfast inbox list --agent {self.agent}` shows what there is"
         raise NotFound(f"{self.agent} has no message {id[:60]!r}", hint=hint)
 
-    def _on(self, shelf: str) -> Iterator[tuple[str, Stat, Record | str]]:
+    def _on(
+        self, shelf: str, wanted: Callable[[str], bool] = lambda _: True
+    ) -> Iterator[tuple[str, Stat, Record | str]]:
         with self._opened() as box:
             if box is None or box.inbox.stat(shelf) is None:
                 return
             directory = box.shelf(shelf)
-            for name in sorted(directory.names()):
+            for name in sorted(filter(wanted, directory.names())):
                 entry = directory.stat(name)
                 if entry is not None:
                     yield name, entry, self._read(directory, name)
@@ -411,27 +416,30 @@ class Inbox:
 
     def purge(self, before: float, folder: str, *, dry_run: bool = False) -> Purged:
         """Pack what is done and was delivered before that; nothing is removed unpacked."""
-        done = [
-            _Old(DONE, name, entry, record)
-            for name, entry, record in self._on(DONE)
-            if entry.mtime < before and not isinstance(record, str)
-        ]
-        ids = {each.id for each in done}
-        # One that died and got another chance is not dead again when it is gone from the done.
-        died = [
-            _Old(DEAD, name, entry, record)
-            for name, entry, record in (self._on(DEAD) if ids else ())
-            if not isinstance(record, str)
-        ]
-        files: list[str] = []
-        old = [*(each for each in died if each.id in ids), *done]
-        for batch in () if dry_run else _batches(old):
-            files.append(self._pack(folder, [line for _, line in batch]))
-            with self._opened() as box:
-                assert box is not None, "there was something in it"
-                for each, _ in batch:
+        done = [each for each in self._old(DONE) if each.entry.mtime < before]
+        if dry_run or not done:
+            return Purged(len(done), [])
+        # One after the other: two at once would both pack what they both found.
+        with self._home.sheet(f"{folder}/{_PURGING}").locked():
+            done = [each for each in self._old(DONE) if each.entry.mtime < before]
+            ids = {each.id for each in done}
+            # One that died and got another chance is not dead again when it is gone from the done.
+            died = [each for each in self._old(DEAD) if each.id in ids] if ids else []
+            return Purged(len(done), [self._purge(folder, each) for each in _batches(died + done)])
+
+    def _old(self, shelf: str) -> Iterator[_Old]:
+        for name, entry, record in self._on(shelf):
+            if not isinstance(record, str):
+                yield _Old(shelf, name, entry, record)
+
+    def _purge(self, folder: str, batch: Sequence[tuple[_Old, bytes]]) -> str:
+        file = self._pack(folder, [line for _, line in batch])
+        with self._opened() as box:
+            assert box is not None, "there was something in it"
+            for each, _ in batch:
+                with suppress(FileNotFoundError):  # somebody has tidied up by hand
                     box.shelf(each.shelf).unlink(each.name)
-        return Purged(len(done), files)
+        return file
 
     def _pack(self, folder: str, lines: Sequence[bytes]) -> str:
         from holdfast.store.packed import pack  # noqa: PLC0415 - only once in a while
@@ -453,6 +461,8 @@ class Purged(NamedTuple):
 
 
 _BATCH = 16 << 20
+_PURGING = "purge"
+"""What is locked meanwhile, in the folder of what was purged."""
 
 
 class _Old(NamedTuple):

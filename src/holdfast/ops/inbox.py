@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent, opened
 from holdfast.agents.inbox import (
@@ -212,8 +212,35 @@ def _row(letter: Letter) -> Record:
 def show(call: Context, id: Id, *, agent: Whose) -> Show:
     with _agent(call, agent) as one:
         letter = one.desk.inbox.find(id)
-    row = _row(letter)
-    return Show({**letter.record, **row, "trust": trust(letter.record)})
+    return Show(_whole(letter))
+
+
+def _whole(letter: Letter) -> Record:
+    """A message with all that it says."""
+    return {**letter.record, **_row(letter), "trust": trust(letter.record)}
+
+
+class Mail(NamedTuple):
+    """What a page shows of an inbox."""
+
+    letters: list[Record]
+    """The first of those that wait or are taken, whole."""
+    more: int
+    """How many others there are."""
+    aside: list[Record]
+    """Dead, expired and bad ones."""
+
+
+def mail_of(call: Context, agent: str, most: int) -> Mail:
+    """All of it at once: a page is drawn often, and an inbox may hold thousands of files."""
+    with _agent(call, agent) as one:
+        inbox = one.desk.inbox
+        there = inbox.claimed() + inbox.waiting()
+        late = [each for each in there if each.state == "expired"]
+        aside = inbox.dead() + late + inbox.expired_before() + inbox.bad()
+    living = [each for each in there if each.state != "expired"]
+    more = max(0, len(living) - most)
+    return Mail([_whole(each) for each in living[:most]], more, [_row(each) for each in aside])
 
 
 # --- taking and giving back -----------------------------------------------------------------

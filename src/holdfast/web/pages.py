@@ -22,6 +22,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, decode
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.layout import CACHE
+from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.operation import Table
 from holdfast.web import job_pages
 from holdfast.web.api import Opener, call
@@ -59,6 +60,7 @@ _ODD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": None, "models": []}
+_NO_MAIL = Mail([], 0, [])
 _NOTHING_SPENT: dict[str, Any] = {"usd": None, "unknown": 0, "left_usd": None}
 _Shown = TypeVar("_Shown")
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
@@ -192,14 +194,12 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
     def agent(name: str, turns: Annotated[int, Query(ge=1, le=MOST_TURNS)] = PAGE_OF_TURNS) -> str:
         (row,) = ask("status", agent=name)["rows"]
         asked = {"agent": row["agent"]}
-        aside = {"dead": True, "expired": True, "bad": True}
         parts = Sections()
 
         def rows(part: str, verb: str, **more: Any) -> list[dict[str, Any]]:
             return parts.of(part, lambda: ask(verb, **asked, **more)["rows"], [])
 
-        there = rows("inbox", "inbox list")
-        waiting = [each for each in there if each["state"] != "expired"]
+        mail = parts.of("inbox", lambda: _mail(opened, row["agent"]), _NO_MAIL)
         board = parts.of("tasks", lambda: ask("task list", **asked, status="all"), {"rows": []})
         parts.tell("tasks", *board.get("warnings", ()))
         tasks = board["rows"]
@@ -209,9 +209,9 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
             sessions=rows("sessions", "session list", limit=20)[::-1],
             events=rows("ledger", "ledger list", limit=40)[::-1],
             spent=[*rows("spent", "budget show"), _NOTHING_SPENT][0],
-            letters=parts.of("inbox", lambda: _letters(ask, row["agent"], waiting), []),
-            more_letters=max(0, len(waiting) - MOST_LETTERS),
-            aside=rows("inbox", "inbox list", **aside),
+            letters=mail.letters,
+            more_letters=mail.more,
+            aside=mail.aside,
             tasks=[each for each in tasks if each["state"] not in CLOSED],
             closed=[each for each in tasks if each["state"] in CLOSED],
             notes=parts.of("notes", lambda: ask("memory show", **asked)["data"]["text"], ""),
@@ -314,12 +314,6 @@ def _talk(ask: Ask, agent: str, limit: int) -> dict[str, Any]:
     }
 
 
-def _letters(ask: Ask, agent: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with what they say; one that went while we looked is left out."""
-    found: list[dict[str, Any]] = []
-    for row in rows[:MOST_LETTERS]:
-        try:
-            found.append(ask("inbox show", agent=agent, id=row["id"])["data"])
-        except NotFound:
-            pass
-    return found
+def _mail(opened: Opener, agent: str) -> Mail:
+    with opened() as context:
+        return mail_of(context, agent, MOST_LETTERS)
