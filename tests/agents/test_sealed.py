@@ -20,7 +20,7 @@ from holdfast.agents.turn import Question, turn
 from holdfast.agents.turns import turns
 from holdfast.clock import FakeClock, SystemClock
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, Indeterminate, NoKey
+from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NoKey
 from holdfast.keys import VALUE, WHERE, as_text, held, new_key
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.asking import Retrying
@@ -215,6 +215,17 @@ def test_what_failed_calls_told_opens_with_the_key(home: Home) -> None:
     assert [each["message"] for each in closed.tries] == [None, None]
     (one,) = turns(home, key, 1, decrypt=True).newest
     assert [each["message"] for each in one.tries] == [BROKEN, REFUSED]
+
+
+def test_a_file_of_keys_with_a_number_in_the_place_of_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys.json").write_text('{"format": 1, "keys": [{"id": "a", "key": 5}]}')
+    (tmp_path / "keys.json").chmod(0o600)
+    monkeypatch.setenv(WHERE, str(tmp_path / "keys.json"))
+    monkeypatch.delenv(VALUE, raising=False)
+    with pytest.raises(ConfigError, match="holds no keys"):
+        held(SystemClock())
 
 
 KEYRING = """
