@@ -210,6 +210,8 @@ def _parsed(data: bytes | None, where: str) -> Ring:
 
 
 def _key(listed: dict[str, str]) -> Key:
+    if not isinstance(cast("object", listed["key"]), str):
+        raise TypeError
     key = from_text(listed["key"])._replace(made_at=str(listed.get("made_at", "")))
     if listed["id"] != key.id:
         raise ValueError

@@ -179,13 +179,17 @@ def test_a_reply_that_has_to_be_an_object_is_one(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "code"), [("scripted:echo", 0), ("gemma3:4b", 2), ("command:touch hello", 3)]
+    ("named", "code"), [("scripted:echo", 0), ("gemma3:4b", 2), ("command:touch hello", 2)]
 )
 def test_a_persona_names_its_model_but_no_command(shell: Shell, named: str, code: int) -> None:
     patch = json.dumps({"runtime": {"model": named}})
     assert shell("agent", "edit", "rio", "--patch", patch).code == 0
     assert shell("agent", "chat", "rio", "Hello").code == code
     assert not (shell.home.parent / "hello").exists()
+    settings = shell.home / "holdfast.toml"
+    before = settings.read_text(encoding="utf-8")
+    settings.write_text(f'{before}\n[models]\ndefault = "scripted:echo"\n', encoding="utf-8")
+    assert shell("agent", "chat", "rio", "Hello").code == 0
 
 
 def test_the_settings_name_a_model_but_get_to_run_no_command(shell: Shell) -> None:

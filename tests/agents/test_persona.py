@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, Start
 from holdfast.agents.conversation import Conversation
+from holdfast.codec import Record
 from holdfast.errors import BadValue, Corrupt, Retired, UsageError
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealVfs
@@ -140,6 +141,7 @@ def test_what_the_agent_is_for_is_told_to_its_model_and_to_its_topics(verbs: Ver
         "roles: [a",
         '{"runtime": {"temperature": "hot"}}',
         '{"notes": [{"note": 1}]}',
+        '{"model": "gpt", "runtime": "fast"}',
     ],
 )
 def test_what_is_no_persona_is_refused_and_nothing_is_made(
@@ -157,6 +159,38 @@ def test_a_name_that_is_taken_or_no_name_is_refused(verbs: Verbs, name: str) -> 
     with pytest.raises(UsageError):
         verbs("agent new", agent=name, role=["x"])
     assert bytes_below(Path(verbs.path)) == before
+
+
+def test_of_two_who_make_an_agent_at_once_one_is_told_that_it_is_there(
+    verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(persona: Record) -> list[str]:
+        monkeypatch.undo()
+        verbs("agent new", agent="par", role=["first"])
+        return []
+
+    monkeypatch.setattr("holdfast.ops.persona.checked", meanwhile)
+    with pytest.raises(UsageError, match="there already"):
+        verbs("agent new", agent="par", role=["second"])
+    assert manifest(verbs, "par")["roles"] == ["first"]
+
+
+def test_an_agent_whose_maker_died_after_its_manifest_is_ended_as_the_hint_says(
+    verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("holdfast.ops.persona.bootstrap", killed)
+        with pytest.raises(KeyboardInterrupt):
+            verbs("agent new", agent="par", role=["first"])
+    with pytest.raises(UsageError) as caught:
+        verbs("agent new", agent="par", role=["first"])
+    assert "`holdfast init par`" in caught.value.hint
+    verbs("init", agent=["par"])
+    assert (Path(verbs.path) / "state/par/memory.md").exists()
+    assert manifest(verbs, "par")["roles"] == ["first"]
 
 
 def test_a_dry_run_shows_the_persona_and_changes_no_byte(verbs: Verbs) -> None:

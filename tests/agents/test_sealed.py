@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ import zstandard
 from holdfast.agents.conversation import Conversation, recorded
 from holdfast.agents.turn import Question, turn
 from holdfast.agents.turns import turns
-from holdfast.clock import SystemClock
+from holdfast.clock import FakeClock, SystemClock
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, Indeterminate, NoKey
+from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NoKey
 from holdfast.keys import VALUE, WHERE, as_text, held, new_key
 from holdfast.layout import HOLDFAST, Part
+from holdfast.models.asking import Retrying
 from holdfast.models.replay import Replay
 from holdfast.models.scripted import Scripted
 from holdfast.seal import Ring
@@ -202,6 +204,28 @@ def test_an_empty_answer_is_not_taken_for_a_lost_one(home: Home) -> None:
         turn(said, Scripted([""]), SECRET, "s1")
     (one,) = turns(home, key, 1, decrypt=True).newest
     assert (one.question, one.answer) == (ASKED, "")
+
+
+def test_what_failed_calls_told_opens_with_the_key(home: Home) -> None:
+    clock = FakeClock()
+    busy = [{"error": "unavailable", "message": each} for each in (BROKEN, REFUSED)]
+    with Conversation(home, key) as said:
+        turn(said, Retrying(Scripted([*busy, SAID], clock=clock), clock, Random(1)), SECRET, "s1")
+    (closed,) = turns(home, key, 1).newest
+    assert [each["message"] for each in closed.tries] == [None, None]
+    (one,) = turns(home, key, 1, decrypt=True).newest
+    assert [each["message"] for each in one.tries] == [BROKEN, REFUSED]
+
+
+def test_a_file_of_keys_with_a_number_in_the_place_of_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys.json").write_text('{"format": 1, "keys": [{"id": "a", "key": 5}]}')
+    (tmp_path / "keys.json").chmod(0o600)
+    monkeypatch.setenv(WHERE, str(tmp_path / "keys.json"))
+    monkeypatch.delenv(VALUE, raising=False)
+    with pytest.raises(ConfigError, match="holds no keys"):
+        held(SystemClock())
 
 
 KEYRING = """

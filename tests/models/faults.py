@@ -27,6 +27,7 @@ class FaultServer(ThreadingHTTPServer):
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.fetched: list[str] = []
+        self.sent = 0
         self.over = Event()
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,7 @@ from holdfast.errors import (
 from holdfast.models.asking import Patience, Retrying
 from holdfast.models.protocol import Message, Reply, Request
 from tests.models import faults
-from tests.models.faults import Deed, FaultServer
+from tests.models.faults import Deed, FaultServer, Handler, chunk
 
 pytest.importorskip("pydantic_ai", reason="the extra `llm` is not installed")
 
@@ -219,6 +221,52 @@ def test_an_object_that_does_not_meet_the_schema_is_invalid_and_kept(streamed: b
         ask(model, question(schema=SCHEMA), streamed)
     assert isinstance(caught.value.reply, Reply)
     assert caught.value.reply.usage.total == 14
+
+
+CALLS = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        faults.completion(None, "tool_calls", tool_calls=CALLS),
+        faults.completion(None),
+        faults.completion(""),
+    ],
+    ids=["calls", "null", "empty"],
+)
+def test_an_answer_without_a_text_is_none(said: dict[str, Any]) -> None:
+    with asking(faults.sends(json.dumps(said).encode())) as (model, _):
+        with pytest.raises(InvalidOutput) as caught:
+            model.ask(question())
+        assert isinstance(caught.value.reply, Reply)
+        assert caught.value.reply.usage.total == 14
+
+
+def floods(to: Handler) -> None:
+    to.begin_stream()
+    piece = chunk("y" * (1 << 20)) if to.streaming else None
+    for _ in range(64):
+        if piece is not None:
+            to.event(piece)
+        else:
+            to.wfile.write(b" " * (1 << 20))
+        to.server.sent += 1
+
+
+def packs(to: Handler) -> None:
+    bomb = gzip.compress(b" " * (64 << 20))
+    to.answer(200, bomb, Content_Encoding="gzip")
+    to.server.sent += 1
+
+
+@pytest.mark.parametrize("deed", [floods, packs])
+@WHOLE_AND_STREAMED
+def test_a_flood_is_not_taken_in(deed: Deed, streamed: bool) -> None:
+    with asking(deed) as (model, server):
+        with pytest.raises(InvalidOutput, match="more than 32 MiB"):
+            ask(model, question(), streamed)
+        assert server.sent < 64
 
 
 # --- keys and addresses ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,15 @@ def test_a_wrong_script_is_refused_with_the_place(tmp_path: Path, text: str, say
     script.write_bytes(text.encode("latin-1"))
     with pytest.raises(BadValue, match=says):
         open_model(f"scripted:{script}")
+
+
+def test_only_a_file_of_some_length_is_read_as_a_script(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadValue, match="no file"):
+        open_model(f"scripted:{tmp_path / 'pipe'}")
+    (tmp_path / "long").write_bytes(b"#" * (5 << 20))
+    with pytest.raises(BadValue, match="longer"):
+        open_model(f"scripted:{tmp_path / 'long'}")
 
 
 def test_names_that_name_nothing_say_what_there_is() -> None:

@@ -187,8 +187,10 @@ def _in_our_fields(given: Record) -> Record:
     found = dict(given)
     if (tags := found.pop("tags", None)) is not None:
         found.setdefault("persona_tags", _listed(tags))
-    if isinstance(model := found.pop("model", None), str):
-        found["runtime"] = {"model": model, **cast("Record", found.get("runtime") or {})}
+    runtime: object = found.get("runtime") or {}
+    if isinstance(model := found.get("model"), str) and isinstance(runtime, dict):
+        del found["model"]
+        found["runtime"] = {"model": model, **cast("Record", runtime)}
     for name in ("roles", "core_directives", "persona_tags"):
         if isinstance(found.get(name), str):
             found[name] = _listed(found[name]) if name != "core_directives" else [found[name]]

@@ -82,6 +82,12 @@ class Seals:
             return value if isinstance(value, str) else None
         return self._opened(value, line.seq, name)
 
+    def tried(self, line: Line, number: int, message: object) -> str | None:
+        """What the call of this number told, of those that failed on the way."""
+        if not isinstance(message, str):
+            return None
+        return self._opened(message, line.seq, f"tries/{number}")
+
     def _opened(self, sealed: str, seq: int | None, field: str, log: str = "") -> str | None:
         place = f"{log or self._log.key}#{seq or 0} {field}"
         try:

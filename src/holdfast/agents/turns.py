@@ -105,7 +105,13 @@ def _shown(line: Line, seals: Seals | None) -> Record:
         if "reply" in meta_of(line.record):
             texts["reply"] = LOST if reply is None else reply
     meta = {**meta_of(line.record), "reply": texts["reply"]}
-    tries = [{**each, "message": None} for each in _records(meta.get("tries"))]
+    tries: list[Record] = []
+    for number, each in enumerate(_records(meta.get("tries"))):
+        said = None
+        if seals is not None:
+            said = seals.tried(line, number, each.get("message"))
+            said = LOST if said is None else said
+        tries.append({**each, "message": said})
     return {**line.record, "content": texts["content"], "meta": meta | {"tries": tries}}
 
 

@@ -38,6 +38,7 @@ from holdfast.errors import (
     ConfigError,
     Declined,
     HoldfastError,
+    InvalidOutput,
     ModelError,
     NotAuthorised,
     TimedOut,
@@ -46,10 +47,12 @@ from holdfast.errors import (
 )
 from holdfast.models import prices
 from holdfast.models.loop import Late, Told, wait_for
-from holdfast.models.output import checked
+from holdfast.models.output import checked, unusable
 from holdfast.models.places import SERVICES, Place, model_at, place_of
 from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
+from holdfast.models.running import MOST_OUTPUT
 from holdfast.models.shown import beginning
+from holdfast.models.wire import Flood
 
 _TRANSIENT = frozenset((408, 409, 425, 429))
 _TURNED_AWAY = frozenset((401, 403, 404, 413, 429, 503))
@@ -160,6 +163,8 @@ class Hosted:
                 )
                 broken.reply = reply
                 raise broken
+            case reason if not text and reason != "length":
+                raise unusable(reply, "with no text", "ask it for words; it was given no tools")
             case _:
                 return checked(request, reply)
 
@@ -189,6 +194,10 @@ class Hosted:
     # --- what went wrong --------------------------------------------------------------------
 
     def _typed(self, error: Exception, request: Request) -> HoldfastError:
+        if _caused_by(error, Flood):
+            return InvalidOutput(
+                f"{self.ref} sent more than {MOST_OUTPUT >> 20} MiB", hint="ask it for less"
+            )
         match error:
             case HoldfastError():
                 return error
@@ -306,11 +315,14 @@ def _turned_away(error: theirs.ModelAPIError) -> bool:
     """Whether the request was not taken, so that nothing was paid for."""
     if isinstance(error, theirs.ModelHTTPError):
         return error.status_code in _TURNED_AWAY
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError | httpx2.ConnectError):
+    return _caused_by(error, ConnectionRefusedError, httpx2.ConnectError)
+
+
+def _caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    while error is not None:
+        if isinstance(error, kinds):
             return True
-        cause = cause.__cause__ or cause.__context__
+        error = error.__cause__ or error.__context__
     return False
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import ConfigError, NotAuthorised
+from holdfast.models.wire import bounded_client
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -100,7 +101,10 @@ def model_at(place: Place) -> TheirModel:
 
             key = place.key or _NO_KEY
             return AnthropicModel(
-                place.model, provider=AnthropicProvider(api_key=key, base_url=place.url)
+                place.model,
+                provider=AnthropicProvider(
+                    api_key=key, base_url=place.url, http_client=bounded_client()
+                ),
             )
         case "google":
             from pydantic_ai.models.google import GoogleModel  # noqa: PLC0415
@@ -108,7 +112,10 @@ def model_at(place: Place) -> TheirModel:
 
             key = place.key or _NO_KEY
             return GoogleModel(
-                place.model, provider=GoogleProvider(api_key=key, base_url=place.url)
+                place.model,
+                provider=GoogleProvider(
+                    api_key=key, base_url=place.url, http_client=bounded_client()
+                ),
             )
         case _:
             return _chat_model(place)
@@ -116,7 +123,6 @@ def model_at(place: Place) -> TheirModel:
 
 def _client_at(place: Place) -> AsyncOpenAI:
     from openai import AsyncOpenAI  # noqa: PLC0415
-    from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
 
     from holdfast.models.elsewhere import Elsewhere  # noqa: PLC0415
 
@@ -124,7 +130,7 @@ def _client_at(place: Place) -> AsyncOpenAI:
     return client(
         base_url=place.url,
         api_key=place.key or _NO_KEY,
-        http_client=create_async_httpx2_client(),
+        http_client=bounded_client(),
     )
 
 

@@ -17,7 +17,9 @@ where the asker counts, so that a script goes on at the right place in another p
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +33,7 @@ from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 from holdfast.models.shown import end
 
 _ECHOED = 120
+_LONGEST_SCRIPT = 4 << 20
 _LETTERS_PER_TOKEN = 4
 _PIECE = 16
 FAILURES: dict[str, type[ModelError]] = {
@@ -200,12 +203,28 @@ def open_scripted(name: str) -> Scripted:
     """`echo`, or the path of a script."""
     if name == "echo":
         return Scripted(_echo, ref="scripted:echo")
-    with typed("reading the script", name), open(name, "rb") as file:
-        told = parse(file.read(), name)
+    told = parse(_script(name), name)
     replies = told.get("replies") if isinstance(told, dict) else None
     if not isinstance(replies, list):
         raise BadValue(f"{name}: no list of replies", hint="begin it with `replies:`")
     return Scripted(cast("list[object]", replies), ref=f"scripted:{name}")
+
+
+def _script(name: str) -> bytes:
+    """What a script says; only of a file, for who opens a pipe may wait for ever."""
+    with typed("reading the script", name), open(name, "rb", opener=_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise BadValue(f"{name} is no file", hint="name a script in YAML or JSON")
+        script = file.read(_LONGEST_SCRIPT + 1)
+    if len(script) > _LONGEST_SCRIPT:
+        raise BadValue(
+            f"{name} is longer than a script may be", hint=f"at most {_LONGEST_SCRIPT >> 20} MiB"
+        )
+    return script
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # noqa: TID251  # direct write: it only reads
 
 
 def _echo(request: Request) -> str:

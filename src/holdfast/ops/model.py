@@ -140,7 +140,8 @@ def unsaid(home: Home, agent: str) -> str | None:
 def _of_persona(home: Home, agent: str) -> str | None:
     """What `runtime.model` of the manifest names, if that is a model of a provider we know.
 
-    Personas of other systems have names there that only those understand.
+    Personas of other systems have names there that only those understand, and those that come from
+    elsewhere get neither to run commands nor to choose an address.
     """
     text = home.document(HOLDFAST.manifest(agent)).read()
     try:
@@ -149,7 +150,8 @@ def _of_persona(home: Home, agent: str) -> str | None:
         return None
     match found:
         case {"runtime": {"model": str(ref)}} if ":" in ref:
-            return ref if ref.partition(":")[0] in providers() else None
+            known = ref.partition(":")[0] in providers()
+            return ref if known and not _reaches_out(ref) else None
         case _:
             return None
 

@@ -54,10 +54,7 @@ def new(
 ) -> Change:
     called, home = agent_id(agent), context.home_to_change()
     if home.document(key_of(home, context.layout, "manifest", called.lower())).read() is not None:
-        raise UsageError(
-            f"{called.lower()} is there already; nothing was changed",
-            hint=f"`holdfast agent edit {called.lower()}` changes its persona",
-        )
+        raise _taken(called.lower())
     persona = {"agent_id": called}
     if from_ is not None:
         persona = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
@@ -69,7 +66,7 @@ def new(
     if dry_run:
         return Change(called, applied=False, detail="would make it", data=persona, dry_run=True)
     with Agent(home, called, context.layout) as one:
-        made = one.persona.change(lambda before: before or persona).after
+        made = one.persona.change(lambda before: _first(before, persona)).after
         bootstrap(home, one, called)
         one.topics.catch_up()
     if context.layout is HOLDFAST:
@@ -185,6 +182,21 @@ def retire(
     detail = f"{one.name} {'would be' if dry_run else 'is'} {state}"
     detail += "" if applied else " already"
     return Change(one.name, applied and not dry_run, detail, dry_run=dry_run)
+
+
+def _first(before: Record, persona: Record) -> Record:
+    """The persona of an agent that nobody has made meanwhile."""
+    if before:
+        raise _taken(str(persona["agent_id"]).lower())
+    return persona
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(
+        f"{name} is there already; nothing was changed",
+        hint=f"`holdfast agent edit {name}` changes its persona; if making it was broken off, "
+        f"`holdfast init {name}` makes what it lacks",
+    )
 
 
 # --- what is to be changed ------------------------------------------------------------------
