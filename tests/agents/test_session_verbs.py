@@ -16,8 +16,14 @@ import holdfast.agents
 from holdfast.agents import tasks
 from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.errors import BadValue, HoldfastError, UsageError
+from holdfast.ids import SessionId
 from holdfast.spend import book
+from holdfast.spend.book import Spend
+from holdfast.spend.budget import Budget
 from holdfast.store import edited
+from holdfast.store.home import Home
+from holdfast.store.primitives import Line
+from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from tests.ledger.shell import Verbs, on_its_own
 
@@ -48,6 +54,59 @@ def test_a_start_that_fails_leaves_no_session_under_way(verbs: Verbs) -> None:
     assert verbs("session start", agent="rio").applied
     first, second = verbs.rows("session list")
     assert (first["status"], first["cause"], second["status"]) == ("error", "wrapper", "running")
+
+
+# --- one odd agent --------------------------------------------------------------------------
+
+
+def broken_journal(verbs: Verbs, agent: str) -> None:
+    """Somebody put a directory in its place."""
+    file = Path(verbs.path, "state", agent, "journal.jsonl")
+    file.unlink(missing_ok=True)
+    file.mkdir(parents=True)
+
+
+def test_a_folder_with_notes_alone_stops_no_verb_of_the_fleet(verbs: Verbs) -> None:
+    verbs("session start", agent="rio")
+    notes = Path(verbs.path, "state", "alf", "memory.md")
+    notes.parent.mkdir()
+    notes.write_text("# Notes\n", encoding="utf-8")
+    assert [row["agent"] for row in verbs.rows("session list")] == ["rio"]
+    assert verbs("session sweep").exit_code == 0
+    assert verbs.warnings == []
+
+
+@pytest.mark.parametrize("verb", ["session list", "session sweep"])
+def test_an_agent_that_cannot_be_read_is_told_and_stops_nobody(
+    verbs: Verbs, clock: Turner, verb: str
+) -> None:
+    for agent in ("ann", "rio"):
+        verbs("session start", agent=agent, timeout="1m")
+    broken_journal(verbs, "ann")
+    clock.advance(600)
+    found = verbs(verb)
+    assert [row["agent"] for row in found.rows] == ["rio"]
+    assert found.exit_code == 1
+    (warning,) = verbs.warnings
+    assert warning.startswith("ann: ")
+    with pytest.raises(HoldfastError):
+        verbs(verb, agent="ann")
+
+
+def test_a_broken_agent_keeps_no_other_from_its_money(verbs: Verbs) -> None:
+    with Path(verbs.path, "holdfast.toml").open("a", encoding="utf-8") as settings:
+        settings.write("[budget]\nfleet_day_usd = 5\n")
+    with Home.open(verbs.path, clock=verbs.clock) as home, Spend(home) as money:
+        lost = SessionId(home.today(), "ann", 1)
+        gone = this_process()._replace(started=1)
+        money.reserve(lost, 2.0, Budget(fleet_day=5.0), gone)
+    broken_journal(verbs, "ann")
+    assert verbs("session start", agent="rio", max_cost=1.0).applied
+    with Home.open(verbs.path, clock=verbs.clock) as home, Spend(home) as money:
+        assert [held.session.agent for held in money.open()] == ["ann", "rio"]
+        (told,) = home.log("audit").read()
+        assert isinstance(told, Line)
+        assert told.record["event"] == "reservation_kept"
 
 
 # --- what only we write ---------------------------------------------------------------------

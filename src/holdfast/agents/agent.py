@@ -210,9 +210,12 @@ class Agent:
                 continue
             if name.startswith(OF_A_JOB) and not self._home.keys(self.layout.path("agent", name)):
                 continue  # a call of a job, which the job settles
-            with Agent(self._home, name, self.layout) as other:
-                other.bury()
-                other.purse.release_unless(held, other.state())
+            try:
+                with Agent(self._home, name, self.layout) as other:
+                    other.bury()
+                    other.purse.release_unless(held, other.state())
+            except HoldfastError as error:  # his money stays aside, and everybody else goes on
+                self._home.notice("reservation_kept", f"{held.session}: {error.message}")
 
     def _free(self, state: State, free: SessionId) -> SessionId:
         """The number that is free in the ledger, if it is so in the journal; else the next."""
@@ -553,8 +556,12 @@ def _named(session: Session) -> Record:
 def opened(home: Home, name: str, layout: Layout = HOLDFAST) -> Agent:
     """The agent called `name`, or NotFound."""
     agent = Agent(home, name, layout)
-    there = agent.journal.segments() or agent.ledger.exists()
-    if there or home.document(agent.key("manifest")).read() is not None:
-        return agent
+    try:
+        there = agent.journal.segments() or agent.ledger.exists()
+        if there or home.document(agent.key("manifest")).read() is not None:
+            return agent
+    except HoldfastError:
+        agent.close()
+        raise
     agent.close()
     raise NotFound(f"no agent called {name}", hint=f"`holdfast init {name}` makes one")

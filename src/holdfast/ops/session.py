@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
 from holdfast.agents.fields import check as check_fields
@@ -24,6 +24,9 @@ from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
 from holdfast.store.vfs import this_process
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
 
 Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
@@ -289,16 +292,39 @@ def sweep(
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
 ) -> Rows:
+    def found(one: Agent) -> list[Record]:
+        buried = one.settle()
+        return [{"agent": one.name, "session_id": each, "state": "crashed"} for each in buried]
+
+    rows, code = _of_each(context, context.home_to_change(), agent, found)
+    return Rows(rows, {"crashed": len(rows)}, exit_code=code)
+
+
+def _of_each(
+    context: Context, home: Home, agent: str | None, rows_of: Callable[[Agent], list[Record]]
+) -> tuple[list[Record], int]:
+    """Rows of an agent, or of all of them: one that cannot be read stops nobody, but is told."""
     from holdfast.ledger.book import agents
 
-    home = context.home_to_change()
+    if agent is not None:
+        with opened(home, agent, context.layout) as one:
+            return rows_of(one), 0
     rows: list[Record] = []
-    for name in [agent_id(agent).lower()] if agent is not None else agents(home, context.layout):
-        with opened(home, name, context.layout) as one:
-            rows += [
-                {"agent": name, "session_id": each, "state": "crashed"} for each in one.settle()
-            ]
-    return Rows(rows, {"crashed": len(rows)})
+    failed: list[HoldfastError] = []
+    heard = False
+    for name in agents(home, context.layout):
+        try:
+            with opened(home, name, context.layout) as one:
+                rows += rows_of(one)
+            heard = True
+        except NotFound:
+            continue  # a folder with notes alone: nobody in it has had a session
+        except HoldfastError as error:
+            failed.append(error)
+            context.warn(f"{name}: {error.message}")
+    if failed and not heard:
+        raise failed[0]  # as on a full disk: it is not this or that agent
+    return rows, HoldfastError.exit_code if failed else 0
 
 
 def given_context(
@@ -320,19 +346,15 @@ def list_sessions(
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
 ) -> Rows:
-    from holdfast.ledger.book import agents
+    def found(one: Agent) -> list[Record]:
+        return [_row(one, each) for each in sessions(one)]
 
-    home = context.home()
-    names = [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
-    rows: list[Record] = []
-    for name in names:
-        with opened(home, name, context.layout) as one:
-            rows += [_row(one, each) for each in sessions(one)]
+    rows, code = _of_each(context, context.home(), agent, found)
     rows.sort(key=lambda row: str(row["started_at"]))
     shown = rows[-limit:] if limit else rows
     running = sum(row["status"] == "running" for row in shown)
     counts = {"sessions": len(shown), "running": running}
-    return Rows(shown, counts, truncated=len(shown) < len(rows))
+    return Rows(shown, counts, truncated=len(shown) < len(rows), exit_code=code)
 
 
 def sessions(one: Agent) -> list[Session]:
