@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.clock import FakeClock
+from holdfast.codec import Record
 from holdfast.errors import ConfigError, OverBudget
 from holdfast.ids import SessionId
 from holdfast.spend.book import SHAPE, Spend, Tally, settled, total
@@ -203,6 +205,32 @@ def test_what_was_spent_by_one_who_died_before_he_settled_is_not_granted_again(
     with Agent(limited, "rio") as rio, pytest.raises(OverBudget):
         rio.start(Start("research", max_cost=2.0))
     assert spent(limited) == Tally(usd=2.0, sessions=1)
+
+
+def test_of_two_who_tell_a_cost_at_once_the_second_corrects_the_first(
+    limited: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = ran(limited, "rio", asked=2.0)
+
+    def tell() -> None:
+        # By the clock of the system, which really waits for a lock.
+        with Home.open(limited.path) as home, Agent(home, "rio") as other:
+            other.set(session, {"cost_usd": 0.5})
+
+    second = Thread(target=tell)
+    with Agent(limited, "rio") as rio:
+        look = rio._cost_before
+
+        def interrupted(session: str) -> Record:
+            found = look(session)
+            second.start()
+            second.join(0.5)  # it has to wait for us
+            return found
+
+        monkeypatch.setattr(rio, "_cost_before", interrupted)
+        rio.set(session, {"cost_usd": 1.5})
+    second.join()
+    assert spent(limited) == Tally(usd=0.5, sessions=1)
 
 
 @pytest.mark.parametrize("claim", [-1, "1.0", True, 1e300, None, [1]])

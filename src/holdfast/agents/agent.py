@@ -326,9 +326,15 @@ class Agent:
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
-        before = self._cost_before(session) if "cost_usd" in fields else {}
-        line = {"event": "session_set", "session_id": session, **fields, **before}
-        acked = self.journal.append(line)
+        before: Record = {}
+
+        def decide(head: Cursor) -> list[Record]:
+            nonlocal before
+            # Under the lock: of two who correct it, the second corrects what the first says.
+            before = self._cost_before(session) if "cost_usd" in fields else {}
+            return [{"event": "session_set", "session_id": session, **fields, **before}]
+
+        (acked,) = self.journal.transact(decide)
         self._show(acked)
         if before:
             self.purse.settle(acked)
