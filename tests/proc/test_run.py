@@ -225,6 +225,21 @@ def test_a_stop_before_the_start_ends_it_at_once(word: str) -> None:
     tree.stop()  # and one afterwards harms nobody
 
 
+@pytest.mark.parametrize("when", ["before", "at the gate"])
+def test_what_is_stopped_before_it_begins_never_does(
+    tmp_path: Path, means: Means, when: str
+) -> None:
+    began = tmp_path / "began"
+    tree = shell(f"echo > {began}; sleep 5", means=[means])
+    if when == "before":
+        tree.stop()
+    else:
+        tree._on_start = lambda child: tree.stop()
+    ended = tree.run()
+    assert (ended.outcome, ended.exit_code) == ("stopped", 128 + signal.SIGKILL)
+    assert not began.exists()
+
+
 def test_a_callback_that_fails_ends_the_tree(means: Means, word: str) -> None:
     def on_output(*_: object) -> None:
         raise RuntimeError("full disk")

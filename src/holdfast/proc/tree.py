@@ -162,7 +162,10 @@ class Tree:
         self._began = self._clock.boottime()
         self._next_beat = self._began + self._beat_every
         self._next_look = self._began + _LOOK_OFTEN
-        link.tell("g")
+        if self._asked:
+            self._end("stopped", now=True)  # at the gate: it never begins
+        else:
+            link.tell("g")
         return child
 
     def _spawn(self) -> Link:
