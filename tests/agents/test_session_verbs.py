@@ -109,6 +109,11 @@ def test_a_broken_agent_keeps_no_other_from_its_money(verbs: Verbs) -> None:
         assert told.record["event"] == "reservation_kept"
 
 
+def test_fewer_sessions_than_none_are_not_to_be_listed(verbs: Verbs) -> None:
+    with pytest.raises(UsageError):
+        verbs("session list", limit=-1)
+
+
 # --- what only we write ---------------------------------------------------------------------
 
 

@@ -346,6 +346,9 @@ def list_sessions(
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
 ) -> Rows:
+    if limit < 0:
+        raise UsageError(f"not a number of sessions: {limit}", hint="1 or more; 0 is all")
+
     def found(one: Agent) -> list[Record]:
         return [_row(one, each) for each in sessions(one)]
 
