@@ -155,7 +155,7 @@ def test_a_command_that_says_what_went_wrong_has_failed_whatever_its_exit_code(
     shell: Shell,
 ) -> None:
     said = "import os; open(os.environ['HOLDFAST_REPORT'], 'w').write('{\"error\": \"no feed\"}')"
-    assert run(shell, code=said).code == 0
+    assert run(shell, code=said).code == 1
     assert (shown(shell, "session.json")["status"], shown(shell, "report.json")["summary"]) == (
         "error",
         "no feed",

@@ -272,3 +272,12 @@ def test_a_line_is_shortened_after_it_was_masked_not_before(shell: Shell) -> Non
     for path in shell.home.rglob("*"):
         held = path.read_bytes() if path.is_file() else b""
         assert token[:14].encode() not in held, path
+
+
+def test_a_command_that_says_it_failed_does_not_look_like_one_that_did_not(shell: Shell) -> None:
+    report = "import os; open(os.environ['HOLDFAST_REPORT'], 'w').write('{\"error\": \"no keys\"}')"
+    ran = run(shell, code=report)
+    assert ran.code == 1
+    assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["exit_code"]) == ("error", 0)
+    printed = 'print(\'{"type": "result", "is_error": true, "result": "no keys"}\')'
+    assert run(shell, code=printed).code == 1

@@ -105,8 +105,10 @@ def run(
         "cause": ran.end.cause,
         **ran.end.fields,
     }
+    # One that says that it failed has not completed, whatever its code: `run … && next` stops.
+    code = ran.ended.exit_code or int(ran.end.outcome != "completed")
     # The command's own output is the output: nothing of ours comes after it.
-    return Show(data, text="", exit_code=ran.ended.exit_code)
+    return Show(data, text="", exit_code=code)
 
 
 _AT_ONCE = 4096
