@@ -225,7 +225,9 @@ ALERTED = "state/alerts.json"
 """Its view: what is not over."""
 JOB_FILES, JOB_LINK = ".files", "workspace"
 """In the folder of a job: what agents work on, hidden from the store; and the link to it."""
-_OF_AGENTS = re.compile(rf"jobs/[^/]+/(?:{re.escape(JOB_FILES)}|{JOB_LINK})")
+_OF_AGENTS = re.compile(
+    rf"jobs/[^/]+/(?:{re.escape(JOB_FILES)}|{JOB_LINK})|{CACHE}/sessions/[^/]+/.+"
+)
 
 
 def is_scratch(key: str) -> bool:

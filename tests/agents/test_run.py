@@ -281,3 +281,14 @@ def test_a_command_that_says_it_failed_does_not_look_like_one_that_did_not(shell
     assert (journal(shell)[-1]["outcome"], journal(shell)[-1]["exit_code"]) == ("error", 0)
     printed = 'print(\'{"type": "result", "is_error": true, "result": "no keys"}\')'
     assert run(shell, code=printed).code == 1
+
+
+@pytest.mark.parametrize("left", ["mkfifo $P", "ln -s /etc/passwd $P", "mkdir $P; touch $P/x"])
+def test_nothing_that_a_command_puts_beside_its_report_stays(shell: Shell, left: str) -> None:
+    program = left.replace("$P", '"$HOLDFAST_REPORT"')
+    seen = f"{program}; {shlex.join(map(str, shell.command(('check',))))} >&2"
+    ran = shell("run", "--agent", "rio", "--", "sh", "-c", seen)
+    assert ran.code == 0, ran.err
+    assert list((shell.home / "cache/sessions").iterdir()) == []
+    assert Path("/etc/passwd").exists()
+    assert shell("check").code == 0

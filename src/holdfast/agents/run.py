@@ -99,6 +99,8 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
         except BaseException as error:
             one.fail(error)
             raise
+        finally:
+            one.clear()
 
 
 class _Run:
@@ -156,6 +158,13 @@ class _Run:
         if unkept is not None:
             raise unkept
         return Ran(opened.id, ended, end, self.warnings)
+
+    def clear(self) -> None:
+        """Remove what was for the time of the session, whatever the command made of it."""
+        import shutil  # noqa: PLC0415 - nobody else needs it
+
+        # direct write: scratch, in which the command may have put anything
+        shutil.rmtree(self._folder, ignore_errors=True)  # noqa: TID251
 
     def _cleaned(self, ended: Ended) -> Ended:
         """Without secrets in what is shortened later: half a key is one that no pattern finds."""
