@@ -82,20 +82,24 @@ def test_pauses_grow_and_stay_in_bounds(failed: int, seed: int) -> None:
 PAID = {"error": "unavailable", "cost_usd": 0.25, "usage": {"input_tokens": 7}}
 
 
-def test_what_failed_tries_cost_is_in_the_cost_of_the_answer() -> None:
+def test_what_a_failed_call_cost_is_in_the_cost_of_the_answer() -> None:
     answer = {"reply": "ok", "cost_usd": 0.5, "usage": {"input_tokens": 7, "output_tokens": 2}}
-    reply = retrying([PAID, BUSY, PAID, answer], FakeClock()).ask(question())
-    assert reply.cost_usd == 1.0
-    assert reply.usage == Usage(21, 2)
-    assert [one.cost_usd for one in reply.tries] == [0.25, None, 0.25]
+    clock = FakeClock()
+    reply = Fallback([Scripted([PAID]), Scripted([BUSY]), Scripted([answer])], clock).ask(
+        question()
+    )
+    assert reply.cost_usd == 0.75
+    assert reply.usage == Usage(14, 2)
+    assert [one.cost_usd for one in reply.tries] == [0.25, None]
 
 
-@pytest.mark.parametrize(("last", "cost"), [(PAID, 0.75), (BUSY, 0.5), ({"error": "model"}, None)])
-def test_what_failed_tries_cost_is_in_the_error(last: dict[str, Any], cost: float | None) -> None:
-    with pytest.raises(ModelError) as caught:
-        retrying([PAID, PAID, last], FakeClock(), tries=3).ask(question())
+def test_what_was_paid_for_is_not_bought_again_and_its_cost_is_in_the_error() -> None:
+    model = Scripted([BUSY, PAID, "never"])
+    with pytest.raises(Unavailable) as caught:
+        Retrying(model, FakeClock(), Random(1)).ask(question())
+    assert len(model.asked) == len(caught.value.tries) == 2
     assert isinstance(caught.value.reply, Reply)
-    assert caught.value.reply.cost_usd == cost
+    assert caught.value.reply.cost_usd == 0.25
 
 
 def test_a_failed_try_of_which_nobody_told_the_cost_makes_it_unknown() -> None:
@@ -114,16 +118,16 @@ def test_a_failed_try_of_which_nobody_told_the_cost_makes_it_unknown() -> None:
 
 def test_another_model_is_asked_with_the_cost_of_the_first_and_each_try_is_told_once() -> None:
     clock = FakeClock()
-    two = [Scripted([PAID, PAID], ref="scripted:a"), Scripted([PAID, "ok"], ref="scripted:b")]
+    two = [Scripted([BUSY, PAID], ref="scripted:a"), Scripted([BUSY, "ok"], ref="scripted:b")]
     reply = Retrying(Fallback(two, clock), clock, Random(1)).ask(question())
-    assert (reply.text, reply.cost_usd) == ("ok", 0.75)
+    assert (reply.text, reply.cost_usd) == ("ok", 0.25)
     told = ["scripted:a", "scripted:b", "scripted:a"]
     assert [each.model for each in reply.tries] == told
 
 
-def test_all_tries_are_set_aside_for() -> None:
+def test_one_call_is_set_aside_for() -> None:
     model = Scripted([{"reply": "ok", "cost_usd": 0.25}])
-    assert Retrying(model, FakeClock(), Random(1)).most_usd(question()) == 1.0
+    assert Retrying(model, FakeClock(), Random(1)).most_usd(question()) == 0.25
 
 
 def test_a_limit_below_one_is_refused() -> None:

@@ -41,9 +41,6 @@ _BYTES_A_LETTER = 6
 """At most: a control character is written as `\\u0000`."""
 _TINY = 1e-9
 _PAUSE = 0.1
-FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
-"""Failures for which providers mostly take no money.  Whether this one was free only the error
-itself knows (`ModelError.free`)."""
 
 
 class Asked(NamedTuple):

@@ -47,4 +47,6 @@ class Answer(NamedTuple):
     reply: Reply | None = None
     error: str | None = None
     retryable: bool = False
+    free: bool = False
+    """Whether it failed before it could cost anything."""
     simulated: bool = False

@@ -13,7 +13,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from holdfast import audit
-from holdfast.agents.conversation import FREE
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_states import Outcome
@@ -253,6 +252,7 @@ class Runner:
                 reply=came,
                 error=f"{error.code}: {error.message}",
                 retryable=error.retryable,
+                free=error.free,
             )
         hit("job.answered")
         raw = answer.raw
@@ -477,8 +477,7 @@ def _replied(call: Call, answer: Answer) -> Record:
 def _cost(answer: Answer) -> float | None:
     if answer.reply is not None:
         return answer.reply.cost_usd
-    free = answer.simulated or (answer.error or "").partition(":")[0] in FREE
-    return 0.0 if free else None
+    return 0.0 if answer.simulated or answer.free else None
 
 
 def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> Record:

@@ -67,6 +67,10 @@ class _Calls:
         else:
             self._tries.append(Try(ref, error.code, error.message, seconds))
 
+    @property
+    def paid(self) -> bool:
+        return any(each.cost_usd for each in self._paid)
+
     def with_reply(self, reply: Reply) -> Reply:
         return self._whole(reply, self._paid)._replace(tries=(*self._tries, *reply.tries))
 
@@ -115,14 +119,11 @@ class Retrying(_Around):
                 pause = self._patience.pause(tries, error, self._rng)
                 calls.failed(self.ref, error, now - began)
                 over = tries >= self._patience.tries or now + pause >= deadline
-                if not error.retryable or over:
+                # Money was set aside for one call: what was paid for is not bought again.
+                if not error.retryable or over or calls.paid:
                     calls.end(self.ref, error)
                     raise
                 self._clock.sleep(pause)
-
-    def most_usd(self, request: Request) -> float | None:
-        once = self._model.most_usd(request)
-        return None if once is None else once * self._patience.tries
 
 
 class Limited(_Around):

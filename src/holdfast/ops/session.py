@@ -310,17 +310,21 @@ def _of_each(
         with opened(home, agent, context.layout) as one:
             return rows_of(one), 0
     rows: list[Record] = []
-    code = 0
+    failed: list[HoldfastError] = []
+    heard = False
     for name in agents(home, context.layout):
         try:
             with opened(home, name, context.layout) as one:
                 rows += rows_of(one)
+            heard = True
         except NotFound:
             continue  # a folder with notes alone: nobody in it has had a session
         except HoldfastError as error:
+            failed.append(error)
             context.warn(f"{name}: {error.message}")
-            code = HoldfastError.exit_code
-    return rows, code
+    if failed and not heard:
+        raise failed[0]  # as on a full disk: it is not this or that agent
+    return rows, HoldfastError.exit_code if failed else 0
 
 
 def given_context(
