@@ -541,6 +541,28 @@ def test_one_broken_list_hides_no_other(shell: Shell) -> None:
     assert [row["agent"] for row in shell("status", "--json").rows()] == ["clay", "rio"]
 
 
+@pytest.mark.parametrize("odd", ["a link", "too large"])
+def test_one_odd_list_hides_no_other(shell: Shell, odd: str) -> None:
+    for agent in ("rio", "clay"):
+        shell("task", "add", "--agent", agent, "Wash up")
+    file = shell.home / "state/rio/tasks.json"
+    if odd == "a link":
+        file.rename(shell.cwd / "mine.json")
+        file.symlink_to(shell.cwd / "mine.json")
+    else:
+        file.write_bytes(pretty({"tasks": [{"id": "x", "description": "y" * (9 << 20)}]}))
+    ran = shell("task", "list", "--json")
+    assert (ran.code, [row["agent"] for row in ran.rows()]) == (1, ["clay"])
+    where = "state/rio/tasks.json" if odd == "a link" else "the tasks of rio"
+    assert ran.err.count(where) == 1
+    board = shell("task", "board")
+    assert board.code == 0
+    assert "Wash up" in board.out
+    assert where in board.err
+    assert shell("task", "list", "--agent", "rio").code != 0
+    assert shell("task", "list", "--agent", "nobody").code == 4
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

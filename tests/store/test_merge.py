@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.store import merge
-from holdfast.store.merge import apply, difference, lines_of, merge_json, merge_lines, undo, weight
+from holdfast.store.merge import (
+    apply,
+    difference,
+    distance,
+    lines_of,
+    merge_json,
+    merge_lines,
+    undo,
+)
 
 TEXTS = st.lists(st.sampled_from("abcdef\u2028\r"), max_size=8).flatmap(
     lambda lines: st.sampled_from(["\n".join(lines), "".join(f"{line}\n" for line in lines)])
@@ -25,7 +34,41 @@ def test_a_patch_makes_the_new_text_and_can_be_undone(old: str, new: str) -> Non
     patch = difference(old, new)
     assert apply(patch, old) == new
     assert undo(patch, new) == old
-    assert (weight(patch) == 0) == (old == new)
+    assert (patch == []) == (old == new)
+    assert distance(old, new) == distance(new, old)
+    assert distance(old, old) == 0
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_texts_that_are_compared_in_parts_come_out_the_same(one: str, two: str, three: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "_AT_ONCE", 0)
+        changes = difference(one, two)
+        assert apply(changes, one) == two
+        assert undo(changes, two) == one
+        assert merge_lines(one, one, three) == merge_lines(one, three, one) == three
+        both = merge_lines(one, two, three).split("\n")
+        for _, _, come in (*changes, *difference(one, three)):
+            assert {line.removesuffix("\n") for line in come} <= {*both}
+
+
+def test_an_edit_of_every_task_is_compared_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def matcher(junk: None, one: Any, two: Any, **options: bool) -> Any:
+        compared.append(len(one) * len(two))
+        return SequenceMatcher(junk, one, two, **options)
+
+    monkeypatch.setattr(merge, "SequenceMatcher", matcher)
+    task = {"priority": "medium", "status": "pending", "type": "research", "outcome": None}
+    tasks = [{"id": f"task-{n:03d}", **task, "due": None} for n in range(400)]
+    old = json.dumps(tasks, indent=2)
+    new = old.replace("medium", "high")
+    changes = difference(old, new)
+    assert [[len(gone), len(come)] for _, gone, come in changes] == [[1, 1]] * 400
+    assert sum(compared) < 400 * 10
+    same = "a\nb\n" * 300
+    assert len(difference(f"x\n{same}y\n", f"z\n{same}{same}u\n")) == 1
 
 
 @given(TEXTS)

@@ -13,7 +13,7 @@ from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked
 from holdfast.agents.board import board as page_of
 from holdfast.agents.tasks import OPEN, Changed, New, TaskList, Verb
 from holdfast.codec import Record
-from holdfast.errors import BadName, Corrupt, NotFound, UsageError, typed
+from holdfast.errors import BadName, Corrupt, HoldfastError, NotFound, UsageError, typed
 from holdfast.ids import agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
@@ -83,19 +83,27 @@ def list_tasks(
     rows: list[Record] = []
     broken = 0
     for name in names:
-        with tasks_of(call, name) as tasks:
-            try:
-                found = in_order(_read(call, tasks))
-                failed = tasks.failures()
-            except Corrupt as error:
-                call.warn(f"{error.message}; {error.hint}")
-                broken += 1
-                continue
-            wanted = (task for task in found if _is_wanted(task, status, parked=parked))
-            rows += [_row(name, task, failed) for task in wanted]
+        try:
+            with tasks_of(call, name) as tasks:
+                found, failed = in_order(_read(call, tasks)), tasks.failures()
+        except HoldfastError as error:
+            if agent is not None and not isinstance(error, Corrupt):
+                raise
+            _warn(call, name, error)
+            broken += 1
+            continue
+        wanted = (task for task in found if _is_wanted(task, status, parked=parked))
+        rows += [_row(name, task, failed) for task in wanted]
     states = [row["state"] for row in rows]
     counts = {"tasks": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
     return Rows(rows, counts, exit_code=ATTENTION if broken else 0)
+
+
+def _warn(call: Context, agent: str, error: HoldfastError) -> None:
+    """What is wrong with the tasks of one agent hides nobody else's."""
+    where = error.path or f"the tasks of {agent}"
+    said = error.message if where in error.message else f"{where}: {error.message}"
+    call.warn(f"{said}; {error.hint}" if error.hint else said)
 
 
 def _is_wanted(task: Record, status: str, *, parked: bool) -> bool:
@@ -188,11 +196,11 @@ def board(
 ) -> Show | Change:
     listed: dict[str, list[Record]] = {}
     for name in agents(call.home(), call.layout):
-        with tasks_of(call, name) as tasks:
-            try:
+        try:
+            with tasks_of(call, name) as tasks:
                 listed[name] = _read(call, tasks)
-            except Corrupt as error:
-                call.warn(f"{error.message}; {error.hint}")
+        except HoldfastError as error:
+            _warn(call, name, error)
     page = page_of(listed)
     if out is None:
         return Show({"board": page}, text=page)

@@ -29,11 +29,10 @@ from holdfast.store.entries import entries_of, is_masked
 from holdfast.store.merge import (
     Patch,
     between,
-    difference,
+    distance,
     merge_lines,
     patched,
     unpatched,
-    weight,
 )
 from holdfast.store.primitives import Cell, Line, Log, Sheet, Text
 from holdfast.store.view import Shape, View
@@ -336,7 +335,7 @@ def _began_with(now: _Now, theirs: str, revision: str, moment: float) -> tuple[s
         if age <= STALE_FOR:
             candidates.append((saved.get(overruled) or "".join(masked), overruled))
     # Of equals the oldest: it keeps most of what was added since.
-    return min(reversed([*candidates, *before]), key=lambda one: weight(difference(one[0], theirs)))
+    return min(reversed([*candidates, *before]), key=lambda one: distance(one[0], theirs))
 
 
 def _former(now: _Now, moment: float) -> tuple[list[tuple[str, str]], dict[str, str]]:

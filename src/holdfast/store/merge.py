@@ -7,6 +7,8 @@ place, theirs goes first and what ours added follows.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate, chain
@@ -16,6 +18,9 @@ from holdfast.codec import MAX_DOCUMENT, Record, decode, pretty
 
 _MOST_PAIRS = 25_000_000
 """Texts that would take longer to compare than anybody waits are told apart as a whole."""
+_AT_ONCE = 40_000
+"""Above so many pairs of lines those that are there once are matched first, for time grows with the
+third power where many lines are the same, as in JSON."""
 
 Patch = list[list[Any]]
 """Changes of lines, in order: where (a line of the old text), what went, what came."""
@@ -85,11 +90,6 @@ def unpatched(patch: Patch, entries: list[str]) -> list[str]:
     return result
 
 
-def weight(patch: Patch) -> int:
-    """How many characters somebody has touched; to write over is one act, not two."""
-    return sum(max(sum(map(len, gone)), sum(map(len, come))) for _, gone, come in patch)
-
-
 def _changes(
     before: Sequence[Hashable], after: Sequence[Hashable]
 ) -> Iterator[tuple[int, int, int, int]]:
@@ -103,9 +103,44 @@ def _changes(
     if len(low) * len(high) > _MOST_PAIRS:
         yield start, start + len(low), start, start + len(high)
         return
-    for word, a, b, c, d in SequenceMatcher(None, low, high, autojunk=False).get_opcodes():
-        if word != "equal":
-            yield start + a, start + b, start + c, start + d
+    if len(low) * len(high) <= _AT_ONCE:
+        for word, a, b, c, d in SequenceMatcher(None, low, high, autojunk=False).get_opcodes():
+            if word != "equal":
+                yield start + a, start + b, start + c, start + d
+        return
+    anchors = _anchors(low, high)
+    if not anchors:
+        yield start, start + len(low), start, start + len(high)
+        return
+    a = c = 0
+    for b, d in (*anchors, (len(low), len(high))):
+        for left, right, upper, lower in _changes(low[a:b], high[c:d]):
+            yield start + a + left, start + a + right, start + c + upper, start + c + lower
+        a, c = b, d
+
+
+def _anchors(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Where lines stand that each side has once, as many of them as are in the same order."""
+    once = {line for line, times in Counter(after).items() if times == 1}
+    there = {line: at for at, line in enumerate(after) if line in once}
+    times = Counter(before)
+    pairs = [(at, there[x]) for at, x in enumerate(before) if x in there and times[x] == 1]
+    ends, last, previous = list[int](), list[int](), list[int]()
+    for number, (_, at) in enumerate(pairs):
+        length = bisect_left(ends, at)
+        previous.append(last[length - 1] if length else -1)
+        ends[length : length + 1], last[length : length + 1] = [at], [number]
+    chain, number = list[tuple[int, int]](), last[-1] if last else -1
+    while number >= 0:
+        chain.append(pairs[number])
+        number = previous[number]
+    return chain[::-1]
+
+
+def distance(one: str, other: str) -> int:
+    """How much two texts have that the other one has not, wherever it stands; cheap."""
+    here, there = Counter(lines_of(one)), Counter(lines_of(other))
+    return sum(len(line) * n for side in (here - there, there - here) for line, n in side.items())
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str:
