@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from tests.ledger.shell import PATIENCE, Shell
 from tests.web.board import LINK, a_home, up
 
 
-def begun(shell: Shell, said: Path) -> subprocess.Popen[bytes]:
+def begun(shell: Shell, said: Path, *words: str) -> subprocess.Popen[bytes]:
     with said.open("wb") as file:
         return subprocess.Popen(
-            shell.command(("up",)),
+            shell.command(("up", *words)),
             env=shell.environment(),
             cwd=shell.cwd,
             stdout=subprocess.DEVNULL,
@@ -59,3 +61,37 @@ def test_one_that_ends_leaves_the_record_of_another_alone(tmp_path: Path) -> Non
         record.write_text(json.dumps(told), encoding="utf-8")
         board.end()
         assert json.loads(record.read_bytes()) == told
+
+
+def status(port: int, address: str, host: str = "") -> int:
+    """What a request for the door gets that reaches an address."""
+    wire = http.client.HTTPConnection(address, port, timeout=PATIENCE)
+    wire.request("GET", "/login", headers={"Host": f"{host or address}:{port}"})
+    answer = wire.getresponse()
+    answer.read()
+    wire.close()
+    return answer.status
+
+
+def test_one_that_listens_everywhere_is_reached_by_each_address_and_by_name(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    process = begun(a_home(tmp_path), said, "--host", "0.0.0.0")
+    try:
+        until(lambda: LINK.search(said.read_text("utf-8")))
+        told = said.read_text("utf-8")
+        assert told.index("whoever reaches it") < told.index("/login?key=")
+        port = int((LINK.search(told) or [""] * 3)[2])
+        assert status(port, "127.0.0.2") == 401
+        assert status(port, "127.0.0.2", socket.gethostname()) == 401
+        assert status(port, "127.0.0.2", "127.0.0.3") == 421
+        assert status(port, "127.0.0.2", "evil.example") == 421
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def test_who_asks_for_another_host_is_told_what_to_do(tmp_path: Path) -> None:
+    with up(a_home(tmp_path)) as board:
+        answer = board.raw("GET", "/", [("Host", f"box.example:{board.port}")])
+        assert answer.status == 421
+        assert f"ssh -L {board.port}:localhost:{board.port}" in answer.json()["error"]["hint"]

@@ -41,6 +41,8 @@ class Setting(NamedTuple):
     hosts: tuple[str, ...]
     port: int
     read_only: bool = False
+    everywhere: bool = False
+    """Whether it listens on every address of this machine."""
 
     def context(self) -> Context:
         context = Context(self.home, layout=self.layout)
@@ -74,7 +76,14 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
     app.add_exception_handler(HoldfastError, _failed)
     app.add_exception_handler(RequestValidationError, api.refused)
     app.add_exception_handler(HTTPException, _odd)
-    guard = Guard(app, keys, setting.hosts, setting.port, read_only=setting.read_only)
+    guard = Guard(
+        app,
+        keys,
+        setting.hosts,
+        setting.port,
+        read_only=setting.read_only,
+        everywhere=setting.everywhere,
+    )
     app.openapi = api.described(app, guard.cookie)
     _add_doors(app, keys, guard.cookie, read_only=setting.read_only)
 

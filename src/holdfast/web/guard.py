@@ -50,12 +50,19 @@ class Refusal(NamedTuple):
 
 class Guard:
     def __init__(
-        self, app: ASGIApp, keys: Keys, hosts: Iterable[str], port: int, *, read_only: bool
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        hosts: Iterable[str],
+        port: int,
+        *,
+        read_only: bool,
+        everywhere: bool = False,
     ) -> None:
         self._app, self._keys, self._read_only = app, keys, read_only
+        self._port, self._everywhere = port, everywhere
         self.cookie = f"holdfast_{port}"
         self._hosts = frozenset(f"{host}:{port}" for host in hosts)
-        self._origins = frozenset(f"http://{host}" for host in self._hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -75,18 +82,29 @@ class Guard:
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
         return (
-            self._wrong_place(headers)
+            self._wrong_place(self._our_hosts(scope), headers)
             or self._wrong_form(scope["method"], str(scope["path"]), headers)
             or self._stranger(scope, headers)
         )
 
-    def _wrong_place(self, headers: Headers) -> Refusal | None:
+    def _our_hosts(self, scope: Scope) -> frozenset[str]:
+        """Names that we go by; one who listens everywhere also by the address that was reached."""
+        reached = scope.get("server")
+        if not self._everywhere or not reached:
+            return self._hosts
+        return self._hosts | {f"{shown_address(str(reached[0]))}:{self._port}"}
+
+    def _wrong_place(self, ours: frozenset[str], headers: Headers) -> Refusal | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return Refusal(421, "wrong_host", "this is not the host you asked for", "")
-        origins = headers.getlist("origin")
+        if len(hosts) != 1 or hosts[0].lower() not in ours:
+            there = f"localhost:{self._port}"
+            hint = (
+                f"it is http://{there}; from another machine `ssh -L {self._port}:{there} MACHINE`"
+            )
+            return Refusal(421, "wrong_host", "this is not the host you asked for", hint)
+        origins, allowed = headers.getlist("origin"), {f"http://{each}" for each in ours}
         sites = headers.getlist("sec-fetch-site")
-        if len(origins) > 1 or any(each not in self._origins for each in origins):
+        if len(origins) > 1 or any(each not in allowed for each in origins):
             return Refusal(403, "wrong_origin", "another site may not ask this", "")
         if len(sites) > 1 or any(each not in ("same-origin", "none") for each in sites):
             return Refusal(403, "wrong_origin", "another site may not ask this", "")
@@ -146,6 +164,12 @@ class Guard:
             )
         response = Response(body, refusal.status, media_type=kind)
         await response(scope, receive, _dressed(send))
+
+
+def shown_address(address: str) -> str:
+    """As it stands in a link."""
+    plain = address.removeprefix("::ffff:") if "." in address else address
+    return f"[{plain}]" if ":" in plain else plain
 
 
 def _door(refusal: Refusal) -> bytes:

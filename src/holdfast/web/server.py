@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 
 from holdfast.codec import DecodeError, decode, pretty
-from holdfast.errors import Busy, UsageError
+from holdfast.errors import Busy, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
 from holdfast.store.primitives import Owner
 from holdfast.store.vfs import is_alive, this_process
 from holdfast.web.app import Setting, dashboard
-from holdfast.web.guard import LINK
+from holdfast.web.guard import LINK, shown_address
 
 if TYPE_CHECKING:
     from holdfast.ops.operation import Table
@@ -26,6 +27,7 @@ PORT = 4713
 _TRIES = 50
 _PLACE = f"{CACHE}/dashboard.json"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+EVERYWHERE = ("0.0.0.0", "::")
 
 
 class Served(NamedTuple):
@@ -60,12 +62,24 @@ def bound(host: str, port: int | None) -> socket.socket:
             listener.listen()
         except OSError as error:
             listener.close()
-            if isinstance(error, socket.gaierror):
-                raise UsageError(f"not a host: {host[:80]!r}", hint="such as 127.0.0.1") from None
+            if error.errno != errno.EADDRINUSE:
+                raise _no_place(host, each, error) from None
             continue
         return listener
-    what = f"port {port} is" if port is not None else f"ports {PORT} to {PORT + _TRIES} are"
+    what = f"port {port} is" if port is not None else f"ports {PORT} to {PORT + _TRIES - 1} are"
     raise Busy(f"{what} taken", hint="leave --port out to take the next free one")
+
+
+def _no_place(host: str, port: int, error: OSError) -> HoldfastError:
+    """Why nobody can listen there, whatever the port."""
+    if isinstance(error, socket.gaierror):
+        return UsageError(f"not a host: {host[:80]!r}", hint="such as 127.0.0.1")
+    if error.errno == errno.EADDRNOTAVAIL:
+        hint = "`ip address` lists them; 0.0.0.0 means all of them"
+        return UsageError(f"{host} is no address of this machine", hint=hint)
+    if error.errno == errno.EACCES:
+        return UsageError(f"you may not listen on port {port}", hint="take one from 1024 on")
+    return from_os(error, f"listening on {host}")
 
 
 def serve(
@@ -82,10 +96,11 @@ def serve(
     IsUp if another one serves this home by now: one that is on no record could not be found.
     """
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    setting = Setting(home.path, layout, (*LOOPBACK, shown), port, read_only)
+    shown, everywhere = shown_address(host), host in EVERYWHERE
+    named = socket.gethostname().lower() if everywhere else shown
+    setting = Setting(home.path, layout, (*LOOPBACK, named), port, read_only, everywhere)
     board = dashboard(setting, table)
-    url = f"http://{'localhost' if shown in LOOPBACK else shown}:{port}"
+    url = f"http://{'localhost' if everywhere or shown in LOOPBACK else shown}:{port}"
     served = Served(url, board.keys.token, this_process())
     config = uvicorn.Config(
         board.app,

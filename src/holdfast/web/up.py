@@ -25,7 +25,7 @@ def up(
     attach: Annotated[bool, Arg("Only give a link to one that is up")] = False,
 ) -> Show:
     try:
-        from holdfast.web.server import IsUp, Served, bound, new_link, running, serve
+        from holdfast.web.server import EVERYWHERE, IsUp, Served, bound, new_link, running, serve
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the dashboard needs {error.name}", hint="pip install 'holdfast[web]'"
@@ -59,11 +59,11 @@ def up(
         return attached(served)
     if attach:
         raise NotFound("no dashboard of this home is up", hint="`holdfast up` starts one")
-    if host not in _LOOPBACK:
-        context.warn(f"listening on {host}: whoever reaches it and has a link sees everything")
     listener = bound("127.0.0.1" if host == "localhost" else host, port)
 
     def ready(served: Served, key: str) -> None:
+        if host not in _LOOPBACK:
+            _warn_of_others(host, everywhere=host in EVERYWHERE)
         tell(f"{served.url}/login?key={key}")
 
     from holdfast.ops.table import TABLE
@@ -76,3 +76,14 @@ def up(
     finally:
         listener.close()
     return Show({"url": None, "attached": False}, text="")
+
+
+def _warn_of_others(host: str, *, everywhere: bool) -> None:
+    """At once: what a verb warns of is told when it has ended, and this one serves until then."""
+    told = f"warning: listening on {host}: whoever reaches it and has a link sees everything"
+    print(told, file=sys.stderr)
+    if everywhere:
+        print(
+            "From elsewhere, put the name or an address of this machine in place of localhost.",
+            file=sys.stderr,
+        )
