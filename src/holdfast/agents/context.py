@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.inbox import WARNING, for_prompt, new_mark, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
+from holdfast.agents.tasks import with_status
 from holdfast.codec import DecodeError, Record, decode
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def pending(text: str) -> list[Record]:
         return []
     tasks = value.get("tasks") if isinstance(value, dict) else None
     found = [
-        cast("Record", task)
+        with_status(cast("Record", task))
         for task in cast("list[Any]", tasks if isinstance(tasks, list) else [])
         if isinstance(task, dict)
     ]

@@ -53,6 +53,7 @@ class Persona:
             home.clock,
             merge=_merged,
             check=_saved,
+            notice=home.notice,
         )
 
     def read(self) -> Record:
