@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -274,11 +274,13 @@ def test_numbers_go_on_behind_large_ones(tasks: TaskList, path: str) -> None:
 
 
 IDS = st.sampled_from([None, "task-001", "task-002", "task-003", "x", 7])
+NAMELESS = [{"id": None, "description": "a"}] * 2
 LISTS = st.lists(
     st.fixed_dictionaries({"id": IDS, "description": st.sampled_from("abc")}), max_size=4
 )
 
 
+@example([{"id": "task-001", "description": "a"}] * 2, NAMELESS, NAMELESS)
 @given(LISTS, LISTS, LISTS)
 def test_no_merge_loses_a_task_that_only_one_side_added(base: Any, ours: Any, theirs: Any) -> None:
     texts = [pretty({"tasks": each}).decode() for each in (base, ours, theirs)]

@@ -401,7 +401,9 @@ def _unique_ids(document: Record) -> set[str]:
 def _name_again(document: Record, mine: Record, known: set[str]) -> bool:
     """Give tasks the ids that they got when the same buffer, which lacks them, was saved before."""
     ids = {_id_of(task) for task in _tasks_in(document)}
-    free = [task for task in _tasks_in(mine) if _id_of(task) and _id_of(task) not in ids]
+    # Of two with one id the last, so that nobody gets it twice.
+    by_id = {_id_of(task): task for task in _tasks_in(mine)}
+    free = [task for id, task in by_id.items() if id and id not in ids]
     nameless = [task for task in _tasks_in(document) if not _id_of(task)]
     for task in nameless:
         same = [each for each in free if _said(each) == _said(task)]
