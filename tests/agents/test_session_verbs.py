@@ -25,7 +25,7 @@ from holdfast.store.home import Home
 from holdfast.store.primitives import Line
 from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
-from tests.ledger.shell import Verbs, on_its_own
+from tests.ledger.shell import Shell, Verbs, on_its_own
 
 
 @pytest.fixture
@@ -187,3 +187,17 @@ def is_event(node: ast.expr) -> bool:
 
 def is_word(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "event"
+
+
+def test_a_note_changes_no_document(shell: Shell) -> None:
+    shell("init", "rio")
+    shell("session", "start", "--agent", "rio")
+    memory = shell.home / "state/rio/memory.md"
+    before = memory.read_bytes()
+    patch = {"file": "state/rio/memory.md", "new": "x", "patch": [[0, ["# a"], ["HACKED"]]]}
+    words = ("session", "note", "--agent", "rio", "--event", "finding", "--data")
+    ran = shell(*words, json.dumps(patch), "hi")
+    assert ran.code == 2
+    assert "'patch' is set by the journal" in ran.err
+    shell("memory", "show", "--agent", "rio")
+    assert memory.read_bytes() == before

@@ -52,7 +52,10 @@ MaxCost = Annotated[
 Error = Annotated[str | None, Arg("What went wrong, if something did")]
 Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
-_SET_BY_US = frozenset({"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease"})
+_SET_BY_US = frozenset(
+    {"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease", "patch"}
+)
+"""Fields by which lines of the journal are known: a `patch` changes a document."""
 
 
 def said(**flags: Any) -> Record:
