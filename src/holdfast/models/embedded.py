@@ -46,6 +46,7 @@ _BATCH = 64
 """Tokens that are read in one go; a question can be given up only between two."""
 _DONE = b"[DONE]"
 _LONGEST = 86_400.0
+_PATIENCE, _PAUSE = 2.0, 0.01
 
 
 class Served(NamedTuple):
@@ -261,10 +262,32 @@ def _shared() -> tuple[str, str | None]:
 def _stop() -> None:
     """Before the process ends: llama.cpp's own threads do not survive the end of its globals."""
     global _server
-    for connection in list(_asking):
+    given_up = list(_asking)
+    for connection in given_up:
         _hang_up(connection)
     with _lock:
+        if given_up and _server is not None:
+            _let_finish(_server)
         _server = None
+
+
+def _let_finish(served: Served) -> None:
+    """It notices only after some tokens that nobody listens; not to be torn down before that."""
+    clock = SystemClock()
+    deadline = clock.boottime() + _PATIENCE
+    while clock.boottime() < deadline and _is_writing(served):
+        clock.sleep(_PAUSE)
+
+
+def _is_writing(served: Served) -> bool:
+    connection = HTTPConnection(urlsplit(served.address).netloc, timeout=_PATIENCE)
+    try:
+        connection.request("GET", "/slots", headers=_headers(served.key))
+        return any(slot["is_processing"] for slot in json.loads(connection.getresponse().read()))
+    except (OSError, HTTPException, ValueError, TypeError, LookupError):
+        return False
+    finally:
+        connection.close()
 
 
 def _forget() -> None:
