@@ -36,6 +36,9 @@ NO_SECRET = re.compile(
 )
 """Rules of theirs that find what belongs to a secret and is none."""
 
+NEVER = re.compile(rb"[a-z][0-9]\x00")
+"""In no text; looked for at each letter."""
+
 
 class Sample(NamedTuple):
     rule: str
@@ -283,6 +286,18 @@ def mixed(sources: list[bytes], seed: int) -> list[str]:
     return texts
 
 
+def seconds_over(texts: list[str], work: Callable[[str], object]) -> float:
+    started = time.process_time()
+    for text in texts:
+        work(text)
+    return time.process_time() - started
+
+
+def one_scan(text: str) -> object:
+    """What it takes at least: to encode a text, and to have one pattern look through it."""
+    return NEVER.sub(b"", text.encode())
+
+
 def run(setup: Setup) -> Outcome:
     outcome, mask = Outcome(), masker()
     sources = source_files(int(setup.pick(40e6, 4e6)), setup.seed)
@@ -290,15 +305,21 @@ def run(setup: Setup) -> Outcome:
     for text in texts[: len(texts) // 2]:  # what is compiled when it is first needed
         mask(text)
     size = sum(len(text.encode()) for text in texts)
-    rates = []
+    rates, raw_rates = [], []
     for _ in range(setup.pairs):
-        started = time.process_time()
-        for text in texts:
-            mask(text)
-        rates.append(size / (time.process_time() - started) / 1e6)
+        rates.append(size / seconds_over(texts, mask) / 1e6)
+        raw_rates.append(size / seconds_over(texts, one_scan) / 1e6)
     rate = statistics.median(rates)
     outcome.bars.append(
-        Bar("texts with encodings masked", rate, ">=", 50, "MB/s", timed=True, beside=tuple(rates))
+        Bar(
+            "texts with encodings masked",
+            rate,
+            ">=",
+            50,
+            "MB/s",
+            timed=True,
+            beside=tuple(raw_rates),
+        )
     )
     changed, lines = false_hits(mask, sources)
     outcome.bars.append(Bar("false hits", changed / lines * 100, "<=", 0.1, "% of lines"))
@@ -322,5 +343,6 @@ def run(setup: Setup) -> Outcome:
         "lines": lines,
         "changed": changed,
         "MB/s": rounded(rates),
+        "MB/s of one scan": rounded(raw_rates),
     }
     return outcome

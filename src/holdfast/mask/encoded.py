@@ -58,9 +58,7 @@ class Unescaped:
         if b"&" in escaped or b"\\" in escaped:
             self.data = _PIECE.sub(lambda found: _MEANT.get(found[0]) or _character(found), escaped)
         else:
-            self.data = unquote_to_bytes(
-                escaped
-            )  # says the same of percent signs, five times faster
+            self.data = _unquoted(escaped)
 
     @cached_property
     def _escapes(self) -> tuple[list[int], list[tuple[int, int, int]]]:
@@ -130,6 +128,15 @@ class Forms:
 
     def any_run(self, data: bytes) -> bool:
         return self._dense.find(data) is not None
+
+
+def _unquoted(escaped: bytes) -> bytes:
+    """Without percent signs; there are no backslashes in it."""
+    try:
+        # As escapes of a string of Python, which its decoder reads many times faster.
+        return escaped.replace(b"%", rb"\x").decode("unicode_escape").encode("latin-1")
+    except UnicodeDecodeError:
+        return unquote_to_bytes(escaped)  # some percent sign is only that
 
 
 def _line_end(data: bytes, found: int) -> int:

@@ -555,7 +555,9 @@ def _beside(data: bytes, start: int, end: int) -> Hit | None:
         for kind, shape in _beside_runs()[0]:
             if found := shape.match(data, start, end + 200):
                 return Hit(*found.span(), kind, found[0])
-    if start > 1 and data[start - 1] in b":|%" and data[start - 2] in b"0123456789=":
+    before = data[max(0, start - 6) : start]
+    # All of these have five digits or two signs of equality there.
+    if before[-1:] in (b":", b"|", b"%") and (before[:-1].isdigit() or before[-3:-1] == b"=="):
         for kind, shape in _beside_runs()[1]:
             if found := shape.search(data, max(0, start - 40), end + 100):
                 return Hit(*found.span(), kind, found[0])
