@@ -11,7 +11,15 @@ from holdfast.codec import Record
 from holdfast.errors import BadName, HoldfastError, UsageError, typed
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
-from holdfast.ledger.entry import EVENTS, capped, check_event, check_source, entry, task_for
+from holdfast.ledger.entry import (
+    EVENTS,
+    IMPORTER,
+    capped,
+    check_event,
+    check_source,
+    entry,
+    task_for,
+)
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.status import (
     State,
@@ -23,6 +31,7 @@ from holdfast.ledger.status import (
     spooled_from,
     status_of,
 )
+from holdfast.mask import masked_so_far
 from holdfast.store.primitives import (
     CONTROL,
     START,
@@ -126,6 +135,8 @@ class _Known(NamedTuple):
     surprises: int
     """Of the log, until then."""
     state: State
+    exact: bool
+    """Whether the lines say just what was folded: no secret was masked, no second passed."""
 
 
 class Ledger:
@@ -153,21 +164,26 @@ class Ledger:
         event.check(self.agent, self._home.settings.extra_events)
         if self._known is None:
             self._status.read()  # outside the log's lock, so that inside there is little left to do
-        before, after = START, State()
+        before, after, exact, count = START, State(), False, 0
+        began, masked = self._stamp(), masked_so_far()
 
         def decide(head: Cursor) -> list[Record]:
-            nonlocal before, after
-            before, after, records = head, self._state_at(head), list[Record]()
+            nonlocal before, after, exact, count
+            before, (after, exact), records = head, self._state_at(head), list[Record]()
             stamp = self._stamp()
+            exact = exact and stamp == began
             for each in (*spooled, event):
                 if each is event or self._is_news(each, after):
                     record = self._record(each, after, stamp[:10])
                     records.append(record)
                     note(after, record, stamp)
+            count = len(records)
             return records
 
         cursor = self._log.transact(decide)[-1]
-        self._known = _Known(cursor, self._log.surprises, after)
+        exact = exact and masked_so_far() == masked and cursor.seq == before.seq + count
+        if event.source != IMPORTER:  # which says more than is noted
+            self._known = _Known(cursor, self._log.surprises, after, exact)
         return Written(self, before, cursor, self._refresh(cursor, shown_of(after)))
 
     def _stamp(self) -> str:
@@ -177,16 +193,17 @@ class Ledger:
             self._second, self._text = now, local_stamp(now, self._zone)
         return self._text
 
-    def _state_at(self, head: Cursor) -> State:
-        """The state that the next entry meets, to be changed; under the log's lock.
+    def _state_at(self, head: Cursor) -> tuple[State, bool]:
+        """The state that the next entry meets, to be changed, and whether it is exact; under the
+        log's lock.
 
         A writer that wrote the newest line knows it, unless others have put something behind.
         """
         # Given away: if the entry does not get into the log, it is read again.
         known, self._known = self._known, None
         if known is not None and known[:2] == (head, self._log.surprises):
-            return known.state
-        return copied(self._status.read())
+            return known.state, known.exact
+        return copied(self._status.read()), True
 
     def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
         """Append what `act` gives for the next free session id.
@@ -236,7 +253,12 @@ class Ledger:
             return None
         self._owed = None
         try:
-            self._status.refresh(cursor)
+            known = self._known
+            if known is not None and known.exact and known.cursor == cursor:
+                self._status.refresh(cursor, copied(known.state))
+            else:
+                self._status.refresh(cursor)
+                self._known = None  # what was read just now is exact, and at hand
         except HoldfastError as error:
             return error
         ended = boottime()

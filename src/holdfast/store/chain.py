@@ -101,6 +101,12 @@ def read_seal(line: bytes) -> Seal | None:
     return Seal(int(found[1]), bytes.fromhex(found[2].decode()), len(line) - _HASH_PART)
 
 
+def is_sealed(line: bytes) -> bool:
+    """Whether a line without its LF is ours."""
+    found = SUFFIX.search(line, max(0, len(line) - SUFFIX_SPAN))
+    return found is not None and found.end() == len(line)
+
+
 def holds(line: bytes, found: Seal, previous: bytes, gap: Hash | None = None) -> bool:
     """Whether the line's hash follows from its bytes and the previous hash."""
     covered = line[: found.covered]

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from holdfast.codec import MAX_LINE, DecodeError, Record, decode_record
-from holdfast.store.chain import GENESIS, SUFFIX, Hash, Seal, holds, read_seal
+from holdfast.store.chain import GENESIS, SUFFIX, Hash, Seal, holds, is_sealed, read_seal
 from holdfast.store.packed import Lost
 from holdfast.store.primitives import (
     CONTROL,
@@ -137,7 +137,7 @@ def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
         record = decode_record(raw)
     except DecodeError as error:
         return BadLine(segment, start, end, str(error))
-    if read_seal(raw) is None:
+    if not is_sealed(raw):
         return Line(None, None, record, segment, start, end)
     return Line(record.pop("seq"), record.pop("hash"), record, segment, start, end)
 

@@ -74,8 +74,13 @@ class View(Generic[State]):
             state = self._shape.fold(state, line)
         return state
 
-    def refresh(self, acked: Cursor = START) -> None:
-        """Bring the file up to date; `acked` is the newest line this process knows is durable."""
+    def refresh(self, acked: Cursor = START, state: State | None = None) -> None:
+        """Bring the file up to date; `acked` is the newest line this process knows is durable.
+
+        Who has folded the lines up to that one itself, as it wrote them, gives the `state` away.
+        """
+        if state is not None and self._loaded and self._stranger is None:
+            self._state, self._cursor, self._fresh = state, acked, False
         self._catch_up()
         if self._fresh:
             return

@@ -441,6 +441,16 @@ class ViewConformance(Conformance):
             self.clock.advance(0.01)
         assert 15 <= len(written) <= 21
 
+    def test_a_state_that_is_given_away_is_not_folded_again(self) -> None:
+        log, view = self.log(), self.view()
+        view.refresh(log.append({"n": 1}))
+        self.clock.advance(1)
+        acked = log.append({"n": 2})
+        log.append({"n": 3})
+        view.refresh(acked, [1, 2])
+        assert (view.read(), self.folded) == ([1, 2, 3], 2)
+        assert stamp_of(self.cell()).state == [1, 2, 3]
+
     def test_closing_writes_what_was_put_off(self) -> None:
         log, view = self.log(), self.view()
         view.refresh(log.append({"n": 1}))
