@@ -24,6 +24,7 @@ MAX_DOCUMENT = 64 << 20
 _STRING = re.compile(rb'"[^"]*"')
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
+_SIMPLE = frozenset({str, int, bool, type(None)})
 _INT_RANGE = range(-(1 << 63), 1 << 64)
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -53,6 +54,8 @@ def encode(value: object, *, limit: int = MAX_LINE) -> bytes:
             f"too large: {len(data)} bytes, the limit is {limit}",
             hint="store the text as a file and put its path and sha256 into the record",
         )
+    if _is_flat(value):
+        return data
     # Each walk is needed only if the bytes could hide what it looks for.
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _too_deep(data):
         raise BadValue(
@@ -61,6 +64,19 @@ def encode(value: object, *, limit: int = MAX_LINE) -> bytes:
     if b"null" in data and orjson.loads(data) != value and _has_nonfinite(value):
         raise BadValue("NaN and Infinity are not JSON", hint="use null or a string instead")
     return data
+
+
+def _is_flat(value: object) -> bool:
+    """Whether it is a record as most are: texts and whole numbers, some of them one level down."""
+    if type(value) is not dict:
+        return False
+    # Between two syncs a few looks at types cost less than as many searches in the bytes.
+    for part in cast("Record", value).values():
+        if type(part) not in _SIMPLE and not (
+            type(part) is dict and _SIMPLE.issuperset(map(type, cast("Record", part).values()))
+        ):
+            return False
+    return True
 
 
 def pretty(value: object) -> bytes:
