@@ -73,7 +73,15 @@ def test(
         reply = opened.ask(asked)
     finally:
         opened.close()
-    return Show(told(reply), text=reply.text)
+    return Show(told(reply), text=f"{reply.text}\n\n{_figures(reply)}")
+
+
+def _figures(reply: Reply) -> str:
+    read, wrote = reply.usage.input_tokens, reply.usage.output_tokens
+    tokens = "tokens not told" if read is None else f"{read} tokens in, {wrote or 0} out"
+    cost = "price not known" if reply.cost_usd is None else f"{reply.cost_usd:g} USD"
+    tries = f", {len(reply.tries) + 1} tries" if reply.tries else ""
+    return f"{reply.model}: {tokens}, {cost}, {reply.seconds:.2f} s{tries}"
 
 
 def told(reply: Reply) -> dict[str, Any]:
