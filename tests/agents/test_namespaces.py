@@ -82,6 +82,7 @@ def test_a_session_that_crashed_in_a_namespace_is_found_from_outside(
     with ended(started_in_a_namespace(shell, f"echo > {began}; sleep 600")):
         until(began.exists)
     until(lambda: shell("--json", "session", "list").rows()[0]["status"] != "running")
+    assert shell("--json", "status").rows()[0]["state"] == "crashed"
     ran = shell("run", "--agent", "rio", "--", "true")
     assert (ran.code, "crashed" in ran.err) == (0, True)
     assert shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1

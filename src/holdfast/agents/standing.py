@@ -8,11 +8,13 @@ on record.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast import mask
 from holdfast.agents import history
 from holdfast.agents.history import Session, State, open_sessions
+from holdfast.agents.presence import Presence as Owning
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.errors import HoldfastError, NotOurs, typed
@@ -332,8 +334,13 @@ class _Lines:
 def _is_live(home: Home, layout: Layout, name: str, session: Session) -> bool:
     role = session["role"]
     log = home.log(key_of(home, layout, "journal", name))
+    owner = Owning(home, key_of(home, layout, "agent", name))
     lease = DetachedLease(
-        log, home.cell(leases(name)), home.clock, f"session.{role}" if role else "session"
+        log,
+        home.cell(leases(name)),
+        home.clock,
+        f"session.{role}" if role else "session",
+        partial(owner.is_alive, role),
     )
     try:
         return lease.is_live()
