@@ -212,6 +212,18 @@ def test_a_job_that_nobody_listed_is_listed_by_the_doctor(desk: Desk) -> None:
     assert list(desk.index()["jobs"]) == ["demo"]
 
 
+def test_files_of_a_job_that_never_came_to_be_are_told_by_the_doctor(desk: Desk) -> None:
+    desk.new("--worker", "scripted:echo")
+    left = desk.home / "jobs/demo-again-abc123/files"
+    left.mkdir(parents=True)
+    assert "demo-again" not in desk("doctor", "--json").out  # it may be in the making
+    os.utime(left.parent, (time.time() - 2 * 3600,) * 2)
+    rows = {row["check"]: row for row in desk("doctor", "--json").rows()}
+    told = rows["job demo-again-abc123"]
+    assert (told["state"], told["fix"]) == ("warning", f"remove {left.parent}")
+    assert "job demo" not in rows
+
+
 def test_a_second_runner_is_told_who_has_the_job(desk: Desk) -> None:
     from holdfast.jobs.job import Job  # noqa: PLC0415
     from holdfast.store.home import Home  # noqa: PLC0415

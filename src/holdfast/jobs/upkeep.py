@@ -16,6 +16,8 @@ from holdfast.layout import HOLDFAST, Layout
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
+_LONG_IN_THE_MAKING = 3600.0
+
 
 def known(home: Home, layout: Layout = HOLDFAST) -> list[str]:
     """Every job, oldest first; also one whose maker died before it was listed."""
@@ -43,6 +45,17 @@ def _there(home: Home, layout: Layout) -> set[str]:
     with home.opened_dir(layout.above("job")) as directory:
         names = [name for name in directory.names() if is_job_id(name)] if directory else []
     return {name for name in names if has_history(home, layout.path("job", name))}
+
+
+def _unmade(home: Home, layout: Layout) -> list[str]:
+    """Folders in which nothing is told, and that nobody can still be about to fill."""
+    there, newest = _there(home, layout), home.clock.now() - _LONG_IN_THE_MAKING
+    with home.opened_dir(layout.above("job")) as directory:
+        if directory is None:
+            return []
+        names = sorted(name for name in directory.names() if is_job_id(name) and name not in there)
+        found = [(name, directory.stat(name)) for name in names]
+        return [name for name, it in found if it and it.kind == "dir" and it.mtime < newest]
 
 
 def has_history(home: Home, key: str) -> bool:
@@ -89,6 +102,9 @@ def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
     for name in unlisted(home, layout):
         fix = "`holdfast doctor --fix` lists it"
         yield Trouble(name, "not listed: whoever made it was ended", fix)
+    for name in _unmade(home, layout):
+        where = f"{home.path}/{layout.path('job', name)}"
+        yield Trouble(name, "files without a job: whoever made it was ended", f"remove {where}")
     for name in known(home, layout):
         with Job(home, name, layout) as job:
             state = job.state()
