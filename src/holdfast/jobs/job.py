@@ -167,11 +167,11 @@ class Job:
     def decide(self, decide: Decide) -> list[Cursor]:
         """Append what `decide` makes of the state, nobody writing in between."""
 
-        before, made = State(), list[Record]()
+        before, made, start = State(), list[Record](), START
 
         def lines(head: Cursor) -> Sequence[Record]:
-            nonlocal before, made
-            self._now, self._folded = self.now(), 0
+            nonlocal before, made, start
+            start, self._now, self._folded = head, self.now(), 0
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear:
@@ -201,7 +201,8 @@ class Job:
             else:
                 self._seen = self._ours = None
             hit("job.written")
-            self._show(written[-1])
+            # A line more than ours tells of a disk that failed; that is to be read.
+            self._show(written[-1], exact=written[-1].seq == start.seq + len(made))
         return written
 
     # -- owning ------------------------------------------------------------------------
@@ -255,12 +256,13 @@ class Job:
 
     # -- showing -----------------------------------------------------------------------
 
-    def _show(self, acked: Cursor) -> None:
+    def _show(self, acked: Cursor, *, exact: bool) -> None:
         """Bring manifest.json up to date, as often as costs little beside the work itself."""
         now = self.home.clock.boottime()
         self._owed = acked if now < self._next_show else None
         if self._owed is None:
-            self._manifest.refresh(acked)
+            ours = self._ours if exact else None
+            self._manifest.refresh(acked, None if ours is None else fold.copied(ours))
             after = self.home.clock.boottime()
             self._next_show = after + max(_PAUSE, _SHARE * (after - now))
 
