@@ -246,7 +246,9 @@ def recover(case: Case, shot: Shot) -> tuple[list[str], str]:
         by = "the next start"
         listed = json.loads(case.scene.holdfast("--json", "session", "list").stdout)["rows"]
         status = {row["session_id"]: row["status"] for row in listed}.get(shot.session)
-        if status != "crashed":
+        if _end_of(case, shot.session) is not None:
+            by = "the keeper"  # just then: whom it starts for that shows no word for a moment
+        elif status != "crashed":
             found.append(f"{shot.session} is listed as {status}, and its wrapper is gone")
     elif shot.session is not None and shot.phase in _PHASES[:5] and case.victim == "wrapper":
         by = "the keeper"
