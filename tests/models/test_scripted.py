@@ -199,3 +199,9 @@ def test_what_can_be_tried_again_says_so() -> None:
     retryable = {code for code, kind in FAILURES.items() if kind.retryable}
     assert retryable == {Unavailable.code}
     assert not NotAuthorised.retryable
+
+
+def test_a_script_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no script") as caught:
+        open_model(f"scripted:{tmp_path}/nothing.yaml")
+    assert "scripted:echo" in str(caught.value.hint)

@@ -27,7 +27,7 @@ from holdfast import errors
 from holdfast.byhand import parse
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import Json, encode
-from holdfast.errors import BadValue, ModelError, typed
+from holdfast.errors import BadValue, ModelError, NotFound, typed
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 from holdfast.models.shown import end
@@ -212,6 +212,8 @@ def open_scripted(name: str) -> Scripted:
 
 def _script(name: str) -> bytes:
     """What a script says; only of a file, for who opens a pipe may wait for ever."""
+    if not os.path.exists(name):
+        raise NotFound(f"there is no script {name}", hint="scripted:FILE, or scripted:echo")
     with typed("reading the script", name), open(name, "rb", opener=_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise BadValue(f"{name} is no file", hint="name a script in YAML or JSON")
