@@ -24,6 +24,7 @@ MAX_DOCUMENT = 64 << 20
 _STRING = re.compile(rb'"[^"]*"')
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
+_OBJECT: type[Any] = dict
 _SIMPLE = frozenset({str, int, bool, type(None)})
 _INT_RANGE = range(-(1 << 63), 1 << 64)
 
@@ -66,14 +67,14 @@ def encode(value: object, *, limit: int = MAX_LINE) -> bytes:
     return data
 
 
-def _is_flat(value: object) -> bool:
+def _is_flat(value: Any) -> bool:
     """Whether it is a record as most are: texts and whole numbers, some of them one level down."""
-    if type(value) is not dict:
+    if type(value) is not _OBJECT:
         return False
     # Between two syncs a few looks at types cost less than as many searches in the bytes.
-    for part in cast("Record", value).values():
+    for part in value.values():
         if type(part) not in _SIMPLE and not (
-            type(part) is dict and _SIMPLE.issuperset(map(type, cast("Record", part).values()))
+            type(part) is _OBJECT and _SIMPLE.issuperset(map(type, part.values()))
         ):
             return False
     return True

@@ -18,6 +18,7 @@ from holdfast.testing import Turner, lines_of, numbers_of
 from tests.store.children import child
 from tests.store.faults import FaultyVfs, first, then
 
+pytestmark = pytest.mark.usefixtures("way")
 KEY = "state/rio/a.jsonl"
 
 

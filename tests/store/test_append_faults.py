@@ -17,6 +17,7 @@ from holdfast.testing import Turner, lines_of, numbers_of, refused
 from tests.store.batches import as_one_batch
 from tests.store.faults import FaultyVfs, failing, short
 
+pytestmark = pytest.mark.usefixtures("way")
 KEY = "state/a.jsonl"
 ACTIVE = "*a*.jsonl*"
 EIO, ENOSPC = failing(errno.EIO), failing(errno.ENOSPC)
@@ -138,6 +139,21 @@ def test_a_line_that_lacks_only_its_end_may_or_may_not_count(log: FileLog, vfs: 
     vfs.fault("truncate", EIO)
     with refused(Indeterminate):
         log.append({"n": 1})
+    log.append({"n": 2})
+    sound(log, [0, 1, 2])
+
+
+def test_it_may_or_may_not_count_also_when_the_directory_cannot_be_read_either(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    vfs.fault("write", ENOSPC, times=1)
+    vfs.fault("write", lambda real, fd, data: real(fd, data[:-1]))
+    vfs.fault("truncate", EIO)
+    listed = vfs.fault("dir.names", EIO)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+    assert listed.fired
+    vfs.heal()
     log.append({"n": 2})
     sound(log, [0, 1, 2])
 

@@ -14,6 +14,7 @@ from holdfast.testing import Turner, numbers_of
 from tests.store.batches import as_one_batch
 from tests.store.faults import FaultyVfs, then
 
+pytestmark = pytest.mark.usefixtures("way")
 KEY = "state/a.jsonl"
 
 

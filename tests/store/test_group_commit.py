@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from holdfast.errors import BadValue
+from holdfast.errors import BadValue, StorageError
+from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import Cursor
@@ -173,6 +174,48 @@ def test_an_interrupted_waiter_who_was_to_lead_next_passes_it_on(log: FileLog) -
     together(lambda: log.append({"n": 3}), seconds=20)
     assert numbers_of(log) == ["first", "leader", 2, 3]
     assert log.verify().problems == []
+
+
+def test_who_comes_second_does_not_lead_although_nobody_seemed_to() -> None:
+    commit = GroupCommit(lambda _: None)
+
+    class Slower:
+        """A mutex in front of which another thread was faster."""
+
+        def __enter__(self) -> None:
+            commit._led = True
+
+        def __exit__(self, *_: object) -> None: ...
+
+    written: list[Body] = []
+    commit._mutex = Slower()  # type: ignore[assignment]
+    assert commit.lead_alone(written.append, (b"{}", False)) is None
+    assert written == []
+
+
+@pytest.mark.parametrize("end", [None, KeyboardInterrupt, StorageError("no", hint="")])
+def test_who_led_alone_hands_over_however_it_ends(end: Any) -> None:
+    served: list[list[Ticket]] = []
+    commit = GroupCommit(served.append)
+    ticket = Ticket([(b"{}", False)])
+    waiter = threading.Thread(target=lambda: commit.submit(ticket), daemon=True)
+
+    def write(_: Body) -> None:
+        waiter.start()
+        wait_until(lambda: len(commit._queue) == 1)
+        if end is not None:
+            raise end
+
+    with (
+        nullcontext()
+        if end is None
+        else pytest.raises(type(end) if isinstance(end, Exception) else end)
+    ):
+        commit.lead_alone(write, (b"{}", False))
+    waiter.join(SECONDS)
+    assert not waiter.is_alive(), "it waits for ever"
+    assert served == [[ticket]]
+    assert commit.lead_alone(lambda _: Cursor(1, "", "", 0), (b"{}", False)) is not None
 
 
 def test_a_forked_child_writes_through_the_handle_of_its_parent(log: FileLog) -> None:

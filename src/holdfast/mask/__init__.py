@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import blake2b
 from threading import Lock
@@ -188,17 +188,17 @@ def _names_tell(entries: dict[str, Any]) -> bool:
 
 def _tells(value: Any, unseen: list[str]) -> bool:
     """Whether a name tells of a secret; texts that have to be looked at go to `unseen`."""
-    if isinstance(value, dict):
-        entries = cast("dict[str, Any]", value)
+    if issubclass(type(value), dict):
+        entries: dict[str, Any] = value
         if not entries.keys() <= _innocent and _names_tell(entries):
             return True
         value = entries.values()
-    elif not isinstance(value, list | tuple):
-        if isinstance(value, str):
+    elif not issubclass(type(value), list | tuple):
+        if issubclass(type(value), str):
             unseen.append(value)
         return False
     # Written out, for every record of every log comes through here.
-    for inner in cast("Iterable[Any]", value):
+    for inner in value:
         if type(inner) is str:
             if inner not in _harmless and inner not in _long:
                 unseen.append(inner)

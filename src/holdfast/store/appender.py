@@ -136,6 +136,62 @@ class Appender:
             self._make_durable(active)
         hit("log.append.synced")
 
+    def append_one(self, data: bytes, own_stamp: bool) -> Cursor | None:
+        """The same for one line, if nothing is in the way; None: nothing was done.
+
+        Written out, for after each sync the processor has forgotten what it ran before, and to
+        call a function takes longer than what the function does.
+        """
+        active, lock, vfs = self._active, self._lock, self._vfs
+        if active is None or not lock.take():
+            return None
+        try:
+            known = lock.version and lock.version == self._checked and active.gap is None
+            if not known or vfs.size(active.fd) != active.end:
+                self._look()
+                active = self._active
+            if int(self._tools.clock.now()) != self._second:
+                self._read_clock()
+            if active is None or active.gap is not None or self._is_over(active):
+                return None
+            if not own_stamp:
+                data = b"{%b,%b" % (self._stamp, data[1:])
+            line, link = chain.seal(data, active.link, alone=True)
+            try:
+                done, failure = vfs.write(active.fd, line), None
+            except OSError as error:
+                done, failure = 0, error
+            if done < len(line):
+                self._go_on_writing(line, link, done, failure)
+            else:
+                hit("log.append.written")
+                active.end, active.link = active.end + done, link
+                active.cursor = Cursor(link.seq, link.digest.hex(), active.filename, active.end)
+            cursor = active.cursor
+        finally:
+            lock.release()
+        hit("log.append.unlocked")
+        try:
+            vfs.sync(active.fd)
+        except OSError as error:
+            raise self._abandoned(active, error) from error
+        hit("log.append.synced")
+        return cursor
+
+    def _go_on_writing(self, line: bytes, link: Link, done: int, failure: OSError | None) -> None:
+        """One line of which `done` bytes were written."""
+        self._unsynced.clear()
+        ticket = Ticket([])
+        self._pending = [(ticket, line, link)]
+        try:
+            self._flush(done, failure)
+        except OSError as error:
+            ticket.fail(from_os(error, "appending to the log"))
+        except HoldfastError as error:
+            ticket.fail(error)
+        if ticket.error is not None:
+            raise ticket.error
+
     def close(self) -> None:
         self._drop_active()
         self._lock.close()
@@ -194,18 +250,19 @@ class Appender:
             return True
         return active.end >= self._rotate_at or active.filename == self._past.failed
 
-    def _flush(self) -> None:
-        """Write the pending lines; if that fails, only whole lines stay in the file."""
+    def _flush(self, done: int = 0, failure: OSError | None = None) -> None:
+        """Write the pending lines; if that fails, only whole lines stay in the file.
+
+        `done` is how much of them was written before, and `failure` what ended that.
+        """
         active, pending = self._active, self._pending
         if active is None or not pending:
             return
         self._pending = []
         data = pending[0][1] if len(pending) == 1 else b"".join([line for _, line, _ in pending])
-        done, failure = 0, None
         try:
-            done = self._vfs.write(active.fd, data)
-            while done < len(data):
-                done += self._vfs.write(active.fd, memoryview(data)[done:])
+            while failure is None and done < len(data):
+                done += self._vfs.write(active.fd, memoryview(data)[done:] if done else data)
         except OSError as error:
             failure = error
         hit("log.append.written")
@@ -243,8 +300,7 @@ class Appender:
         try:
             self._vfs.sync(active.fd)
         except OSError as error:
-            self._abandon(active, error)
-            raise _not_durable(active.filename, error) from error
+            raise self._abandoned(active, error) from error
 
     # -- the active segment ------------------------------------------------------------
 
@@ -393,15 +449,16 @@ class Appender:
         hit("segment.durable")
         return _Active(segment, fd, self._vfs.inode(fd))
 
-    def _abandon(self, active: _Active, error: OSError) -> None:
+    def _abandoned(self, active: _Active, error: OSError) -> Indeterminate:
         """Never sync a file again that failed once: go on in the next segment."""
+        failed = _not_durable(active.filename, error)
         self._past.note(active.filename, error)
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
             self._read_clock()
             if self._active is None:
-                return
+                return failed
             if self._active.filename == active.filename:
                 self._begin_segment(None)
             else:
@@ -409,6 +466,7 @@ class Appender:
                 self._put(Ticket([]), self._obituary())
                 self._flush()
                 self._vfs.sync(self._active.fd)
+        return failed
 
     def _unmark(self) -> None:
         """Make everybody look again, ourselves too, whatever happens next."""

@@ -47,16 +47,32 @@ class GroupCommit:
         self._queue: list[Ticket] = []
         self._led = False
 
+    def lead_alone(self, write: Callable[[Body], Cursor | None], body: Body) -> Cursor | None:
+        """Have one line written by this thread, unless another leads; None: it was not written."""
+        leads = False
+        try:
+            if not self._led:
+                with self._mutex:
+                    if not self._led:
+                        self._led = leads = True
+            return write(body) if leads else None
+        finally:
+            if leads:
+                with self._mutex:
+                    following = self._named_next()
+                if following is not None and following.gate is not None:
+                    following.gate.release()
+
     def submit(self, ticket: Ticket) -> list[Cursor]:
         """Have the ticket's lines written, by this thread or by the one that leads."""
-        with self._mutex:
-            if self._led:
-                ticket.gate = threading.Lock()
-                ticket.gate.acquire()
-                self._queue.append(ticket)
-            else:
-                self._led = ticket.leads = True
         try:
+            with self._mutex:
+                if self._led:
+                    ticket.gate = threading.Lock()
+                    ticket.gate.acquire()
+                    self._queue.append(ticket)
+                else:
+                    self._led = ticket.leads = True
             if ticket.gate is not None:
                 ticket.gate.acquire()
                 self._pass_on(ticket)
@@ -98,10 +114,7 @@ class GroupCommit:
             leader.done, leader.leads = True, False
             for ticket in served:
                 ticket.done = True
-            following = self._queue[0] if self._queue else None
-            self._led = following is not None
-            if following is not None:
-                following.leads = True
+            following = self._named_next()
             # One wakes the next: all at once, they would only fight for the interpreter.
             woken = [ticket for ticket in served if ticket is not leader and not ticket.left]
             for ticket, after in pairwise(woken):
@@ -109,6 +122,14 @@ class GroupCommit:
         for ticket in (following, woken[0] if woken else None):
             if ticket is not None and ticket.gate is not None:
                 ticket.gate.release()
+
+    def _named_next(self) -> Ticket | None:
+        """Who leads from now on, if anybody waits."""
+        following = self._queue[0] if self._queue else None
+        self._led = following is not None
+        if following is not None:
+            following.leads = True
+        return following
 
     def _pass_on(self, ticket: Ticket) -> None:
         after, ticket.next = ticket.next, None

@@ -50,16 +50,9 @@ class Lock:
             if self.fd < 0:
                 self.fd = self._dir.open(self._name, files.CREATE)
                 self._inode = self._vfs.inode(self.fd)
-            if self._vfs.try_lock(self.fd):
-                self.version = self._dir.version()
-                if self.version and self.version == self._checked:
-                    return
-                found = self._dir.stat(self._name)
-                if found is not None and found.inode == self._inode:
-                    self._checked = self.version
-                    return
-                # Somebody deleted or replaced the file: a lock on the old one guards nothing.
-                self.close()
+            if self.take():
+                return
+            if self.fd < 0:
                 continue
             now = self._clock.boottime()
             if pauses is None:
@@ -68,21 +61,37 @@ class Lock:
                 raise self._busy(patience)
             self._clock.sleep(next(pauses))
 
+    def take(self) -> bool:
+        """Hold the lock if it is open and free."""
+        if self.fd < 0 or not self._vfs.try_lock(self.fd):
+            return False
+        self.version = self._dir.version()
+        return 0 != self.version == self._checked or self._is_in_its_place()
+
+    def _is_in_its_place(self) -> bool:
+        found = self._dir.stat(self._name)
+        if found is not None and found.inode == self._inode:
+            self._checked = self.version
+            return True
+        # Somebody deleted or replaced the file: a lock on the old one guards nothing.
+        self.close()
+        return False
+
     def release(self) -> None:
         try:
             self._vfs.unlock(self.fd)
         except OSError:
-            self.close()
+            with suppress(OSError):
+                self.close()
 
     def close(self) -> None:
         """Let go, also of the lock if we hold it."""
         if self.fd >= 0:
+            fd, self.fd, self._checked = self.fd, -1, 0
             with suppress(OSError):
                 # By name: a child forked meanwhile has a copy of the descriptor.
-                self._vfs.unlock(self.fd)
-            self._vfs.close(self.fd)
-            self.fd = -1
-            self._checked = 0
+                self._vfs.unlock(fd)
+            self._vfs.close(fd)
 
     @property
     def parents_durable(self) -> bool:

@@ -55,7 +55,12 @@ class FileLog:
     # -- writing -----------------------------------------------------------------------
 
     def append(self, record: Record) -> Cursor:
-        return self._submit(Ticket([self._encoded(record)]))[0]
+        body = self._encoded(record)
+        if os.getpid() == self._pid:
+            cursor = self._commit.lead_alone(self._write_one, body)
+            if cursor is not None:
+                return cursor
+        return self._submit(Ticket([body]))[0]
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
         return self._submit(Ticket([self._encoded(record) for record in records]))
@@ -92,9 +97,18 @@ class FileLog:
                 )
             self._appender.write(batch)
         except OSError as error:
-            # The directory may have been taken away: begin at the root again next time.
-            self.close()
-            raise from_os(error, "appending to the log", self.key) from error
+            raise self._lost(error) from error
+
+    def _write_one(self, body: Body) -> Cursor | None:
+        try:
+            return self._appender.append_one(*body) if self._appender is not None else None
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: OSError) -> HoldfastError:
+        """The directory may have been taken away: begin at the root again next time."""
+        self.close()
+        return from_os(error, "appending to the log", self.key)
 
     def close(self) -> None:
         if self._appender is not None:
