@@ -3,8 +3,9 @@
 Two documents, a text and a JSON list of tasks, are changed by processes that are killed now
 and then, each change acknowledged.  An editor loads a document, waits until somebody has
 changed it behind its back, puts in a mark of its own, and saves its stale buffer: by a rename,
-or into the file in place.  In the end every acknowledged change and every mark has to be
-there, the JSON has to be JSON, and the log has to verify.
+or into the file in place, now and then with a pause while the file is empty.  In the end every
+acknowledged change and every mark has to be there, the JSON has to be JSON, and the log has to
+verify.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _NOTES, _TASKS, _JOURNAL = "state/rio/memory.md", "state/rio/tasks.json", "state
 _HEAD = "# Notes\n\n"
 _WRITERS, _KILL_EVERY = 2, 7
 _PATIENCE = 60.0
+_SLOW_ONE_OF, _STALL = 8, (0.3, 0.6)
+"""One of so many saves in place stalls for so long: longer than a whole text has to rest."""
 
 
 def _is_json(text: str) -> None:
@@ -190,6 +193,7 @@ class Editor:
         time.sleep(self._rng.random() * 0.03)
         mark = f"edit-{number}"
         style = self._rng.choice(("rename", "in place"))
+        is_slow = style == "in place" and self._rng.randrange(_SLOW_ONE_OF) == 0
         data = marked(key, buffer, mark)
         if style == "rename":
             copy = file.with_suffix(".swp")
@@ -198,6 +202,9 @@ class Editor:
         else:
             with open(file, "r+b") as opened:
                 opened.truncate()
+                if is_slow:
+                    style = "in place, slowly"
+                    time.sleep(self._rng.uniform(*_STALL))
                 opened.write(data)
         self.marks.append((key, mark))
         self.styles[style] += 1

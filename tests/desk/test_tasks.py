@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,14 @@ def listed(home: Home, agent: Agent) -> TaskList:
 
 def file_of(path: str) -> Path:
     return Path(path, "state/rio/tasks.json")
+
+
+def saved_long_ago(file: Path, data: bytes) -> None:
+    """A broken text: one that is new is waited for."""
+    file.write_bytes(data)
+    for each in (file, file.with_name(f".{file.name}.next")):
+        if each.exists():
+            os.utime(each, (0, 0))
 
 
 def statuses(tasks: TaskList) -> dict[str, str]:
@@ -536,7 +545,7 @@ def test_of_many_parked_tasks_status_names_the_first_and_counts_the_rest(shell: 
 
 def test_one_broken_list_hides_no_other(shell: Shell) -> None:
     shell("task", "add", "--agent", "clay", "x")
-    (shell.home / "state/rio/tasks.json").write_bytes(b'{"tasks": [\n{"parked": ')
+    saved_long_ago(shell.home / "state/rio/tasks.json", b'{"tasks": [\n{"parked": ')
     ran = shell("task", "list", "--json")
     assert (ran.code, [row["agent"] for row in ran.rows()]) == (1, ["clay"])
     assert "state/rio/tasks.json" in ran.err
@@ -578,7 +587,7 @@ def test_a_broken_list_is_told_once_with_the_file_the_place_and_what_to_do(
     shell: Shell, data: bytes, why: str
 ) -> None:
     shell("task", "add", "--agent", "rio", "x")
-    (shell.home / "state/rio/tasks.json").write_bytes(data)
+    saved_long_ago(shell.home / "state/rio/tasks.json", data)
     for words in (("list",), ("board",), ("add", "--agent", "rio", "y")):
         said = shell("task", *words).err
         assert said.count("state/rio/tasks.json") == 1, said

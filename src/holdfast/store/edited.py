@@ -10,6 +10,10 @@ the one nearest to the saved text is taken as what they began with, and both sid
 are merged, so that no acknowledged change is lost.  What they take out of older text, or take
 out again after it came back, is gone as they wish; the log has it.
 
+Who saves in place empties the file first and may stall before the rest is in it.  An empty or a
+broken text is therefore waited for, and one that was believed all the same, and of which more
+comes later, has removed nothing: what it seemed to lack is merged in again.
+
 Secrets are masked in the log, and never in the file, which is the person's own: what is written
 comes from the file, or from the text it had before.  Only where neither has it any more is the
 masked line all there is; that is told.
@@ -17,8 +21,9 @@ masked line all there is; that is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import instant_of
@@ -50,7 +55,8 @@ STALE_FOR = 900.0
 INSISTS_AFTER = 10.0
 """Who saves the same text again so much later has seen what came of it the first time."""
 _QUIET, _PAUSE, _PATIENCE = 0.2, 0.05, 5.0
-"""Seconds without a write before a text counts as saved, between looks, and until we give up."""
+"""Seconds without a write before a whole text counts as saved, between looks, and until we take
+any text as it is."""
 _GRACE = 0.02
 _ROUNDS = 20
 
@@ -67,6 +73,29 @@ class _Now(NamedTuple):
         return "".join(self.entries)
 
 
+class _Step(NamedTuple):
+    """A change of the last minutes."""
+
+    old: str
+    new: str
+    theirs: str
+    """Revisions: before it, after it, and of what was saved."""
+    before: str
+    after: str
+    saved: str
+    """The texts of these."""
+    is_by_hand: bool
+
+
+class _Merged(NamedTuple):
+    text: str
+    ours: str
+    """The text on record, with what had seemed to be removed from it."""
+    theirs: str
+    base: str
+    """The revision that theirs was made from."""
+
+
 def _shape(key: str) -> Shape[dict[str, Any]]:
     def fold(state: dict[str, Any], line: Line) -> dict[str, Any]:
         record = line.record
@@ -74,6 +103,7 @@ def _shape(key: str) -> Shape[dict[str, Any]]:
             return state
         new, theirs = record["new"], record.get("theirs", record["new"])
         step = [state["revision"], record["patch"], record["ts"], theirs, record.get("saved")]
+        step.append(record.get("event") == BY_HAND)
         state["entries"] = patched(record["patch"], state["entries"])
         state["revision"] = new
         state["steps"] = [*state["steps"], step][-_REMEMBERED:]
@@ -86,7 +116,7 @@ def _shape(key: str) -> Shape[dict[str, Any]]:
         return state
 
     return Shape(
-        version=2,
+        version=3,
         initial=lambda: {
             "entries": [],
             "revision": "",
@@ -192,7 +222,7 @@ class EditedDocument:
         now = _on_record(state, found, left)
         if found is None or found.revision == state["revision"] or _is_behind(state, found, left):
             return now.text
-        return self._merged(now, found)[0]
+        return self._merged(now, found).text
 
     def _absorb(self) -> _Now:
         """Bring log and file together, until nobody has edited in between."""
@@ -220,28 +250,45 @@ class EditedDocument:
     def _at_rest(self, read: Callable[[], Text | None]) -> Text | None:
         """The text once its writer has come to rest: a file written in place is seen half-done."""
         deadline = self._clock.boottime() + _PATIENCE
-        while 0 <= self._clock.now() - self._sheet.changed_at() < _QUIET:
-            if self._clock.boottime() >= deadline:
-                break
+        while True:
+            found = read()
+            # Who saves in place empties the file first, and may be slow with the rest.
+            enough = _QUIET if found is None or self._is_whole(found) else _PATIENCE
+            is_at_rest = not 0 <= self._clock.now() - self._sheet.changed_at() < enough
+            if is_at_rest or self._clock.boottime() >= deadline:
+                return found
             self._clock.sleep(_PAUSE)
-        return read()
+
+    def _is_whole(self, found: Text) -> bool:
+        """Whether a text may be all that its writer means to save."""
+        try:
+            return self._readable(found) != ""
+        except Corrupt:
+            return False
 
     def _take_in(self, now: _Now, found: Text) -> None:
-        merged, theirs, revision = self._merged(now, found)
-        act: Record = {"event": BY_HAND, "theirs": found.revision, "base": revision}
+        merged, ours, theirs, base = self._merged(now, found)
+        act: Record = {"event": BY_HAND, "theirs": found.revision, "base": base}
         entries = entries_of(merged)
         if merged != theirs:
             act["saved"] = between(entries, entries_of(theirs))
-        if _is_inexact(now) and _has_come_in(now.entries, entries, theirs):
+        is_inexact = revision_of(ours.encode()) != now.state["revision"]
+        if is_inexact and _has_come_in(entries_of(ours), entries, theirs):
             act["message"] = self._told_of_masks()
         self._note(act, now, merged)
         self._show(merged)
 
-    def _merged(self, now: _Now, found: Text) -> tuple[str, str, str]:
-        """What was saved with what is on record, as it was saved, and what it was made from."""
-        theirs = self._readable(found)
-        base, revision = _began_with(now, theirs, found.revision, self._clock.now())
-        return self._merge(base, now.text, theirs), theirs, revision
+    def _merged(self, now: _Now, found: Text) -> _Merged:
+        """What was saved with what is on record."""
+        theirs, moment = self._readable(found), self._clock.now()
+        steps = _former(now, moment)
+        base, revision = _began_with(now, steps, theirs, found.revision, moment)
+        ours = now.text
+        # Only what people saved can be half a text: a removal through here was acknowledged.
+        for step in _since(steps, revision):
+            if step.is_by_hand and _is_beginning(step.saved, theirs):
+                ours = self._merge(step.after, ours, step.before)
+        return _Merged(self._merge(base, ours, theirs), ours, theirs, revision)
 
     def _bring_back(self, now: _Now) -> None:
         """Bring the file to what the log has on record already."""
@@ -323,10 +370,12 @@ def _is_behind(state: dict[str, Any], found: Text, left: Text | None) -> bool:
     return found.revision == before and (left is None or left.revision != before)
 
 
-def _began_with(now: _Now, theirs: str, revision: str, moment: float) -> tuple[str, str]:
+def _began_with(
+    now: _Now, steps: list[_Step], theirs: str, revision: str, moment: float
+) -> tuple[str, str]:
     """The text, and its revision, that somebody most likely changed into `theirs`."""
     state, current = now.state, (now.text, now.state["revision"])
-    before, saved = _former(now, moment)
+    saved = {step.theirs: step.saved for step in steps}
     candidates = [current]
     for overruled, masked, since in reversed(state["overruled"]):
         age = moment - instant_of(since)
@@ -334,22 +383,54 @@ def _began_with(now: _Now, theirs: str, revision: str, moment: float) -> tuple[s
             return current
         if age <= STALE_FOR:
             candidates.append((saved.get(overruled) or "".join(masked), overruled))
+    candidates += [(step.before, step.old) for step in steps]
     # Of equals the oldest: it keeps most of what was added since.
-    return min(reversed([*candidates, *before]), key=lambda one: distance(one[0], theirs))
+    return min(reversed(candidates), key=lambda one: distance(one[0], theirs))
 
 
-def _former(now: _Now, moment: float) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """The texts of the last minutes, newest first, and what people saved that was merged."""
-    before: list[tuple[str, str]] = []
-    overruled: dict[str, str] = {}
-    entries = now.entries
-    for revision, patch, since, theirs, saved in reversed(now.state["steps"]):
-        if not revision or moment - instant_of(since) > STALE_FOR:
+def _former(now: _Now, moment: float) -> list[_Step]:
+    """The changes of the last minutes, newest first."""
+    known: list[list[Any]] = []
+    texts = [now.entries]
+    for step in reversed(now.state["steps"]):
+        old, patch, since, *_ = step
+        if not old or moment - instant_of(since) > STALE_FOR:
             break
-        if saved is not None:
-            overruled[theirs] = "".join(patched(saved, entries))
-        entries = unpatched(patch, entries)
-        if revision in now.at_hand:
-            entries = entries_of(now.at_hand[revision].decode())
-        before.append(("".join(entries), revision))
-    return before, overruled
+        known.append(step)
+        entries = unpatched(patch, texts[-1])
+        if old in now.at_hand:
+            entries = entries_of(now.at_hand[old].decode())
+        texts.append(entries)
+    # What was removed since has lost its secrets on the way back; an older text may have them.
+    for at in reversed(range(len(known))):
+        texts[at] = _unmasked(texts[at], patched(known[at][1], texts[at + 1]))
+    steps: list[_Step] = []
+    new = now.state["revision"]
+    for step, (after, before) in zip(known, pairwise(texts), strict=True):
+        old, _, _, theirs, saved, is_by_hand = step
+        meant = after if saved is None else patched(saved, after)
+        said = "".join(before), "".join(after), "".join(meant)
+        steps.append(_Step(old, new, theirs, *said, is_by_hand))
+        new = old
+    return steps
+
+
+def _unmasked(entries: list[str], same: list[str]) -> list[str]:
+    """The entries of a text, each from where it is not masked, if there is such a one."""
+    if len(entries) != len(same):
+        return entries
+    return [other if is_masked(one) else one for one, other in zip(entries, same, strict=True)]
+
+
+def _since(steps: list[_Step], revision: str) -> Iterator[_Step]:
+    """The changes that somebody who began with this revision had not seen, newest first."""
+    for step in steps:
+        if revision in (step.new, step.theirs):
+            return
+        yield step
+        if revision == step.old:
+            return
+
+
+def _is_beginning(saved: str, theirs: str) -> bool:
+    return saved != theirs and theirs.startswith(saved)
