@@ -388,6 +388,18 @@ def test_days_are_those_of_the_zone_of_the_home(path: str, clock: Turner) -> Non
         named.close()
 
 
+def test_each_line_has_the_time_at_which_it_was_written(home: Home, clock: Turner) -> None:
+    log, named = home.log("ledger/rio"), home.log("state/a.jsonl")
+    for _ in range(3):
+        log.append({"n": 1})
+        named.append({"n": 1})
+        clock.sleep(1)
+    for each in (log, named):
+        seconds = [line.record["ts"][17:19] for line in lines_of(each)]
+        assert seconds == ["00", "01", "02"]
+        each.close()
+
+
 def test_a_day_that_grows_too_large_gets_a_number(home: Home, clock: Turner) -> None:
     log = home.log("ledger/rio", rotate_at=300)
     for number in range(12):
