@@ -183,7 +183,7 @@ def test_who_comes_second_does_not_lead_although_nobody_seemed_to() -> None:
         """A mutex in front of which another thread was faster."""
 
         def __enter__(self) -> None:
-            commit._led = True
+            commit.is_led = True
 
         def __exit__(self, *_: object) -> None: ...
 

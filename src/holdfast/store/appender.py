@@ -232,16 +232,15 @@ class Appender:
             return []
 
     def _put(self, ticket: Ticket, data: bytes) -> None:
-        active = self._active
-        if active is None or self._is_over(active):
-            self._flush()
+        active, pending = self._active, self._pending
+        if pending:
+            line, link = chain.seal(data, pending[-1][2])
+        elif active is None or self._is_over(active):
             ticket.cursors.append(self._begin_segment(data))
             return
-        if self._pending:
-            line, link = chain.seal(data, self._pending[-1][2])
         else:
             line, link = chain.seal(data, active.link, active.gap)
-        self._pending.append((ticket, line, link))
+        pending.append((ticket, line, link))
 
     def _is_over(self, active: _Active) -> bool:
         if self._series.stem is None and self._day > active.segment.stem:

@@ -45,16 +45,16 @@ class GroupCommit:
         self._write = write
         self._mutex = threading.Lock()
         self._queue: list[Ticket] = []
-        self._led = False
+        self.is_led = False
+        """Whether a thread is writing; without the mutex only a hint."""
 
     def lead_alone(self, write: Callable[[Body], Cursor | None], body: Body) -> Cursor | None:
         """Have one line written by this thread, unless another leads; None: it was not written."""
         leads = False
         try:
-            if not self._led:
-                with self._mutex:
-                    if not self._led:
-                        self._led = leads = True
+            with self._mutex:
+                if not self.is_led:
+                    self.is_led = leads = True
             return write(body) if leads else None
         finally:
             if leads:
@@ -67,12 +67,12 @@ class GroupCommit:
         """Have the ticket's lines written, by this thread or by the one that leads."""
         try:
             with self._mutex:
-                if self._led:
+                if self.is_led:
                     ticket.gate = threading.Lock()
                     ticket.gate.acquire()
                     self._queue.append(ticket)
                 else:
-                    self._led = ticket.leads = True
+                    self.is_led = ticket.leads = True
             if ticket.gate is not None:
                 ticket.gate.acquire()
                 self._pass_on(ticket)
@@ -105,7 +105,7 @@ class GroupCommit:
                 alone = len(batch) == 1 and not self._queue
                 if alone:
                     own.done, own.leads = True, False
-                    self._led = False
+                    self.is_led = False
             if not alone:
                 self._hand_over(own, batch)
 
@@ -126,7 +126,7 @@ class GroupCommit:
     def _named_next(self) -> Ticket | None:
         """Who leads from now on, if anybody waits."""
         following = self._queue[0] if self._queue else None
-        self._led = following is not None
+        self.is_led = following is not None
         if following is not None:
             following.leads = True
         return following

@@ -56,7 +56,7 @@ class FileLog:
 
     def append(self, record: Record) -> Cursor:
         body = self._encoded(record)
-        if os.getpid() == self._pid:
+        if not self._commit.is_led and os.getpid() == self._pid:
             cursor = self._commit.lead_alone(self._write_one, body)
             if cursor is not None:
                 return cursor
