@@ -358,6 +358,46 @@ def test_a_failure_is_put_on_record_in_a_segment_that_another_one_opened(
     other.close()
 
 
+def test_a_second_segment_that_fails_is_not_synced_again_either(
+    log: FileLog, vfs: FaultyVfs, path: str, clock: Turner
+) -> None:
+    with Home.open(path, timezone="UTC", clock=clock) as another:
+        other = another.log(KEY, rotate_at=1)
+
+        def overtaken(*_: object) -> None:
+            other.append({"n": "other"})
+            raise OSError(errno.EIO, "EIO")
+
+        vfs.fault("sync", overtaken, name=ACTIVE)
+        second = vfs.fault("sync", EIO, name="a.1.jsonl")
+        with refused(Indeterminate):
+            log.append({"n": 1})
+        assert second.fired
+        vfs.forget()
+        assert log.append({"n": 2}).segment == "a.2.jsonl"
+        assert vfs.count("sync", "a.1.jsonl") == 0
+        sound(log, [0, 1, "other", 2])
+        other.close()
+
+
+def test_a_lock_whose_file_cannot_be_looked_at_is_let_go(
+    log: FileLog, vfs: FaultyVfs, path: str, clock: Turner
+) -> None:
+    def overtaken(*_: object) -> None:
+        Path(path, "state/new").touch()  # so that the lock file has to be looked at
+        vfs.fault("dir.stat", EIO, name=".a.jsonl.lock")
+        raise OSError(errno.EIO, "EIO")
+
+    vfs.fault("sync", overtaken, name=ACTIVE)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+    with Home.open(path, timezone="UTC", clock=clock) as another:
+        other = another.log(KEY)
+        other.append({"n": 2})
+        sound(other, [0, 1, 2])
+        other.close()
+
+
 def test_a_failed_segment_that_is_gone_needs_no_record(
     log: FileLog, vfs: FaultyVfs, path: str
 ) -> None:

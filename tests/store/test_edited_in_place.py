@@ -245,6 +245,27 @@ class TestSavedInPlace(OnFiles):
             editor.write(whole)
             assert one.read() == "mine\nfirst\nsecond\nthird\nfourth\n"
 
+    @pytest.mark.parametrize("half", ["", "first\n"])
+    def test_nor_is_it_when_the_whole_is_what_was_there_before(self, half: str) -> None:
+        one = self.edited()
+        loaded = one.update(lambda _: "first\nsecond\nthird\n", NOTE)
+        with self.editor() as editor:
+            editor.empty()
+            editor.write(half)
+            assert one.read() == half
+            editor.write(loaded)
+            assert one.read() == loaded
+
+    def test_what_somebody_cut_off_the_end_stays_away(self) -> None:
+        one = self.edited()
+        one.update(lambda _: "first\nsecond\nthird\n", NOTE)
+        self.save(b"first\nsecond\n")
+        self.clock.sleep(1)
+        assert one.read() == "first\nsecond\n"
+        self.clock.sleep(60)
+        self.save(b"first\nsecond\nthird\nfourth\n")
+        assert one.read() == "first\nsecond\nfourth\n"
+
     def test_who_empties_a_text_and_writes_another_one_gets_just_that(self) -> None:
         for new in ("wholly\nnew\n", "# Notes\n\nnew\n"):
             one = self.edited()

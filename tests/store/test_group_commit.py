@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -183,7 +184,7 @@ def test_who_comes_second_does_not_lead_although_nobody_seemed_to() -> None:
         """A mutex in front of which another thread was faster."""
 
         def __enter__(self) -> None:
-            commit.is_led = True
+            commit.leader = "another"
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -250,6 +251,29 @@ def test_a_child_forked_in_the_middle_of_a_write_is_not_stuck(log: FileLog) -> N
         assert numbers_of(log)[-1] == "child"
     log.append({"n": "parent"})
     assert numbers_of(log) == ["first", "leader", "child", "parent"]
+    assert log.verify().problems == []
+
+
+def test_a_child_forked_while_the_lock_is_held_waits_for_it(log: FileLog) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def decide(_: Cursor) -> list[Any]:
+        inside.set()
+        assert go.wait(SECONDS)
+        return [{"n": "parent"}]
+
+    parent = threading.Thread(target=lambda: log.transact(decide), daemon=True)
+    parent.start()
+    assert inside.wait(SECONDS)
+
+    def late() -> None:
+        time.sleep(0.3)
+        go.set()
+
+    threading.Thread(target=late, daemon=True).start()
+    in_fork(lambda: log.append({"n": "child"}))
+    parent.join(SECONDS)
+    assert numbers_of(log) == ["first", "parent", "child"]
     assert log.verify().problems == []
 
 

@@ -410,3 +410,14 @@ def test_a_lease_says_on_disk_who_has_it(home: Home, path: str) -> None:
     lease.release()
     assert "index" not in file_of(path).read_text()
     assert lease.key == "jobs/.a.lease"
+
+
+def test_a_forked_child_cannot_give_back_what_its_parent_holds(path: str, home: Home) -> None:
+    lease = home.lease(KEY)
+    lease.acquire("hold it")
+    in_fork(lease.release)
+    with Home.open(path, timezone="UTC") as another, refused(Busy):
+        another.lease(KEY).acquire("take it")
+    held = lease.holder()
+    assert held is not None and held.purpose == "hold it"
+    lease.release()

@@ -78,14 +78,14 @@ class _Active:
 
     def follow(self, tail: Tail, end: int) -> None:
         """Go on from a tail that was read from disk."""
-        self.end, self.link, self.gap = end, tail.link, tail.gap
-        self.cursor = cursor_of(tail)
+        cursor = cursor_of(tail)
+        self.end, self.link, self.gap, self.cursor = end, tail.link, tail.gap, cursor
 
     def grow(self, length: int, link: Link) -> None:
         """Go on from a line that we wrote."""
-        self.end += length
-        self.link, self.gap = link, None
-        self.cursor = Cursor(link.seq, link.digest.hex(), self.filename, self.end)
+        end = self.end + length
+        cursor = Cursor(link.seq, link.digest.hex(), self.filename, end)
+        self.end, self.link, self.gap, self.cursor = end, link, None, cursor
 
 
 def cursor_of(tail: Tail) -> Cursor:
@@ -121,8 +121,8 @@ class Appender:
 
     def write(self, batch: list[Ticket]) -> None:
         """Append all tickets of a batch and make them durable."""
-        self._lock.acquire()
         try:
+            self._lock.acquire()
             self._look()
             self._read_clock()
             for ticket in batch:
@@ -143,9 +143,9 @@ class Appender:
         call a function takes longer than what the function does.
         """
         active, lock, vfs = self._active, self._lock, self._vfs
-        if active is None or not lock.take():
-            return None
         try:
+            if active is None or not lock.take():
+                return None
             known = lock.version and lock.version == self._checked and active.gap is None
             if not known or vfs.size(active.fd) != active.end:
                 self._look()
@@ -165,8 +165,9 @@ class Appender:
                 self._go_on_writing(line, link, done, failure)
             else:
                 hit("log.append.written")
-                active.end, active.link = active.end + done, link
-                active.cursor = Cursor(link.seq, link.digest.hex(), active.filename, active.end)
+                end = active.end + done
+                cursor = Cursor(link.seq, link.digest.hex(), active.filename, end)
+                active.end, active.link, active.cursor = end, link, cursor
             cursor = active.cursor
         finally:
             lock.release()
@@ -464,7 +465,7 @@ class Appender:
                 # Somebody else has opened the next one meanwhile, and knows of nothing.
                 self._put(Ticket([]), self._obituary())
                 self._flush()
-                self._vfs.sync(self._active.fd)
+                self._close_off(self._active)
         return failed
 
     def _unmark(self) -> None:
@@ -477,8 +478,8 @@ class Appender:
         if int(now) != self._second:
             local = self._tools.local(now)
             text = utc_stamp(now) if self._series.stem else local
-            self._second, self._day = int(now), local[:10]
-            self._stamp = b'"ts":"%b"' % text.encode()
+            stamp, day, second = b'"ts":"%b"' % text.encode(), local[:10], int(now)
+            self._stamp, self._day, self._second = stamp, day, second
         active = self._active
         if active is not None and self._series.stem is None and self._day < active.segment.stem:
             where = "/".join(self._place.parts)
@@ -486,10 +487,9 @@ class Appender:
             self._tools.notice("clock_went_back", detail)
 
     def _drop_active(self) -> None:
-        if self._active is not None:
-            self._vfs.close(self._active.fd)
-            self._active = None
-        self._checked = 0
+        active, self._active, self._checked = self._active, None, 0
+        if active is not None:
+            self._vfs.close(active.fd)
 
 
 def _not_durable(filename: str, error: OSError) -> Indeterminate:

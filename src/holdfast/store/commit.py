@@ -21,7 +21,7 @@ Body = tuple[bytes, bool]
 class Ticket:
     """One caller's lines, and what became of them."""
 
-    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "leads", "left", "next")
+    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "left", "next")
 
     def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
         self.bodies = bodies
@@ -29,7 +29,6 @@ class Ticket:
         self.cursors: list[Cursor] = []
         self.error: Exception | None = None
         self.done = False
-        self.leads = False
         self.left = False
         self.gate: threading.Lock | None = None
         self.next: Ticket | None = None
@@ -41,41 +40,46 @@ class Ticket:
 
 
 class GroupCommit:
+    """Ctrl-C may break in anywhere: what is then done again harms nobody when it is done twice."""
+
     def __init__(self, write: Callable[[list[Ticket]], None]) -> None:
         self._write = write
         self._mutex = threading.Lock()
         self._queue: list[Ticket] = []
-        self.is_led = False
-        """Whether a thread is writing; without the mutex only a hint."""
+        self.leader: object = None
+        """The ticket or the line of the thread that writes; without the mutex only a hint."""
+        self._batch: list[Ticket] = []
+        """What it writes."""
+        self._gates: list[threading.Lock] = []
+        """Of those who are to be woken."""
 
     def lead_alone(self, write: Callable[[Body], Cursor | None], body: Body) -> Cursor | None:
         """Have one line written by this thread, unless another leads; None: it was not written."""
-        leads = False
         try:
             with self._mutex:
-                if not self.is_led:
-                    self.is_led = leads = True
-            return write(body) if leads else None
-        finally:
-            if leads:
-                with self._mutex:
-                    following = self._named_next()
-                if following is not None and following.gate is not None:
-                    following.gate.release()
+                if self.leader is not None:
+                    return None
+                self.leader = body
+            cursor = write(body)
+            self._resign(body)
+        except BaseException:
+            self._resign(body)
+            raise
+        return cursor
 
     def submit(self, ticket: Ticket) -> list[Cursor]:
         """Have the ticket's lines written, by this thread or by the one that leads."""
         try:
             with self._mutex:
-                if self.is_led:
+                if self.leader is None:
+                    self.leader = ticket
+                else:
                     ticket.gate = threading.Lock()
                     ticket.gate.acquire()
                     self._queue.append(ticket)
-                else:
-                    self.is_led = ticket.leads = True
             if ticket.gate is not None:
                 ticket.gate.acquire()
-                self._pass_on(ticket)
+                _pass_on(ticket)
             if not ticket.done:
                 self._lead(ticket)
         except BaseException:
@@ -86,12 +90,13 @@ class GroupCommit:
         return ticket.cursors
 
     def _lead(self, own: Ticket) -> None:
-        batch = [own]
+        batch = self._batch = [own]
         try:
             if own.gate is not None:
                 # It waited, so others may have come after it; one that did not wait is alone.
                 with self._mutex:
-                    batch, self._queue = self._queue, []
+                    batch = self._batch = self._queue
+                    self._queue = []
             self._write(batch)
         except HoldfastError as error:
             for ticket in batch:
@@ -100,41 +105,31 @@ class GroupCommit:
             for ticket in batch:
                 ticket.fail(Indeterminate("interrupted while writing", hint="read the log to see"))
             raise
-        finally:
-            with self._mutex:
-                alone = len(batch) == 1 and not self._queue
-                if alone:
-                    own.done, own.leads = True, False
-                    self.is_led = False
-            if not alone:
-                self._hand_over(own, batch)
+        self._resign(own)
 
-    def _hand_over(self, leader: Ticket, served: list[Ticket]) -> None:
+    def _resign(self, me: object) -> None:
+        """Let the next one lead, if we still do, and wake it before the first of those served."""
         with self._mutex:
-            leader.done, leader.leads = True, False
-            for ticket in served:
-                ticket.done = True
-            following = self._named_next()
-            # One wakes the next: all at once, they would only fight for the interpreter.
-            woken = [ticket for ticket in served if ticket is not leader and not ticket.left]
-            for ticket, after in pairwise(woken):
-                ticket.next = after
-        for ticket in (following, woken[0] if woken else None):
-            if ticket is not None and ticket.gate is not None:
-                ticket.gate.release()
+            if self.leader is me:
+                if self._batch or self._queue:
+                    self._hand_over(me)
+                else:
+                    self.leader = None
+            while self._gates:
+                _open(self._gates[-1])
+                self._gates.pop()
 
-    def _named_next(self) -> Ticket | None:
-        """Who leads from now on, if anybody waits."""
+    def _hand_over(self, me: object) -> None:
         following = self._queue[0] if self._queue else None
-        self.is_led = following is not None
-        if following is not None:
-            following.leads = True
-        return following
-
-    def _pass_on(self, ticket: Ticket) -> None:
-        after, ticket.next = ticket.next, None
-        if after is not None and after.gate is not None:
-            after.gate.release()
+        for ticket in self._batch:
+            ticket.done = True
+        # One wakes the next: all at once, they would only fight for the interpreter.
+        woken = [each for each in self._batch if each is not me and not each.left]
+        for ticket, after in pairwise(woken):
+            ticket.next = after
+        first = woken[:1] if following is None else [*woken[:1], following]
+        gates = [each.gate for each in first if each.gate is not None]
+        self._gates, self._batch, self.leader = self._gates + gates, [], following
 
     def _abdicate(self, ticket: Ticket) -> None:
         """An interrupted caller must not keep the lead, or the next ones wait for ever."""
@@ -142,10 +137,19 @@ class GroupCommit:
             if ticket in self._queue:
                 self._queue.remove(ticket)
             ticket.left = True
-            leads = ticket.leads
-        self._pass_on(ticket)
-        if leads:
-            self._hand_over(ticket, [])
+        _pass_on(ticket)
+        self._resign(ticket)
+
+
+def _pass_on(ticket: Ticket) -> None:
+    if ticket.next is not None and ticket.next.gate is not None:
+        _open(ticket.next.gate)
+    ticket.next = None
+
+
+def _open(gate: threading.Lock) -> None:
+    if gate.locked():
+        gate.release()
 
 
 def _afterwards(error: HoldfastError) -> HoldfastError:

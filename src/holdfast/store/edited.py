@@ -57,6 +57,8 @@ INSISTS_AFTER = 10.0
 _QUIET, _PAUSE, _PATIENCE = 0.2, 0.05, 5.0
 """Seconds without a write before a whole text counts as saved, between looks, and until we take
 any text as it is."""
+_UNFINISHED_FOR = 30.0
+"""For how many seconds after a text was taken in more of it may come, and it was only a part."""
 _GRACE = 0.02
 _ROUNDS = 20
 
@@ -84,7 +86,8 @@ class _Step(NamedTuple):
     after: str
     saved: str
     """The texts of these."""
-    is_by_hand: bool
+    may_be_unfinished: bool
+    """Whether somebody saved it who may still be writing."""
 
 
 class _Merged(NamedTuple):
@@ -286,7 +289,7 @@ class EditedDocument:
         ours = now.text
         # Only what people saved can be half a text: a removal through here was acknowledged.
         for step in _since(steps, revision):
-            if step.is_by_hand and _is_beginning(step.saved, theirs):
+            if step.may_be_unfinished and _is_beginning(step.saved, theirs):
                 ours = self._merge(step.after, ours, step.before)
         return _Merged(self._merge(base, ours, theirs), ours, theirs, revision)
 
@@ -366,8 +369,12 @@ def _is_news(state: dict[str, Any], left: Text | None) -> bool:
 
 def _is_behind(state: dict[str, Any], found: Text, left: Text | None) -> bool:
     """Whether somebody died after the last line and before the file: no such text was taken out."""
-    before = state["steps"][-1][0] if state["steps"] else ""
-    return found.revision == before and (left is None or left.revision != before)
+    if not state["steps"]:
+        return found.revision == ""
+    before, _, _, _, saved, is_by_hand = state["steps"][-1]
+    # What somebody saved and nothing was merged with stood in the file before it was a line.
+    was_there = is_by_hand and saved is None
+    return found.revision == before and not was_there and (left is None or left.revision != before)
 
 
 def _began_with(
@@ -407,10 +414,11 @@ def _former(now: _Now, moment: float) -> list[_Step]:
     steps: list[_Step] = []
     new = now.state["revision"]
     for step, (after, before) in zip(known, pairwise(texts), strict=True):
-        old, _, _, theirs, saved, is_by_hand = step
+        old, _, since, theirs, saved, is_by_hand = step
+        is_recent = moment - instant_of(since) <= _UNFINISHED_FOR
         meant = after if saved is None else patched(saved, after)
         said = "".join(before), "".join(after), "".join(meant)
-        steps.append(_Step(old, new, theirs, *said, is_by_hand))
+        steps.append(_Step(old, new, theirs, *said, is_by_hand and is_recent))
         new = old
     return steps
 

@@ -36,6 +36,7 @@ class FileLease:
         self._place, self._name = place, f".{name}.lease"
         self._vfs, self._clock = place.tools.vfs, place.tools.clock
         self._fd = -1
+        self._pid = 0
         self._failed = 0
         """Inode of a lease file whose sync failed: it is never synced again."""
 
@@ -83,7 +84,7 @@ class FileLease:
         except OSError:
             self._vfs.close(fd)
             raise
-        self._fd = fd
+        self._fd, self._pid = fd, os.getpid()
         return fence
 
     def _try(self, directory: Dir) -> int:
@@ -155,14 +156,15 @@ class FileLease:
     def release(self) -> None:
         if self._fd < 0:
             return
-        # Only for `holder`, so that a living process is not shown with what it gave back.
-        with suppress(OSError):
-            self._vfs.pwrite(self._fd, b"{}".ljust(_SIZE - 1) + b"\n", _FENCE)
-        # By name: a child forked meanwhile has a copy of the descriptor.
-        with suppress(OSError):
-            self._vfs.unlock(self._fd)
-        self._vfs.close(self._fd)
-        self._fd = -1
+        if self._pid == os.getpid():  # a forked child has a copy, and not the lease
+            # Only for `holder`, so that a living process is not shown with what it gave back.
+            with suppress(OSError):
+                self._vfs.pwrite(self._fd, b"{}".ljust(_SIZE - 1) + b"\n", _FENCE)
+            # By name: a child forked meanwhile has a copy of the descriptor.
+            with suppress(OSError):
+                self._vfs.unlock(self._fd)
+        fd, self._fd = self._fd, -1
+        self._vfs.close(fd)
 
     def holder(self) -> Held | None:
         with typed("reading the lease", self.key), self._place.opened() as directory:

@@ -7,6 +7,7 @@ the holder.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import repeat
@@ -38,35 +39,51 @@ class Lock:
     def __init__(self, directory: Dir, name: str, vfs: Vfs, clock: Clock) -> None:
         self._dir, self._name, self._vfs, self._clock = directory, name, vfs, clock
         self.fd = -1
+        self._pid = 0
+        """Who opened it: a forked child shares the lock, not only the descriptor."""
         self._inode = 0
         self._checked = 0
+        self._held = False
         self.version = 0
         """Of the directory, read under the lock."""
 
     def acquire(self, patience: float = PATIENCE) -> None:
         """Hold the lock, or raise Busy when `patience` seconds have passed."""
         deadline, pauses = 0.0, None
-        while True:
-            if self.fd < 0:
-                self.fd = self._dir.open(self._name, files.CREATE)
-                self._inode = self._vfs.inode(self.fd)
-            if self.take():
-                return
-            if self.fd < 0:
-                continue
-            now = self._clock.boottime()
-            if pauses is None:
-                deadline, pauses = now + patience, _pauses()
-            if now >= deadline:
-                raise self._busy(patience)
-            self._clock.sleep(next(pauses))
+        try:
+            while True:
+                if self.fd < 0:
+                    self.fd, self._pid = self._dir.open(self._name, files.CREATE), os.getpid()
+                    self._inode = self._vfs.inode(self.fd)
+                if self.take():
+                    return
+                if self.fd < 0:
+                    continue
+                now = self._clock.boottime()
+                if pauses is None:
+                    deadline, pauses = now + patience, _pauses()
+                if now >= deadline:
+                    raise self._busy(patience)
+                self._clock.sleep(next(pauses))
+        except BaseException:
+            self.release()
+            raise
 
     def take(self) -> bool:
         """Hold the lock if it is open and free."""
-        if self.fd < 0 or not self._vfs.try_lock(self.fd):
+        if self.fd < 0:
             return False
-        self.version = self._dir.version()
-        return 0 != self.version == self._checked or self._is_in_its_place()
+        try:
+            # Noted before we know, so that whoever is interrupted lets go.
+            self._held = True
+            self._held = self._vfs.try_lock(self.fd)
+            if not self._held:
+                return False
+            self.version = self._dir.version()
+            return 0 != self.version == self._checked or self._is_in_its_place()
+        except BaseException:
+            self.release()
+            raise
 
     def _is_in_its_place(self) -> bool:
         found = self._dir.stat(self._name)
@@ -78,19 +95,25 @@ class Lock:
         return False
 
     def release(self) -> None:
+        """Let go, if we hold it."""
+        if not self._held:
+            return
         try:
             self._vfs.unlock(self.fd)
         except OSError:
             with suppress(OSError):
                 self.close()
+        self._held = False
 
     def close(self) -> None:
         """Let go, also of the lock if we hold it."""
         if self.fd >= 0:
-            fd, self.fd, self._checked = self.fd, -1, 0
-            with suppress(OSError):
-                # By name: a child forked meanwhile has a copy of the descriptor.
-                self._vfs.unlock(fd)
+            # By name: a child forked meanwhile has a copy of the descriptor.  That child leaves
+            # the lock alone, for it is its parent's.
+            if self._pid == os.getpid():
+                with suppress(OSError):
+                    self._vfs.unlock(self.fd)
+            fd, self.fd, self._checked, self._held = self.fd, -1, 0, False
             self._vfs.close(fd)
 
     @property

@@ -56,7 +56,7 @@ class FileLog:
 
     def append(self, record: Record) -> Cursor:
         body = self._encoded(record)
-        if not self._commit.is_led and os.getpid() == self._pid:
+        if self._commit.leader is None and os.getpid() == self._pid:
             cursor = self._commit.lead_alone(self._write_one, body)
             if cursor is not None:
                 return cursor
@@ -111,9 +111,9 @@ class FileLog:
         return from_os(error, "appending to the log", self.key)
 
     def close(self) -> None:
-        if self._appender is not None:
-            self._appender.close()
-            self._appender = None
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            appender.close()
 
     def archive(self, *, before: str | None = None, dry_run: bool = False) -> list[Archived]:
         if before is not None and self._series.stem is not None:
