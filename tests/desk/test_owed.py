@@ -12,6 +12,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.inbox import New
 from holdfast.agents.notes import LARGEST
 from holdfast.store.home import Home
+from tests.desk.saved import saved_long_ago
 from tests.ledger.shell import Ran, Shell
 
 NOT_UTF_8 = b"caf\xe9\n"
@@ -45,7 +46,7 @@ def test_a_session_is_done_with_its_flag_although_it_cannot_be_noted(
 ) -> None:
     memory = shell.home / "state/kim/memory.md"
     before = memory.read_bytes()
-    memory.write_bytes(before + broken)
+    saved_long_ago(memory, before + broken)
     flag(shell)
     for _ in range(3):
         assert shell("run", "--agent", "kim", "--", "true").code == 0
@@ -63,8 +64,8 @@ def test_a_session_is_done_with_its_flag_although_it_cannot_be_noted(
 
 @pytest.mark.parametrize("broken", [NOT_UTF_8, TOO_LARGE])
 def test_who_acknowledges_such_a_flag_by_hand_is_warned(shell: Shell, broken: bytes) -> None:
-    with (shell.home / "state/kim/memory.md").open("ab") as memory:
-        memory.write(broken)
+    memory = shell.home / "state/kim/memory.md"
+    saved_long_ago(memory, memory.read_bytes() + broken)
     flag(shell)
     assert shell("inbox", "take", "--agent", "kim").code == 0
     ran = shell("inbox", "ack", "--agent", "kim", "m1")

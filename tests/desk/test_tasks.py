@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
+from tests.desk.saved import saved_long_ago
 from tests.ledger.shell import Shell
 
 
@@ -47,14 +47,6 @@ def listed(home: Home, agent: Agent) -> TaskList:
 
 def file_of(path: str) -> Path:
     return Path(path, "state/rio/tasks.json")
-
-
-def saved_long_ago(file: Path, data: bytes) -> None:
-    """A broken text: one that is new is waited for."""
-    file.write_bytes(data)
-    for each in (file, file.with_name(f".{file.name}.next")):
-        if each.exists():
-            os.utime(each, (0, 0))
 
 
 def statuses(tasks: TaskList) -> dict[str, str]:
