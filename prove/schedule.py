@@ -69,11 +69,11 @@ class Scheduler:
         self._over.acquire()
         for thread in threads:
             thread.join()
-        if self._stuck:
-            raise Stuck("every task waits for another one")
         for task in self._tasks:
             if task.failure is not None:
                 raise task.failure
+        if self._stuck:
+            raise Stuck("every task waits for another one")
 
     def _carry(self, task: Task) -> None:
         task.baton.acquire()
@@ -171,6 +171,9 @@ class SimMutex:
 
     def release(self) -> None:
         self._held = False
+
+    def locked(self) -> bool:
+        return self._held
 
     def __enter__(self) -> None:
         self.acquire()
