@@ -158,6 +158,21 @@ def test_it_may_or_may_not_count_also_when_the_directory_cannot_be_read_either(
     sound(log, [0, 1, 2])
 
 
+def test_nor_when_somebody_put_a_link_in_place_of_the_file(
+    log: FileLog, vfs: FaultyVfs, path: str
+) -> None:
+    def replaced(*_: object) -> None:
+        Path(path, KEY).rename(Path(path, "state/kept"))
+        Path(path, KEY).symlink_to("kept")
+        raise OSError(errno.EIO, "EIO")
+
+    vfs.fault("write", ENOSPC, times=1)
+    vfs.fault("write", lambda real, fd, data: real(fd, data[:-1]))
+    vfs.fault("truncate", replaced)
+    with refused(Indeterminate):
+        log.append({"n": 1})
+
+
 def test_no_caller_is_left_without_an_answer(log: FileLog, vfs: FaultyVfs) -> None:
     def arrange() -> None:
         vfs.fault("write", ENOSPC, times=None)

@@ -262,3 +262,19 @@ def test_the_tool_finds_the_logs_of_a_home_sound(home: Home, path: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "13 is the last line, 0 breaks" in done.stdout
     assert log.verify().problems == []
+
+
+def test_a_python_without_a_sha256_of_its_own_uses_the_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(chain, "import_module", absent)
+    assert chain._small_sha256() is sha256
+
+
+@pytest.mark.parametrize("length", [10, 1_000, 1_023, 1_024, 5_000])
+def test_a_line_is_sealed_alike_alone_and_among_others(length: int) -> None:
+    data = b'{"a":"%b"}' % (b"x" * length)
+    assert chain.seal(data, chain.ORIGIN, alone=True) == chain.seal(data, chain.ORIGIN)

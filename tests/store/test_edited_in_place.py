@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.codec import decode, pretty
 from holdfast.errors import Corrupt
-from holdfast.store.edited import BY_HAND, MASKED, EditedDocument, anything
+from holdfast.store.edited import BY_HAND, MASKED, EditedDocument, _unmasked, anything
 from holdfast.store.merge import merge_json, merge_lines
 from holdfast.testing import lines_of, refused
 from tests.store.backends import OnFiles
@@ -320,3 +320,8 @@ class TestSavedInPlace(OnFiles):
         assert text.startswith("mine\n# Notes\n\npassword=[SECRET:")
         assert text.endswith("]\nsecond\n")
         assert self.told == [MASKED]
+
+
+def test_texts_of_other_lengths_lend_each_other_nothing() -> None:
+    """A patch written by another version may have cut the same text elsewhere."""
+    assert _unmasked(["[SECRET]\n"], ["one\n", "two\n"]) == ["[SECRET]\n"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import BadValue, StorageError
-from holdfast.store.commit import Body, GroupCommit, Ticket
+from holdfast.store.commit import Body, GroupCommit, Ticket, _pass_on
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import Cursor
@@ -288,3 +288,14 @@ def test_parent_and_child_write_at_the_same_time(path: str) -> None:
         assert sorted(numbers_of(log)[1:]) == list(range(100))
         assert log.verify().problems == []
         log.close()
+
+
+def test_who_is_woken_twice_is_woken(log: FileLog) -> None:
+    """After Ctrl-C what was done may be done again."""
+    one, two = Ticket([]), Ticket([])
+    two.gate = threading.Lock()
+    two.gate.acquire()
+    for _ in range(2):
+        one.next = two
+        _pass_on(one)
+        assert (one.next, two.gate.locked()) == (None, False)

@@ -421,3 +421,12 @@ def test_a_forked_child_cannot_give_back_what_its_parent_holds(path: str, home: 
     held = lease.holder()
     assert held is not None and held.purpose == "hold it"
     lease.release()
+
+
+def test_who_did_not_take_it_only_closes_its_copy(home: Home, vfs: FaultyVfs) -> None:
+    lease = home.lease(KEY)
+    lease.acquire("hold it")
+    lease._pid = 1  # as in a forked child
+    vfs.forget()
+    lease.release()
+    assert (vfs.count("pwrite"), vfs.count("unlock"), vfs.count("close")) == (0, 0, 1)

@@ -224,3 +224,13 @@ def test_a_holder_without_a_name_is_another_process(lock: Lock, tmp_path: Path) 
         with refused(Busy, "held by another process"):
             lock.acquire(0.0)
     holder.let_go()
+
+
+def test_a_forked_child_that_closes_its_copy_does_not_let_go(lock: Lock, tmp_path: Path) -> None:
+    lock.acquire()
+    copy = os.dup(lock.fd)  # the parent's, which shares the lock with it
+    lock._pid = 1
+    lock.close()
+    assert not is_free(tmp_path / ".lock")
+    os.close(copy)
+    assert is_free(tmp_path / ".lock")
