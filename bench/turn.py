@@ -15,8 +15,8 @@ from holdfast.layout import HOLDFAST, Part
 from holdfast.models.scripted import Scripted
 
 SESSION = "2026-11-15_rio_001"
-EARLY, LATE, QUICK_LATE = 100, 10_000, 1_000
-SAMPLE = 200
+EARLY, LATE, QUICK_LATE = 100, 10_000, 4_000
+SAMPLE, SAMPLES = 200, 10
 REPLY, PROMPT, PERSONA = 1_000, 200, 4_000
 MOST_SYNCS, MOST_MS = 2, 1.0
 MOST_GROWTH = 1.1
@@ -64,9 +64,9 @@ def run(setup: Setup) -> Outcome:
             return Cost(syncs / SAMPLE, spent / SAMPLE * 1e3, read / SAMPLE, written / SAMPLE)
 
         ask(EARLY)
-        earlies = [cost() for _ in range(setup.pairs)]
+        earlies = [cost() for _ in range(SAMPLES)]
         ask(late - number)
-        lates = [cost() for _ in range(setup.pairs)]
+        lates = [cost() for _ in range(SAMPLES)]
     early, middle = (
         Cost(*(statistics.median(column) for column in zip(*each, strict=True)))
         for each in (earlies, lates)

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.mask import hiding
 from holdfast.testing import Turner
 from tests.ledger.shell import Verbs, is_entry, lines_in
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+_hide = hiding()
+
+
+def _is_harmless(text: str) -> bool:
+    """Hypothesis takes words from our sources, too, and what is or names a secret is masked."""
+    record = {text: "0", "text": [text]}
+    return _hide(record) == record
+
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200).filter(_is_harmless)
 _values = st.recursive(
     st.none()
     | st.booleans()
