@@ -342,7 +342,7 @@ def live(home: Path, seconds: float | None, seed: int | None, then: str | None) 
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait()
-    return verdict(running)
+    return verdict(running, fleet.crashes)
 
 
 def main() -> int:

@@ -190,11 +190,11 @@ def show_lines(torture: Torture, seconds: float | None) -> None:
             print(line_of(torture.tally()), flush=True)
 
 
-def verdict(torture: Torture) -> int:
+def verdict(torture: Torture, others_killed: int = 0) -> int:
     tally = torture.tally()
     found = [each for each in check(torture.home) if not is_scratch(each.key)]
     problems = [each for each in found if each.kind not in HARMLESS]
-    print(line_of(tally))
+    print(line_of((tally[0], tally[1] + others_killed, tally[2])))
     print(f"chain: {len(torture.audit.found):,} lines, {len(problems)} problems;", end=" ")
     print(f"{torture.audit.torn} half-written lines kept as evidence and skipped")
     for problem in problems:
