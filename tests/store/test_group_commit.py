@@ -69,6 +69,30 @@ def test_threads_that_come_as_they_like_get_a_line_each(log: FileLog, vfs: Fault
     assert log.verify().problems == []
 
 
+def test_who_is_served_does_not_wait_for_the_next_ones_sync(log: FileLog, vfs: FaultyVfs) -> None:
+    """The next to lead is woken in the midst of those who were served."""
+    late = threading.Thread(target=lambda: log.append({"n": "late"}), daemon=True)
+    slow = threading.Event()
+
+    def come_late() -> None:
+        late.start()
+        wait_until(lambda: waiting(log) == 1)
+
+    def stall() -> None:
+        assert slow.wait(SECONDS)
+
+    vfs.fault("sync", first(stall), after=2)
+    vfs.fault("sync", first(come_late), after=1)
+    try:
+        acked = as_one_batch(log, *(lambda n=n: log.append({"n": n}) for n in range(5)))
+        assert sorted(cursor.seq for cursor in acked) == list(range(3, 8))
+        assert late.is_alive(), "whose sync is still under way"
+    finally:
+        slow.set()
+        late.join(SECONDS)
+    assert numbers_of(log)[-1] == "late"
+
+
 def test_an_acknowledgement_comes_after_the_sync_that_covers_it(
     log: FileLog, vfs: FaultyVfs
 ) -> None:

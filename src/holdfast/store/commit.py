@@ -1,8 +1,9 @@
 """Group commit: threads that arrive together share one write and one fdatasync.
 
 The first to come leads: it writes everything that is waiting, and while it waits for the
-disk the next ones queue up.  When it is done it wakes the next leader before it wakes the
-first of those it served, so that the disk is busy again while they return to their callers.
+disk the next ones queue up.  When it is done, those it served are woken one by another, and
+the next leader in their midst: by then the first of them are back with their next lines, so
+that one sync serves more of them, and the disk is busy again while the others return.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class GroupCommit:
         self._resign(own)
 
     def _resign(self, me: object) -> None:
-        """Let the next one lead, if we still do, and wake it before the first of those served."""
+        """Let the next one lead, if we still do, and wake the first of those who wait."""
         with self._mutex:
             if self.leader is me:
                 if self._batch or self._queue:
@@ -125,10 +126,11 @@ class GroupCommit:
             ticket.done = True
         # One wakes the next: all at once, they would only fight for the interpreter.
         woken = [each for each in self._batch if each is not me and not each.left]
+        if following is not None:
+            woken.insert(len(woken) // 2, following)
         for ticket, after in pairwise(woken):
             ticket.next = after
-        first = woken[:1] if following is None else [*woken[:1], following]
-        gates = [each.gate for each in first if each.gate is not None]
+        gates = [each.gate for each in woken[:1] if each.gate is not None]
         self._gates, self._batch, self.leader = self._gates + gates, [], following
 
     def _abdicate(self, ticket: Ticket) -> None:
