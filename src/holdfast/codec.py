@@ -24,6 +24,7 @@ MAX_DOCUMENT = 64 << 20
 _STRING = re.compile(rb'"[^"]*"')
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
+_BLANKS = b" \t\r\n"
 _OBJECT: type[Any] = dict
 _SIMPLE = frozenset({str, int, bool, type(None)})
 _INT_RANGE = range(-(1 << 63), 1 << 64)
@@ -96,8 +97,10 @@ def decode(data: bytes, *, limit: int = MAX_LINE) -> Json:
         raise DecodeError(_reason(data, error)) from None
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _too_deep(data):
         raise DecodeError(f"nested deeper than {MAX_DEPTH}")
-    # Equal bytes prove that no key stood twice and no number was rounded.
-    if orjson.dumps(value) == data:
+    # Equal bytes prove that no key stood twice and no number was rounded; so do bytes that are
+    # equal without blanks, for then every value and every name that was read is written again.
+    again = orjson.dumps(value)
+    if again == data or again.translate(None, _BLANKS) == data.translate(None, _BLANKS):
         return value
     return json.loads(data, object_pairs_hook=_unique, parse_int=_bounded)
 

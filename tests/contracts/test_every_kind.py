@@ -118,3 +118,19 @@ def test_a_fixture_of_an_older_form_can_be_upgraded(fixture: Fixture) -> None:
         # What an old form never had cannot be invented.
         wrong = [each for each in found.findings if each.level == "error"]
         assert [each for each in wrong if each.code != "missing"] == []
+
+
+@pytest.mark.parametrize("fixture", [*fixtures()], ids=lambda fixture: fixture.name)
+def test_what_is_refused_is_what_strict_reading_tells_but_for_unknown_fields(
+    fixture: Fixture,
+) -> None:
+    for value in fixture.values():
+        some: list[Any] = [value, {}, None]
+        if isinstance(value, dict):
+            fields: dict[str, Any] = value
+            some += [fields | {name: [0]} for name in (*fields, "schema_version")]
+            some.append(fields | {"schema_version": "99.0"})
+        for each in some:
+            told = fixture.kind.read(each, strict=True, form=fixture.form).findings
+            refused = [found for found in told if found.code != "unknown_field"]
+            assert fixture.kind.refusals(each, fixture.form) == refused

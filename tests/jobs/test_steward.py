@@ -13,12 +13,12 @@ import pytest
 from holdfast.jobs import steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
-from holdfast.jobs.state import copied, fold
+from holdfast.jobs.state import copied, fold, initial
 from holdfast.models.scripted import Scripted
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
-from tests.jobs.desk import DONE, STUCK, Desk
+from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 from tests.jobs.test_every_state import at, leave_in_flight
 
 
@@ -34,6 +34,16 @@ def folded(desk: Desk, id: str = "demo") -> dict[str, Any]:
 def stuck(desk: Desk, *replies: object) -> None:
     desk.new("--worker", desk.script(STUCK, *replies))
     desk.ran(code=1)
+
+
+def test_a_job_goes_on_behind_evidence_that_led_out_of_its_workspace(desk: Desk) -> None:
+    named = ["../x", "/etc/passwd", "a/../../x", "C:\\x", "nul\0", "fine.txt"]
+    desk.new("--worker", desk.script({**DONE, "evidence_files": named}, DONE))
+    desk.ran(code=1)
+    desk.ok("job", "steward", "demo", "continue", "--guidance", "Look again.")
+    desk.ran()
+    assert desk.status() == "SUCCESS"
+    assert folded(desk)["context"] == ["fine.txt"]
 
 
 def test_a_halt_holds_for_what_was_shown_too(desk: Desk) -> None:
@@ -347,3 +357,19 @@ def test_a_crash_makes_no_other_answer_of_one_with_a_secret(desk: Desk) -> None:
 
 def _dies(*told: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_copied_state_is_folded_on_without_changing_the_first_one(desk: Desk) -> None:
+    desk.new("--worker", desk.script(AGAIN, DONE))
+    desk.ran()
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        records = [line.record for line in job.lines()]
+    first = initial()
+    for number, record in enumerate(records):
+        kept = json.dumps(first)
+        ahead = copied(first)
+        for each in records[number:]:
+            fold(ahead, Line(None, None, each, "", 0, 0))
+        assert json.dumps(first) == kept
+        fold(first, Line(None, None, record, "", 0, 0))
+    assert first["parts"]

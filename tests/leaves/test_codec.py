@@ -143,9 +143,12 @@ def test_a_value_may_be_as_large_as_the_limit() -> None:
         (b'{"\\udfff":1}', "not JSON"),
         (b'{"a":1,"a":2}', "duplicate key 'a'"),
         (b'{"a":1,"a":1}', "duplicate key 'a'"),
+        (b'{"a": 1, "a": 1}', "duplicate key 'a'"),
+        (b'{\n "a b": [1],\n "a b": [1]\n}', "duplicate key 'a b'"),
         (b'[{"x":{"b":1,"\\u0062":2}}]', "duplicate key 'b'"),
         (b"1" * 30, "integer beyond 64 bits"),
         (b"[18446744073709551616]", "integer beyond 64 bits"),
+        (b"[ 18446744073709551616 ]", "integer beyond 64 bits"),
         (b"-9223372036854775809", "integer beyond 64 bits"),
         (b"01", "not JSON"),
         (b"+1", "not JSON"),
@@ -187,6 +190,7 @@ def test_what_is_not_strict_json_is_refused_with_the_reason(data: bytes, reason:
         (b'"\\u2028\xe2\x80\xa8"', "\u2028\u2028"),
         (b'"\\ud83e\\udd80"', "\U0001f980"),
         (b'{ "b" : 1 , "a" : [ ] }', {"b": 1, "a": []}),
+        (b'{"a b": 1, "ab": " 1 "}', {"a b": 1, "ab": " 1 "}),
     ],
 )
 def test_json_in_another_spelling_has_the_same_value(data: bytes, value: Any) -> None:

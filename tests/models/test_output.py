@@ -33,7 +33,7 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "required": st.lists(NAMES, unique=True, max_size=2),
             "properties": st.dictionaries(NAMES, inner, max_size=3),
             "items": inner,
-            "enum": st.lists(SCALARS, min_size=1, max_size=3),
+            "enum": st.lists(VALUES, min_size=1, max_size=3),
             "maxLength": st.integers(0, 1),
             "minLength": st.integers(0, 2),
             "additionalProperties": inner,

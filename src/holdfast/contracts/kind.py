@@ -169,6 +169,15 @@ class Kind:
             found.findings.insert(0, Finding(level, "form", "", chosen.warning))
         return found if form or not (strict and chosen.warning) else found._replace(record=None)
 
+    def refusals(self, value: Any, form: Form) -> list[Finding]:
+        """What keeps a value from having a form; fields that nobody knows do not."""
+        if (newer := self._newer(value)) is not None:
+            return [newer]
+        try:
+            return [*_told_by(form.model.model_validate(value), "error")]
+        except ValidationError as error:
+            return _refused(form.model, error, strict=True)
+
     def upgraded(self, value: Any) -> Any:
         """A value in the form that is written."""
         at = self.forms.index(self.form_of(value))
@@ -216,20 +225,28 @@ def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
             tries -= 1
             mended, found = _mend(model, value, error) if tries else (value, [])
             if not found:
-                refusals = [_refusal(model, each, strict=strict) for each in _errors(error)]
+                refusals = _refused(model, error, strict=strict)
                 return Reading(value, None, [*warnings, *refusals])
             value, warnings = mended, [*warnings, *found]
 
 
 def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
     level: Level = "error" if strict else "warning"
-    for path in record.missing_fields():
-        findings.append(Finding(level, "missing", path, "missing"))
-    for doubt in record.doubts():
-        findings.append(Finding(level, *doubt))
+    findings.extend(_told_by(record, level))
     for path in record.unknown_fields():
         findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
     return Reading(value, record, findings)
+
+
+def _told_by(record: Record, level: Level) -> Iterator[Finding]:
+    for path in record.missing_fields():
+        yield Finding(level, "missing", path, "missing")
+    for doubt in record.doubts():
+        yield Finding(level, *doubt)
+
+
+def _refused(model: type[Record], error: ValidationError, *, strict: bool) -> list[Finding]:
+    return [_refusal(model, each, strict=strict) for each in _errors(error)]
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:

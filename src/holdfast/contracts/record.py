@@ -23,6 +23,7 @@ TIME_ERROR = "time_form"
 TEXT_ERROR = "text_form"
 RULE_ERROR = "rule"
 CHOICE_ERROR = "choice"
+_WITHOUT_RECORDS = frozenset({str, int, float, bool, type(None)})
 
 
 class Doubt(NamedTuple):
@@ -70,8 +71,9 @@ class Record(BaseModel):
 
     def missing_fields(self) -> Iterator[str]:
         """Paths of the fields whose absence is worth a warning, here and below."""
-        for name in sorted(self.often_missing - self.model_fields_set):
-            yield _alias(type(self), name)
+        if self.often_missing:
+            for name in sorted(self.often_missing - self.model_fields_set):
+                yield _alias(type(self), name)
         yield from self._below(lambda record: record.missing_fields())
 
     def unknown_fields(self) -> Iterator[str]:
@@ -82,6 +84,8 @@ class Record(BaseModel):
 
     def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
         for name, inner in self.__dict__.items():
+            if type(inner) in _WITHOUT_RECORDS:
+                continue
             for path in _told_in(inner, told):
                 yield f"{_alias(type(self), name)}{path}"
 

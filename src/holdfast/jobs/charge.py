@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Charges:
     def __init__(self, job: Job) -> None:
         self._home, self._job = job.home, job
+        self._name = _name(job.name)
+        self._second, self._day = -1, ""
 
     @cached_property
     def _spend(self) -> Spend:
@@ -34,7 +36,7 @@ class Charges:
 
     @cached_property
     def _told(self) -> Projection:
-        cell = self._home.cell(f"{CACHE}/charged/{_name(self._job.name)}.json")
+        cell = self._home.cell(f"{CACHE}/charged/{self._name}.json")
         return self._spend.told_by(self._job.log, cell, settled)
 
     @cached_property
@@ -47,7 +49,7 @@ class Charges:
 
         Of a call whose price nobody knows before it is made, as much as the fleet has left.
         """
-        charge = SessionId(self._home.today(), _name(self._job.name), sequence + 1)
+        charge = SessionId(self._today(), self._name, sequence + 1)
         if self.limited:
             budget = Budget(fleet_day=budget_of(self._home, "").fleet_day)
             try:
@@ -57,6 +59,12 @@ class Charges:
                     raise
                 self._spend.reserve(charge, None, budget, this_process())
         return str(charge)
+
+    def _today(self) -> str:
+        now = int(self._home.clock.now())
+        if now != self._second:  # a day takes longer to tell than whether it is still the same
+            self._second, self._day = now, self._home.day(now)
+        return self._day
 
     def release(self, charge: str) -> None:
         """Give back what was set aside for a call that was not made."""

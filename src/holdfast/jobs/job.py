@@ -66,6 +66,8 @@ class Job:
         """Whether what is said in the job is sealed, as far as we have looked."""
         self._now, self._folded = "", 0
         """The time of the lines that are being decided, and how many of them we are ahead."""
+        self._lines: list[Record] = []
+        """Those lines with that time."""
         self.kept_all = False
         """Whether the history says our last lines just as we gave them."""
         self._next_show = float("-inf")
@@ -135,13 +137,17 @@ class Job:
         """The state that the next lines of a runner will make of one, which is gone then."""
         if self._ours is None or (state is not self._ours and not self._folded):
             self._ours = fold.copied(state)
-        for each in lines[self._folded :]:
-            self._ours = fold.fold(self._ours, Line(None, None, self._stamped(each), "", 0, 0))
+        for each in self._stamped(lines)[self._folded :]:
+            fold.folded(self._ours, each)
         self._folded = len(lines)
         return self._ours
 
-    def _stamped(self, line: Record) -> Record:
-        return {"ts": self._now, **line, "fence": self.fence} if self.fence else line
+    def _stamped(self, lines: Sequence[Record]) -> list[Record]:
+        """The lines as they are written; those that were decided on are never changed again."""
+        for each in lines[len(self._lines) :]:
+            stamped = {"ts": self._now, **each, "fence": self.fence} if self.fence else each
+            self._lines.append(stamped)
+        return self._lines
 
     def reveal(self) -> None:
         """Open the texts of a sensitive job from now on; NoKey if its key is not at hand."""
@@ -171,7 +177,7 @@ class Job:
 
         def lines(head: Cursor) -> Sequence[Record]:
             nonlocal before, made, start
-            start, self._now, self._folded = head, self.now(), 0
+            start, self._now, self._folded, self._lines = head, self.now(), 0, []
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear:
@@ -184,8 +190,8 @@ class Job:
                 )
             before, made = state, [*decide(state)]
             if made and is_sealed(made[0].get("spec") or state["spec"]):
-                made = [self.seals.lock(each) for each in made]
-            return [*map(self._stamped, made)]
+                made, self._lines = [self.seals.lock(each) for each in made], []
+            return self._stamped(made)
 
         masked = masked_so_far()
         try:

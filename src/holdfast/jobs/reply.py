@@ -32,11 +32,14 @@ _MOST_TOLD = 20
 _LONG_ECHO = 40
 """So many characters are not the same by chance."""
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*$)|[。！？]+")
+_ENDS = ".!?…。！？"
+"""One of these ends a sentence, whatever else does."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TAG, _MOST_TAGS = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]"), 20
 """What the history says instead of a secret.  It may be longer than that was, and what was judged
 when it came has to come to the same when it is read again."""
 _LONG_PATH = 200
+_FORMS = {form.version: form for form in RESPONSE.forms}
 _REVIEW = "what was done has to be reviewed in detail"
 
 
@@ -104,7 +107,7 @@ def judge(
     ]
     warnings += _each("evidence_missing", evidence.missing, "evidence that is not in the workspace")
     warnings += _length(value)
-    return _judged(value, violations, warnings)._replace(missing=tuple(evidence.missing))
+    return _judged(value, violations, warnings, tuple(evidence.missing))
 
 
 def _unwrapped(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -115,16 +118,19 @@ def _unwrapped(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def _judged(
-    value: dict[str, Any], violations: list[Violation], warnings: list[Violation]
+    value: dict[str, Any],
+    violations: list[Violation],
+    warnings: list[Violation],
+    missing: tuple[str, ...] = (),
 ) -> Judged:
     if violations:
         reasons = "; ".join(each.reason for each in violations)
         told = f"The answer breaks the rules: {reasons}"
         if len(told) > SUMMARY_LIMIT:
             told = told[: SUMMARY_LIMIT - 1] + "…"
-        return Judged("STUCK", _files(value), told, violations, warnings)
+        return Judged("STUCK", _files(value), told, violations, warnings, missing)
     summary = value["summary_for_supervisor"]
-    return Judged(value["action"], _files(value), summary, violations, warnings)
+    return Judged(value["action"], _files(value), summary, violations, warnings, missing)
 
 
 def _capped(violations: Iterable[Violation]) -> list[Violation]:
@@ -139,23 +145,21 @@ def _capped(violations: Iterable[Violation]) -> list[Violation]:
 
 
 def _shape(value: dict[str, Any], rules: Rules) -> list[Violation]:
-    form = RESPONSE.form("1.0" if rules.preset == "seed" else "0.9")
-    assert form is not None
-    refused = RESPONSE.read(value, strict=True, form=form).findings
+    form = _FORMS["1.0" if rules.preset == "seed" else "0.9"]
     found = [
         Violation("schema", f"{each.field}: {each.reason}")
-        for each in refused
+        for each in RESPONSE.refusals(value, form)
         if _is_about_shape(each, value)
     ]
     if rules.preset == "logist":
         unknown = [name for name in value if name not in form.model.model_fields]
         found += [Violation("schema", f"{name[:80]!r} is not a field of it") for name in unknown]
-    return _capped(found)
+    return _capped(found) if found else found
 
 
 def _is_about_shape(finding: Finding, value: dict[str, Any]) -> bool:
     """Whether no later layer looks at it."""
-    if finding.code in ("unknown_field", "escaping_path"):
+    if finding.code == "escaping_path":
         return False
     if finding.field == "summary_for_supervisor":
         return not isinstance(value.get(finding.field, ""), str)
@@ -186,7 +190,7 @@ def _evidence(value: dict[str, Any], workspace: str | None) -> Examined:
 
 
 def _each(kind: str, paths: list[str], reason: str) -> list[Violation]:
-    return _capped(Violation(kind, f"{_shown(path)}: {reason}") for path in paths)
+    return _capped(Violation(kind, f"{_shown(path)}: {reason}") for path in paths) if paths else []
 
 
 def _shown(path: str) -> str:
@@ -200,17 +204,24 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
     summary = value[name]
     if not isinstance(summary, str):
         return []
-    if not any(each.isprintable() and not each.isspace() for each in summary):
+    clean = summary.isprintable()
+    if not (summary.strip() if clean else _has_letters(summary)):
         return [Violation("summary", f"{name}: empty; {_REVIEW}")]
     found: list[str] = []
-    length = len(_TAG.sub("*", summary, count=_MOST_TAGS))
+    length = len(summary)
+    if length > rules.longest_summary:
+        length = len(_TAG.sub("*", summary, count=_MOST_TAGS))
     if length > rules.longest_summary:
         found.append(f"{length} characters, {rules.longest_summary} are allowed")
-    if control := _CONTROL.search(summary):
+    if not clean and (control := _CONTROL.search(summary)):
         found.append(f"control character {control[0]!r}")
     if any(_is_echo(summary, text) for each in asked for text in _told(each)):
         found.append(f"says again what was asked for; {_REVIEW}")
     return [Violation("summary", f"{name}: {each}") for each in found]
+
+
+def _has_letters(text: str) -> bool:
+    return any(each.isprintable() and not each.isspace() for each in text)
 
 
 def _told(asked: str) -> list[str]:
@@ -224,8 +235,9 @@ def _told(asked: str) -> list[str]:
 def _is_echo(summary: str, asked: str) -> bool:
     """Whether it is the question or a paragraph of it, or a long beginning of one."""
     told = _folded(summary)
+    first = told[:1]
     for each in (asked, *asked.split("\n\n")):
-        if each.lstrip()[:1].casefold()[:1] != told[:1]:
+        if each.lstrip()[:1].casefold()[:1] != first:
             continue  # most begin otherwise: that is seen without folding all of it
         part = _folded(each)
         if told == part or (len(told) >= _LONG_ECHO and part.startswith(told)):
@@ -239,7 +251,7 @@ def _folded(text: str) -> str:
 
 def _length(value: dict[str, Any]) -> list[Violation]:
     summary = value.get("summary_for_supervisor")
-    if not isinstance(summary, str):
+    if not isinstance(summary, str) or sum(map(summary.count, _ENDS)) < MOST_SENTENCES:
         return []
     sentences = sum(
         bool(each.strip()) for each in _SENTENCE_END.split(summary[:LONG_SUMMARY_LIMIT])

@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from holdfast.codec import Record, encode
-from holdfast.contracts.job_exchange import RESPONSE, TOLD_TO_AGENTS, AgentRequest
-from holdfast.contracts.job_spec import PhaseSpec
+from holdfast.contracts.job_exchange import RESPONSE, TOLD_TO_AGENTS, AgentRequest, Limits
+from holdfast.contracts.job_spec import JobSpec, PhaseSpec
 from holdfast.contracts.schema import schema_of
 from holdfast.jobs.state import Job, phase_of, spec_of
 from holdfast.models.prompt import as_one_text
@@ -52,6 +52,8 @@ class Asking(NamedTuple):
     task: list[str]
     """The texts that task_description is made of."""
     sent: Sent
+    limits: Record
+    """The metadata as they are written; look at them, do not change them."""
 
     @property
     def parts(self) -> list[str]:
@@ -64,11 +66,14 @@ def asking(
     """What is asked in the phase that a job is in; `contents` reads files for who cannot."""
     spec, phase = spec_of(state), phase_of(state)
     context = [*state["context"]]
-    task = list(filter(None, _task(state, phase, context)))
+    task = [text for text in _task(state, spec, phase, context) if text]
     if sent == "chat" and contents is not None:
         task += _shown(context, contents)
-    system = _system_of(phase.role, tuple(phase.accepts))
-    limits = state["limits"]
+    accepts, limits = tuple(phase.accepts), state["limits"]
+    usd = limits.get("max_cost_usd", spec.budget.max_cost_usd)
+    seconds = limits.get("max_seconds", spec.budget.max_seconds)
+    system = _system_of(phase.role, accepts)
+    checked, written = _limits(usd, seconds, accepts)
     request = AgentRequest.model_validate(
         {
             "job_id": state["job_id"],
@@ -76,16 +81,23 @@ def asking(
             "context_files": context,
             "system_prompt": system,
             "task_description": "\n\n".join(task),
-            "metadata": {
-                "cost_threshold": round(
-                    limits.get("max_cost_usd", spec.budget.max_cost_usd) * 100, 6
-                ),
-                "time_threshold_minutes": limits.get("max_seconds", spec.budget.max_seconds) / 60,
-                "accepted_formats": phase.accepts,
-            },
+            "metadata": checked,
         }
     )
-    return Asking(request, system, task, sent)
+    return Asking(request, system, task, sent, written)
+
+
+@lru_cache(maxsize=16)
+def _limits(usd: float, seconds: float, accepts: tuple[str, ...]) -> tuple[Limits, Record]:
+    """Checked once, and as they are written: they are the same at each step."""
+    limits = Limits.model_validate(
+        {
+            "cost_threshold": round(usd * 100, 6),
+            "time_threshold_minutes": seconds / 60,
+            "accepted_formats": [*accepts],
+        }
+    )
+    return limits, limits.value()
 
 
 def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: int) -> Request:
@@ -94,7 +106,10 @@ def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: i
         text = encode(asked.request.value()).decode()
         messages, schema = (Message("user", text),), None
     else:
-        messages = (Message("system", asked.system), Message("user", "\n\n".join(asked.task)))
+        messages = (
+            Message("system", asked.system),
+            Message("user", asked.request.task_description),
+        )
         schema = _asked_for(tuple(phase.accepts))
     return Request(messages, schema, phase.max_tokens, phase.temperature, timeout, ordinal)
 
@@ -104,6 +119,7 @@ def prompt_of(request: Request) -> str:
     return as_one_text(request._replace(schema=None))
 
 
+@lru_cache(maxsize=64)  # of most parts there is one text, which is asked about at each step
 def hash_of(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -154,10 +170,9 @@ def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
     return {**schema, "properties": {**schema["properties"], "action": action}}
 
 
-def _task(state: Job, phase: PhaseSpec, context: Sequence[str]) -> list[str]:
-    spec = spec_of(state)
-    texts = [f"# Task\n\n{spec.task}" if spec.task else "", _phase(phase)]
-    texts.append(_former(state["former"]))
+def _task(state: Job, spec: JobSpec, phase: PhaseSpec, context: Sequence[str]) -> list[str]:
+    wanted = spec.task
+    texts = [f"# Task\n\n{wanted}" if wanted else "", _phase(phase), _former(state["former"])]
     texts += [_guidance(each) for each in state["guidance"]]
     if state["attachments"]:
         texts.append("# Attachments\n\n" + "\n".join(f"- {each}" for each in state["attachments"]))
@@ -179,12 +194,11 @@ def _shown(paths: Sequence[str], contents: Callable[[str], str | None]) -> list[
 
 
 def _phase(phase: PhaseSpec) -> str:
-    told = [phase.description, phase.instructions]
-    needed = [f"{path} has to be there and listed" for path in phase.evidence.required]
+    lines = [text for text in (phase.description, phase.instructions) if text]
+    lines += [f"- {path} has to be there and listed" for path in phase.evidence.required]
     if phase.evidence.at_least:
-        needed.append(f"at least {phase.evidence.at_least} evidence files")
-    checks = [f"this has to succeed: {gate.run}" for gate in phase.gates]
-    lines = [*filter(None, told), *(f"- {each}" for each in [*needed, *checks])]
+        lines.append(f"- at least {phase.evidence.at_least} evidence files")
+    lines += [f"- this has to succeed: {gate.run}" for gate in phase.gates]
     return (
         "\n\n".join([f"# Phase {phase.name}", "\n".join(lines)])
         if lines

@@ -22,7 +22,7 @@ from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
@@ -146,9 +146,6 @@ class Runner:
         check(state, "claim")
         place = _place(state)
         call, asked, request, most, aside = self._prepared(state)
-        call = call._replace(
-            charge=self._charges.reserve(call.sequence, aside, known=most is not None)
-        )
         claimed = moved = False
 
         def decide(now: JobState) -> Sequence[Record]:
@@ -182,7 +179,7 @@ class Runner:
         return call
 
     def _prepared(self, state: JobState) -> Prepared:
-        """What would be asked in a state, and of whom."""
+        """What would be asked in a state, and of whom, with the money for it set aside."""
         phase = phase_of(state)
         ref = spec_of(state).model_of(phase) or ""
         model, acting = self.crew.model(ref), acts(ref)
@@ -197,7 +194,10 @@ class Runner:
             timeout=max(min(phase.timeout_seconds, left), 0.0),
             ordinal=state["asked"].get(ref, 0),
         )
-        most = model.most_usd(request)
+        aside = most = model.most_usd(request)
+        # Money cannot be set aside for who never tells what it costs.
+        if most is None and self.crew.tells_cost(ref):
+            aside = state["limits"]["max_cost_usd"] - committed_usd(state)
         call = Call(
             state["sequence"],
             phase,
@@ -206,10 +206,8 @@ class Runner:
             tree,
             prompt_of(request),
             left < phase.timeout_seconds,
+            self._charges.reserve(state["sequence"], aside, known=most is not None),
         )
-        rest = state["limits"]["max_cost_usd"] - committed_usd(state)
-        # Money cannot be set aside for who never tells what it costs.
-        aside = (rest if self.crew.tells_cost(ref) else None) if most is None else most
         return Prepared(call, asked, request, most, aside)
 
     def _following(self, state: JobState, call: Call) -> Prepared | None:
@@ -225,11 +223,7 @@ class Runner:
             found = self._prepared(state)
         except HoldfastError:
             return None  # a claim of its own tells why; this reply is not lost over it
-        charge = self._charges.reserve(
-            found.call.sequence, found.aside, known=found.most is not None
-        )
-        claimed = found._replace(call=found.call._replace(charge=charge))
-        return claimed if _over(state, found.most) is None else None
+        return found if _over(state, found.most) is None else None
 
     # -- the call ----------------------------------------------------------------------
 
@@ -258,7 +252,7 @@ class Runner:
         raw = answer.raw
         if len(raw) > _MOST_RAW:
             raw = f"{raw[:_MOST_RAW]}… [{len(raw) - _MOST_RAW} characters more]"
-        return answer._replace(raw=raw, seconds=self._clock.boottime() - began)
+        return Answer(answer.outcome, raw, self._clock.boottime() - began, *answer[3:])
 
     # -- after -------------------------------------------------------------------------
 
@@ -284,7 +278,8 @@ class Runner:
             nonlocal following
             if not _is_open(state, call):
                 return []
-            judged = verdict.line(state, call.sequence, self._not_before(state))
+            pause = self._not_before(state) if verdict.outcome == "ERROR" else ""
+            judged = verdict.line(state, call.sequence, pause)
             lines = [*before, judged]
             if verdict.action == "COMPLETED":
                 lines.append(_point(state, call, verdict, tree))
@@ -406,11 +401,13 @@ def _intent(
     aside: float | None,
     name_of: Callable[[str], str],
 ) -> list[Record]:
-    hashes = [name_of(part) for part in asked.parts]
+    texts = asked.parts
+    hashes = [name_of(text) for text in texts]
+    known: dict[str, bool] = state["parts"]
     parts: list[Record] = [
-        {"event": "part", "part": name, "text": part}
-        for name, part in dict(zip(hashes, asked.parts, strict=True)).items()
-        if name not in state["parts"]
+        {"event": "part", "part": name, "text": text}
+        for name, text in dict(zip(hashes, texts, strict=True)).items()
+        if name not in known
     ]
     request = asked.request
     line: Record = {
@@ -427,7 +424,7 @@ def _intent(
             "job_id": request.job_id,
             "phase": request.phase,
             "context_files": request.context_files,
-            "metadata": request.metadata.value(),
+            "metadata": asked.limits,
         },
     }
     told = {
@@ -436,9 +433,9 @@ def _intent(
         "tree": call.tree,
         "temperature": call.phase.temperature,
         "max_tokens": call.phase.max_tokens,
+        "by_budget": call.by_budget or None,
     }
-    line |= {name: value for name, value in told.items() if value is not None}
-    return [*parts, line | ({"by_budget": True} if call.by_budget else {})]
+    return [*parts, told_in(line, told)]
 
 
 def _place(state: JobState) -> tuple[object, ...]:
@@ -467,8 +464,8 @@ def _replied(call: Call, answer: Answer) -> Record:
     if call.charge:
         line["charge"] = call.charge
     if reply is not None:
-        usage = {name: count for name, count in reply.usage._asdict().items() if count is not None}
-        line |= {"answered_by": reply.model, **usage}
+        line["answered_by"] = reply.model
+        told_in(line, dict(zip(reply.usage._fields, reply.usage, strict=True)))
         if reply.first_text is not None:
             line["first_text_seconds"] = round(reply.first_text, 6)
     return line

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
+from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
 from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, Hold, State, allowed
 from holdfast.errors import Corrupt, HoldfastError
@@ -81,24 +82,28 @@ def initial() -> Job:
 
 
 def fold(state: Job, line: Line) -> Job:
-    record = line.record
+    folded(state, line.record)
+    return state
+
+
+def folded(state: Job, record: Record) -> None:
+    """The same in place, of what a line says."""
     act = _ACTS.get(str(record.get("event")))
     fence = record.get("fence", 0)
     if act is None or (isinstance(fence, int) and 0 < fence < state["fence"]):
-        return state
-    if isinstance(fence, int):
-        state["fence"] = max(fence, state["fence"])
+        return
+    if isinstance(fence, int) and fence > state["fence"]:
+        state["fence"] = fence
     if isinstance(record.get("ts"), str):
         state["updated_at"] = record["ts"]
     act(state, record)
-    return state
 
 
 def copied(state: Job) -> Job:
     """A state that can be folded on without changing this one."""
     call: Record | None = state["call"]
     own = {"asked": dict(state["asked"]), "call": None if call is None else dict(call)}
-    return {**state, **own, "trail": [*state["trail"]]}
+    return {**state, **own, "parts": dict(state["parts"]), "trail": [*state["trail"]]}
 
 
 def capped(paths: Sequence[str]) -> list[str]:
@@ -110,6 +115,14 @@ def capped(paths: Sequence[str]) -> list[str]:
             break
         kept.append(path)
     return kept
+
+
+def told_in(line: Record, told: Record) -> Record:
+    """A line with what is known of what it may tell."""
+    for name, value in told.items():
+        if value is not None:
+            line[name] = value
+    return line
 
 
 def utc_of(stamp: object) -> str:
@@ -127,10 +140,9 @@ def _utc_of(stamp: str) -> str:
 
 def _tell(state: Job, record: Record, **more: Any) -> None:
     """One entry of the trail."""
-    told = {name: value for name, value in more.items() if value is not None}
-    state["trail"].append(
-        {"timestamp": utc_of(record.get("ts")), **told, "new_status": state["status"]}
-    )
+    entry = told_in({"timestamp": utc_of(record.get("ts"))}, more)
+    entry["new_status"] = state["status"]
+    state["trail"].append(entry)
 
 
 # --- reading a state ------------------------------------------------------------------------
@@ -353,34 +365,33 @@ def _call(state: Job, record: Record) -> None:
     if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
         return
     state["status"], state["since"], state["not_before"] = "RUNNING", [], None
+    tree, model = record.get("tree"), str(record.get("model"))
     state["call"] = {
-        name: record.get(name)
-        for name in (
-            "sequence",
-            "state_before",
-            "phase",
-            "model",
-            "reserved_usd",
-            "tree",
-            "by_budget",
-            "charge",
-        )
-    } | {"at": record.get("ts"), "outcome": None}
+        "sequence": record.get("sequence"),
+        "state_before": record.get("state_before"),
+        "phase": record.get("phase"),
+        "model": record.get("model"),
+        "reserved_usd": record.get("reserved_usd"),
+        "tree": tree,
+        "by_budget": record.get("by_budget"),
+        "charge": record.get("charge"),
+        "at": record.get("ts"),
+        "outcome": None,
+    }
     state["sequence"] = int(record.get("sequence", state["sequence"])) + 1
     state["steps"] += 1
     state["restore"] = None
-    state["asked"][str(record.get("model"))] = state["asked"].get(str(record.get("model")), 0) + 1
+    state["asked"][model] = state["asked"].get(model, 0) + 1
     if state["tree"] is None:
-        state["tree"] = record.get("tree")
+        state["tree"] = tree
     if state["base"] is None:
-        state["base"] = record.get("tree")
-    parts: dict[str, bool] = dict(state["parts"])
+        state["base"] = tree
+    parts: dict[str, bool] = state["parts"]
     for each in map(str, record.get("parts", [])):  # the latest last
         parts.pop(each, None)
         parts[each] = True
     while len(parts) > _PARTS_KEPT:
         del parts[next(iter(parts))]
-    state["parts"] = parts
 
 
 def _reply(state: Job, record: Record) -> None:
@@ -398,8 +409,9 @@ def _reply(state: Job, record: Record) -> None:
     else:
         state["unknown"] += 1
         state["assumed_usd"] += reserved
-    tokens = (record.get(name) for name in ("input_tokens", "output_tokens"))
-    state["tokens"] += sum(count for count in tokens if isinstance(count, int))
+    for count in (record.get("input_tokens"), record.get("output_tokens")):
+        if isinstance(count, int):
+            state["tokens"] += count
     seconds = record.get("execution_time_seconds")
     state["seconds"] += seconds if isinstance(seconds, int | float) else 0.0
 
@@ -438,8 +450,8 @@ def _judged(state: Job, record: Record) -> None:
         "complaint": record.get("complaint"),
         "evidence_files": evidence,
     }
-    safe = [str(each) for each in record.get("usable_evidence", evidence)]
-    state["context"] = list(dict.fromkeys([*state["context"], *safe]))[-_CONTEXT_KEPT:]
+    named = [each for each in evidence if not escapes(each)]
+    state["context"] = list(dict.fromkeys([*state["context"], *named]))[-_CONTEXT_KEPT:]
     if status == "SUCCESS":
         state["result"] = summary
 

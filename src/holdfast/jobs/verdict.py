@@ -15,9 +15,9 @@ from holdfast.codec import Record
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Action, Hold, State
 from holdfast.jobs.gates import Passed, pass_gates
-from holdfast.jobs.reply import Rules, Violation, judge
+from holdfast.jobs.reply import Judged, Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
-from holdfast.jobs.state import capped, ready_state, spec_of
+from holdfast.jobs.state import capped, ready_state, spec_of, told_in
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
@@ -84,7 +84,7 @@ class Verdict(NamedTuple):
             "status": place.status,
             "next_phase": place.phase,
         }
-        told: Record = {
+        told = {
             "hold": place.hold,
             "reason": place.reason,
             "complaint": self.complaint,
@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
             "restore": self._restored(state, place),
             "not_before": not_before if self._tries_again(place) else None,
         }
-        return line | {name: value for name, value in told.items() if value is not None}
+        return told_in(line, told)
 
     def _tries_again(self, place: Place) -> bool:
         return self.outcome == "ERROR" and place.status != "INTERVENTION_REQUIRED"
@@ -152,14 +152,17 @@ def verdict_on(
     spec = spec_of(state)
     at = next(n for n, each in enumerate(spec.phases) if each.name == call.phase.name)
     measured = workspace.changed_since(call.tree) if call.tree is not None else None
+    judged = _judged(call, answer, state, workspace.path)
+    if answer.outcome == "SUCCESS":
+        judged.warnings.extend(_against(judged.evidence_files, measured))
     verdict = Verdict(
         answer.outcome,
-        "STUCK",
+        judged.action,
         call.phase.role,
-        [],
-        answer.error or "",
-        [],
-        [],
+        judged.evidence_files,
+        judged.summary,
+        judged.violations,
+        judged.warnings,
         measured,
         None,
         call.phase,
@@ -167,21 +170,6 @@ def verdict_on(
         at + 1,
         call.by_budget,
         call.tree,
-    )
-    if answer.outcome == "TIMEOUT":
-        late = Violation("timeout", answer.error or "no answer in time")
-        return verdict._replace(violations=[late])
-    if answer.outcome == "ERROR":
-        again = answer.retryable and state["failures"] < API_TRIES
-        return verdict._replace(action="RETRY" if again else "STUCK")
-    rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(call.phase.accepts))
-    judged = judge(answer.raw, rules, workspace=workspace.path, prompt=call.prompt)
-    verdict = verdict._replace(
-        action=judged.action,
-        evidence_files=judged.evidence_files,
-        summary=judged.summary,
-        violations=judged.violations,
-        warnings=[*judged.warnings, *_against(judged.evidence_files, measured)],
     )
     if verdict.action != "COMPLETED":
         return verdict
@@ -194,6 +182,20 @@ def verdict_on(
     if passed.ok:
         return verdict
     return verdict._replace(action="RETRY", complaint=passed.complaint)
+
+
+def _judged(call: Call, answer: Answer, state: JobState, workspace: str) -> Judged:
+    """What the words of an answer come to; where there are none, why."""
+    why = answer.error or ""
+    if answer.outcome == "TIMEOUT":
+        late = Violation("timeout", answer.error or "no answer in time")
+        return Judged("STUCK", [], why, [late], [])
+    if answer.outcome == "ERROR":
+        again = answer.retryable and state["failures"] < API_TRIES
+        return Judged("RETRY" if again else "STUCK", [], why, [], [])
+    asked = spec_of(state).reply
+    rules = Rules(asked.preset, asked.tolerant, tuple(call.phase.accepts))
+    return judge(answer.raw, rules, workspace=workspace, prompt=call.prompt)
 
 
 def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:

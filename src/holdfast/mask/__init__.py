@@ -200,9 +200,9 @@ def _tells(value: Any, unseen: list[str]) -> bool:
     # Written out, for every record of every log comes through here.
     for inner in value:
         if type(inner) is str:
-            if inner not in _harmless and inner not in _long:
+            if inner not in _harmless and (len(inner) <= _REMEMBERED or inner not in _long):
                 unseen.append(inner)
-        elif type(inner) not in _PLAIN and _tells(inner, unseen):
+        elif inner and type(inner) not in _PLAIN and _tells(inner, unseen):
             return True
     return False
 
@@ -244,6 +244,8 @@ def _may_hold(unseen: list[str]) -> bool:
 
 def _is_prose(text: str) -> bool:
     """Whether it is words only: no sign that a secret follows, no word as long as one."""
+    if ":" in text:
+        return False  # the sign that most texts have which are not words only
     # A few searches in bytes: between two syncs nothing is as dear as code that is not at hand.
     shape = text.encode("utf-8", "surrogatepass").translate(_SHAPE)
     return not (b"!" in shape or _LONG_WORD in shape or " -" in text or text[:1] == "-")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.codec import DecodeError, Json, decode, encode
@@ -38,7 +39,7 @@ def checked(request: Request, reply: Reply) -> Reply:
         raise unusable(reply, f"not JSON: {error}", _ASK_PLAINLY) from None
     if reasons := violations(value, request.schema):
         raise unusable(reply, "; ".join(reasons), _ASK_PLAINLY)
-    return reply._replace(value=value)
+    return Reply(reply.text, reply.model, value, *reply[3:])
 
 
 _ASK_PLAINLY = "ask for one JSON object and nothing else, or give the model a simpler schema"
@@ -53,8 +54,8 @@ def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
 
 def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
     """Where a value does not meet a schema; the first few."""
-    validator = _validator(encode(dict(schema)))
-    if _plainly_meets(value, schema):
+    plainly_meets, validator = _checks(encode(dict(schema)))
+    if plainly_meets(value):
         return []
     found = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
     try:
@@ -66,7 +67,7 @@ def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:
 
 def check_schema(schema: Mapping[str, Any]) -> None:
     """ConfigError if replies cannot be checked by it: to be known before one is paid for."""
-    _validator(encode(dict(schema)))
+    _checks(encode(dict(schema)))
 
 
 _KINDS: dict[str, type] = {
@@ -81,26 +82,48 @@ _PLAIN = frozenset(
 )
 
 
-def _plainly_meets(value: Json, schema: object) -> bool:
-    """Whether it certainly does: most schemas for replies need a few keywords only, and to look
-    for those takes a tenth of the time.  What is not certain is told by the validator."""
-    if not isinstance(schema, Mapping):
-        return False
-    schema = cast("Mapping[str, Any]", schema)
-    if not _PLAIN.issuperset(schema) or _KINDS.get(str(schema.get("type"))) is not type(value):
-        return False
-    if isinstance(value, dict):
-        fields: Mapping[str, Any] = schema.get("properties", {})
-        return all(name in value for name in schema.get("required", ())) and all(
-            _plainly_meets(value[name], fields[name]) for name in fields if name in value
+Check = Callable[[Json], bool]
+
+
+def _plain(schema: object) -> Check:
+    """Whether a value certainly meets it: most schemas for replies need a few keywords only, and
+    to look for those takes a tenth of the time.  What is not certain is told by the validator."""
+    words = cast("dict[str, Any]", schema) if isinstance(schema, dict) else dict[str, Any]()
+    kind = _KINDS.get(str(words.get("type")))
+    if kind is None or not _PLAIN.issuperset(words) or ("enum" in words and kind is not str):
+        return _uncertain
+    if kind is dict:
+        return _plain_object(words)
+    if kind is list:
+        item = _plain(words["items"]) if "items" in words else _certain
+        return lambda value: type(value) is list and all(map(item, cast("list[Json]", value)))
+    if kind is str:
+        longest: float = words.get("maxLength", inf)
+        allowed: list[Json] | None = words.get("enum")
+        return lambda value: (
+            type(value) is str and len(value) <= longest and (allowed is None or value in allowed)
         )
-    if isinstance(value, list):
-        return "items" not in schema or all(_plainly_meets(one, schema["items"]) for one in value)
-    if isinstance(value, str):
-        return len(value) <= schema.get("maxLength", len(value)) and value in schema.get(
-            "enum", (value,)
-        )
-    return "enum" not in schema
+    return lambda value: type(value) is kind
+
+
+def _plain_object(words: dict[str, Any]) -> Check:
+    required = frozenset[str](words.get("required", ()))
+    fields = {name: _plain(each) for name, each in words.get("properties", {}).items()}
+
+    def meets(value: Json) -> bool:
+        if type(value) is not dict or not required <= value.keys():
+            return False
+        return all(field(value[name]) for name, field in fields.items() if name in value)
+
+    return meets
+
+
+def _certain(value: Json) -> bool:
+    return True
+
+
+def _uncertain(value: Json) -> bool:
+    return False
 
 
 _TRIALS: tuple[Json, ...] = (None, {}, [])
@@ -108,8 +131,9 @@ _TRIALS: tuple[Json, ...] = (None, {}, [])
 
 
 @lru_cache(maxsize=16)
-def _validator(schema: bytes) -> Draft202012Validator:
-    """By the text of a schema: to check one takes longer than to check many replies by it."""
+def _checks(schema: bytes) -> tuple[Check, Draft202012Validator]:
+    """The quick one and the whole one, by the text of a schema: to make them takes longer than to
+    check many replies by them."""
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow, seldom needed
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
@@ -137,7 +161,7 @@ def _validator(schema: bytes) -> Draft202012Validator:
         raise ConfigError(
             "the schema for a reply refers to itself without end", hint="see its $ref"
         ) from None
-    return validator
+    return _plain(known), validator
 
 
 def _look_up_references(resolver: Any, resource: Any) -> None:
