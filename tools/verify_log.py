@@ -57,4 +57,4 @@ def main(paths):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]) if all(map(NAME.fullmatch, sys.argv[1:])) else __doc__)

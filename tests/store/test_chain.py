@@ -264,6 +264,13 @@ def test_the_tool_finds_the_logs_of_a_home_sound(home: Home, path: str) -> None:
     assert log.verify().problems == []
 
 
+def test_the_tool_says_how_it_is_used_where_it_is_given_a_folder(tmp_path: Path) -> None:
+    words = [sys.executable, "-I", str(TOOL), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "verify_log.py FILE" in done.stderr
+
+
 def test_a_python_without_a_sha256_of_its_own_uses_the_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
