@@ -374,6 +374,25 @@ def test_who_is_not_there_is_told_when_the_job_is_activated(
     assert desk.queue() == []
 
 
+def test_a_new_job_that_cannot_be_activated_is_said_to_be_kept(desk: Desk) -> None:
+    words = ("job", "new", "--prompt", "P", "--id", "demo", "--worker", "scripted:no-such-file")
+    ran = desk(*words, "--activate")
+    assert ran.code != 0
+    assert "demo is kept as a draft" in ran.err
+    assert desk.status() == "DRAFT"
+
+
+@pytest.mark.parametrize(
+    ("gate", "doubted"), [("exit 3", True), ("nosuchprogram -x", True), ("sh -c 'exit 3'", False)]
+)
+def test_a_gate_whose_program_is_not_there_is_told_at_once(
+    desk: Desk, gate: str, doubted: bool
+) -> None:
+    ran = desk("job", "new", "--prompt", "P", "--id", "demo", *ECHO, "--gate", gate)
+    assert ran.code == 0
+    assert ("without a shell" in ran.err) == doubted
+
+
 def test_a_phase_for_which_nobody_is_named_is_told_when_the_job_is_activated(desk: Desk) -> None:
     told = desk.spec(prompt="P", phases=[{"name": "a"}, {"name": "b", "role": "editor"}])
     desk.ok("job", "new", told, "--id", "demo", *ECHO)

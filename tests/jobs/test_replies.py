@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.clock import instant_of
 from holdfast.testing import Turner
-from tests.jobs.desk import DONE, Desk
+from tests.jobs.desk import AGAIN, DONE, Desk
 
 PROMPT = "Count the apples in the basket and write the number down"
 
@@ -232,6 +232,15 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(desk: Desk) -> None:
 
 
 # --- calls that fail ------------------------------------------------------------------------
+
+
+def test_a_file_with_an_answer_is_named_with_or_without_a_sign(desk: Desk) -> None:
+    desk.new("--worker", desk.script(), "--activate")
+    (desk.cwd / "reply.json").write_text(json.dumps(AGAIN), encoding="utf-8")
+    (desk.cwd / "last.json").write_text(json.dumps(DONE), encoding="utf-8")
+    desk.ok("job", "step", "demo", "--response", "@reply.json")
+    desk.ok("job", "step", "demo", "--response", "last.json")
+    assert [each["response"]["action"] for each in desk.calls()] == ["RETRY", "COMPLETED"]
 
 
 def test_a_call_that_takes_too_long_asks_a_person(desk: Desk) -> None:

@@ -48,6 +48,7 @@ def test_everything_about_a_parameter_is_read() -> None:
         help="How many",
         metavar="N",
         or_file=False,
+        bare_file=False,
         is_path=False,
     )
 

@@ -32,9 +32,13 @@ def with_files(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> di
     read = dict(values)
     for parameter in parameters:
         value = values.get(parameter.keyword)
-        if parameter.or_file and isinstance(value, str) and (value == "-" or value[:1] == "@"):
+        if parameter.or_file and isinstance(value, str) and _names_file(value, parameter):
             read[parameter.keyword] = _content(value, parameter)
     return read
+
+
+def _names_file(value: str, parameter: Parameter) -> bool:
+    return value == "-" or value[:1] == "@" or (parameter.bare_file and os.path.isfile(value))
 
 
 def _decoded(number: int, word: str) -> str:
@@ -53,7 +57,7 @@ def _decoded(number: int, word: str) -> str:
 
 
 def _content(value: str, parameter: Parameter) -> str:
-    source = "standard input" if value == "-" else value[1:]
+    source = "standard input" if value == "-" else value.removeprefix("@")
     try:
         data = _stdin() if value == "-" else _file(source)
         if len(data) > MAX_FILE:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.clock import Clock
@@ -84,6 +85,15 @@ def _run(
         "seconds": round(ended.duration, 3),
         "output": output,
     }
+
+
+def doubts(gates: Iterable[Gate]) -> Iterator[str]:
+    """Gates whose program is not there, or not yet."""
+    for gate in gates:
+        program = next(iter(words_of(gate)), "")
+        if "/" not in program and shutil.which(program) is None:
+            told = f"gate {gate.run[:80]!r}: there is no program {program!r}"
+            yield f"{told}; gates run without a shell, for one write sh -c '…'"
 
 
 def words_of(gate: Gate) -> list[str]:

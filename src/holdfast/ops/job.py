@@ -23,6 +23,7 @@ from holdfast.jobs.spec import (
     settled,
 )
 from holdfast.jobs.state import refusal, spec_of
+from holdfast.jobs.gates import doubts
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
 from holdfast.ops.context import Context
@@ -138,11 +139,21 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
             _register(call, job, use=False)
             raise
         _register(call, job, use=True)
+        for doubt in doubts(gate for phase in spec.phases for gate in phase.gates):
+            call.warn(doubt)
         if queued:
-            _activate(call, job, None)
+            _activate_new(call, job)
         status = job.state()["status"]
         data = details(job)
     return Change(name, applied=True, detail=f"{name} is {status}", data=data)
+
+
+def _activate_new(call: Context, job: Job) -> None:
+    try:
+        _activate(call, job, None)
+    except HoldfastError:
+        call.warn(f"{job.name} is kept as a draft: `holdfast job activate {job.name}` tries again")
+        raise
 
 
 def _register(call: Context, job: Job, *, use: bool) -> None:

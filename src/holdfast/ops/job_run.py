@@ -88,13 +88,14 @@ def step(
     id: Id = None,
     *,
     response: Annotated[
-        str | None, Arg("Take this for the answer instead of asking", or_file=True)
+        str | None,
+        Arg("Take this for the answer instead of asking", or_file=True, bare_file=True),
     ] = None,
     dry_run: DryRun = False,
 ) -> Show | Change:
     """Have one agent asked, or take an answer from somebody else
 
-    --response - reads the answer from standard input, @FILE from a file. With --dry-run the prompt
+    --response FILE reads the answer from a file, - from standard input. With --dry-run the prompt
     is shown, or where the answer would lead; nothing is changed.
     """
     check_length(response or "")

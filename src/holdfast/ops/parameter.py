@@ -48,6 +48,8 @@ class Arg(NamedTuple):
     or_file: bool = False
     """On the command line `@FILE` and `-` stand for what the file or the standard input holds.
     The verb sees only the text, so a remote caller can name no file."""
+    bare_file: bool = False
+    """The `@` may be left out where a file has that name: no such text is called like a file."""
     is_path: bool = False
     """It names a file of whoever sits at the machine: only the command line has it."""
 
@@ -66,6 +68,7 @@ class Parameter(NamedTuple):
     help: str
     metavar: str
     or_file: bool
+    bare_file: bool
     is_path: bool
 
     @property
@@ -131,6 +134,7 @@ def _parameter(
         help=arg.help,
         metavar=arg.metavar or _metavar(name, shape),
         or_file=arg.or_file,
+        bare_file=arg.bare_file,
         is_path=arg.is_path,
     )
 
