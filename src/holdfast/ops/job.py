@@ -13,6 +13,7 @@ from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
 from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.crew import Crew
+from holdfast.jobs.gates import doubts
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.spec import (
     Options,
@@ -23,7 +24,6 @@ from holdfast.jobs.spec import (
     settled,
 )
 from holdfast.jobs.state import refusal, spec_of
-from holdfast.jobs.gates import doubts
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
 from holdfast.ops.context import Context
