@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import zip_longest
 
+from holdfast.contracts.job_exchange import escapes
 from holdfast.errors import BadName, Conflict, NotFound
 from holdfast.git.repository import FILE, Repository
 from holdfast.jobs.scratch import Folder, pieces
@@ -15,10 +16,11 @@ _MOST_NAME = 200
 
 def check_name(name: str) -> None:
     fits = name.isprintable() and "/" not in name and len(name.encode()) <= _MOST_NAME
-    if not (fits and name and name[0] not in ".-~%"):
+    if not (fits and name and name[0] not in ".-~%") or escapes(f"{ATTACHMENTS}/{name}"):
         raise BadName(
             f"not a name for an attachment: {name[:80]!r}",
-            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %",
+            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %, "
+            "and none with a .. between backslashes",
         )
 
 

@@ -65,9 +65,9 @@ def _run(
     clock: Clock,
     within: Callable[[Sequence[str]], Sequence[str]] | None,
 ) -> Record:
-    words = words_of(gate)
     told: Record = {"name": gate.name or gate.run, "run": gate.run}
     try:
+        words = words_of(gate)
         ended = Tree(
             words if within is None else list(within(words)),
             limits=Limits(time=gate.timeout_seconds, grace=1.0),
@@ -98,9 +98,12 @@ def doubts(gates: Iterable[Gate]) -> Iterator[str]:
 
 def words_of(gate: Gate) -> list[str]:
     try:
-        return shlex.split(gate.run)
+        words = shlex.split(gate.run)
     except ValueError as error:
         raise UsageError(f"gate {gate.run[:80]!r}: {error}", hint="close the quote") from None
+    if not words or not words[0] or "\0" in gate.run:
+        raise UsageError(f"gate {gate.run[:80]!r} is no command", hint="such as `pytest -q`")
+    return words
 
 
 def _rate(output: str) -> str | None:

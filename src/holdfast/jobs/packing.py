@@ -262,6 +262,18 @@ def has_files(job: Job) -> bool:
     return os.path.isdir(f"{job.home.path}/{job.key}/{JOB_FILES}/{_REPOSITORY}")
 
 
+def check_kept(job: Job) -> None:
+    """Refuse to go on with no files where some were kept: what was done would be left out."""
+    state = job.state()
+    if state["base"] is not None and state["status"] not in FINAL and not has_files(job):
+        where = f"{job.home.path}/{job.key}/{JOB_FILES}"
+        raise Corrupt(
+            f"what {job.name} kept of its files is gone: {where}",
+            hint=f"put it back from a backup, or `holdfast job cancel {job.name}`",
+            path=where,
+        )
+
+
 def check_unpacked(job: Job, verb: str) -> None:
     """Refuse what needs the files of a job that was packed, unless they were unpacked again."""
     told: Record = job.state()["archived"] or {}

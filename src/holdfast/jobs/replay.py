@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.contracts.job_states import TRANSITIONS, Action, after
 from holdfast.errors import HoldfastError
-from holdfast.jobs.reply import Rules, judge
+from holdfast.jobs.reply import TAG, Rules, judge
 from holdfast.jobs.state import fold, initial, spec_of
 from holdfast.jobs.verdict import Verdict
 
@@ -116,7 +116,8 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
     summary = str(record.get("summary_for_supervisor", ""))
     if outcome == "SUCCESS":
         rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(phase.accepts))
-        judged = judge(str(reply.get("raw_response", "")), rules)
+        raw = str(reply.get("raw_response", ""))
+        judged = judge(raw, rules)
         # Links that lead out of the workspace and echoes were seen when they were there to be seen.
         seen = any(
             each.get("kind") in ("evidence_escape", "summary")
@@ -125,6 +126,9 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
         action = "STUCK" if seen else judged.action
         if action == "COMPLETED" and complaint is not None:
             action = "RETRY"
+        if judged.violations and TAG.search(raw) and not record.get("violations"):
+            # A secret may reach over the end of a text: without it the answer cannot be read.
+            action = record["action"]
     elif outcome == "ERROR" and reply.get("retryable") and record.get("action") == "RETRY":
         action = "RETRY"
     return Verdict(

@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*$)|[。�
 _ENDS = ".!?…。！？"
 """One of these ends a sentence, whatever else does."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_TAG, _MOST_TAGS = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]"), 20
+TAG, _MOST_TAGS = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]"), 20
 """What the history says instead of a secret.  It may be longer than that was, and what was judged
 when it came has to come to the same when it is read again."""
 _LONG_PATH = 200
@@ -210,7 +210,7 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
     found: list[str] = []
     length = len(summary)
     if length > rules.longest_summary:
-        length = len(_TAG.sub("*", summary, count=_MOST_TAGS))
+        length = len(TAG.sub("*", summary, count=_MOST_TAGS))
     if length > rules.longest_summary:
         found.append(f"{length} characters, {rules.longest_summary} are allowed")
     if not clean and (control := _CONTROL.search(summary)):

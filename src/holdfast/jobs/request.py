@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from holdfast.codec import Record, encode
+from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_exchange import RESPONSE, TOLD_TO_AGENTS, AgentRequest, Limits
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
 from holdfast.contracts.schema import schema_of
@@ -103,7 +103,7 @@ def _limits(usd: float, seconds: float, accepts: tuple[str, ...]) -> tuple[Limit
 def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: int) -> Request:
     """The same for a model."""
     if asked.sent == "json":
-        text = encode(asked.request.value()).decode()
+        text = _as_json(asked.request.value())
         messages, schema = (Message("user", text),), None
     else:
         messages = (
@@ -112,6 +112,11 @@ def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: i
         )
         schema = _asked_for(tuple(phase.accepts))
     return Request(messages, schema, phase.max_tokens, phase.temperature, timeout, ordinal)
+
+
+def _as_json(request: Record) -> str:
+    """As programs get it; its parts are lines of the history, all of it together is not."""
+    return encode(request, limit=MAX_DOCUMENT).decode()
 
 
 def prompt_of(request: Request) -> str:
@@ -138,7 +143,7 @@ def told_again(line: Record, text_of: Callable[[str], str]) -> str:
             "task_description": "\n\n".join(task),
             "metadata": request.get("metadata", {}),
         }
-        return encode(whole).decode()
+        return _as_json(whole)
     return as_one_text(Request((Message("system", system), Message("user", "\n\n".join(task)))))
 
 

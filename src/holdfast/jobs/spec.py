@@ -25,6 +25,7 @@ from holdfast.jobs.gates import words_of
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
 """The files that a folder with a job in it has one of."""
+_MOST_MONEY = 1e9
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)\s*")
 
@@ -84,6 +85,7 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
         else:
             _say(value, _OTHER_NAMES.get(name, name), each, where)
     _limits(value, notes, where)
+    _roles(value, where)
     value["phases"] = [_phase(each, where) for each in _phases_told(value.get("phases"), where)]
     if folder and isinstance(value.get("source"), str):
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
@@ -129,8 +131,21 @@ def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
     minutes = _threshold(value, "time_threshold_minutes", where)
     if minutes is not None:
         _say(budget, "max_seconds", minutes * 60, where)
+    money = budget.get("max_cost_usd")
+    if isinstance(money, float) and money >= _MOST_MONEY:
+        hint = f"in USD, below {_MOST_MONEY:,.0f}"
+        raise BadValue(f"{where}: max_cost: {money:g} is not an amount", hint=hint)
     if budget:
         value["budget"] = budget
+
+
+def _roles(value: dict[str, Any], where: str) -> None:
+    told = value.get("models")
+    if isinstance(told, dict):
+        value["models"] = dict[str, Any]()
+        for role, model in cast("dict[Any, Any]", told).items():
+            name = role.lower() if isinstance(role, str) else role
+            _say(value["models"], name, model, f"{where}: models")
 
 
 def _threshold(value: dict[str, Any], name: str, where: str) -> float | None:
@@ -336,6 +351,9 @@ def check_there(spec: JobSpec) -> None:
         raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)
     _check_attachments(spec)
     for phase in spec.phases:
+        if "COMPLETED" not in phase.accepts:
+            why = f"phase {phase.name[:80]!r} does not accept COMPLETED"
+            raise BadValue(why, hint="it would never end; COMPLETED is one of `accepts`")
         for gate in phase.gates:
             words_of(gate)
 
@@ -370,6 +388,6 @@ def is_attached(path: str, folder: str) -> bool:
 
 
 def check_amount(what: str, value: float | None) -> float | None:
-    if value is not None and not 0 <= value < 1e9:
+    if value is not None and not 0 <= value < _MOST_MONEY:
         raise UsageError(f"{what} is not an amount: {value:g}", hint="a number from 0 on")
     return value

@@ -25,7 +25,7 @@ Job = dict[str, Any]
 _PARTS_KEPT = 256
 _POINTS_KEPT = 200
 _GUIDANCE_KEPT = 50
-_CONTEXT_KEPT = 100
+_CONTEXT_KEPT, _LONGEST_PATH = 100, 4095
 MOST_PATHS, _MOST_TEXT = 1000, 128 << 10
 """Of one list in a line, and how long they may be together: a line has its limit, and the files
 themselves are in the trees."""
@@ -254,7 +254,9 @@ def _set(state: Job, record: Record) -> None:
     if state["status"] == "DRAFT" and isinstance(record.get("spec"), dict):
         state["spec"] = record["spec"]
         state["limits"] = dict(record["spec"].get("budget", {}))
-        state["context"] = list(record["spec"].get("files", []))
+        files = record["spec"].get("files", [])
+        given = [each for each in state["attachments"] if not escapes(each)]
+        state["context"] = list(dict.fromkeys([*files, *given]))
 
 
 def _move(state: Job, record: Record) -> None:
@@ -436,7 +438,7 @@ def _judged(state: Job, record: Record) -> None:
     _count(state, record, name)
     if isinstance(record.get("next_phase"), int) and record["next_phase"] != state["phase"]:
         state["phase"], state["tree"] = record["next_phase"], None
-    evidence = [str(each) for each in record.get("evidence_files", [])]
+    evidence = capped([str(each) for each in record.get("evidence_files", [])])
     _suspend_if_asked(state)
     summary = record.get("summary_for_supervisor")
     _tell(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
@@ -450,10 +452,20 @@ def _judged(state: Job, record: Record) -> None:
         "complaint": record.get("complaint"),
         "evidence_files": evidence,
     }
-    named = [each for each in evidence if not escapes(each)]
-    state["context"] = list(dict.fromkeys([*state["context"], *named]))[-_CONTEXT_KEPT:]
+    state["context"] = _named(state, evidence)
     if status == "SUCCESS":
         state["result"] = summary
+
+
+def _named(state: Job, evidence: Sequence[str]) -> list[str]:
+    """The files that the next one is told of: all that people gave, and the latest evidence."""
+    new = [each for each in evidence if len(each) <= _LONGEST_PATH and not escapes(each)]
+    told = list(dict.fromkeys([*state["context"], *new]))
+    if len(told) <= _CONTEXT_KEPT:
+        return told
+    given = {*state["spec"].get("files", []), *state["attachments"]}
+    kept = {*given, *[each for each in told if each not in given][-_CONTEXT_KEPT:]}
+    return [each for each in told if each in kept]
 
 
 def _count(state: Job, record: Record, name: str) -> None:
@@ -511,6 +523,7 @@ def _attach(state: Job, record: Record) -> None:
     path = record.get("path")
     if isinstance(path, str):
         state["attachments"] = list(dict.fromkeys([*state["attachments"], path]))
+    if isinstance(path, str) and not escapes(path):  # as some could in older jobs
         state["context"] = list(dict.fromkeys([*state["context"], path]))
 
 

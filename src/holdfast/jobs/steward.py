@@ -12,7 +12,7 @@ from os.path import basename
 from typing import TYPE_CHECKING
 
 from holdfast import audit
-from holdfast.codec import Record, encode
+from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
 from holdfast.errors import BadName, NotFound, UsageError
 from holdfast.jobs.crew import any_acts
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState
 
 _SHORTEST, _LONGEST_NAME = 8, 128
+_MOST_GUIDANCE = 1 << 20
+"""Characters in all: it is in every later request, and none of it can be taken back."""
 
 
 class Stale(Refused):
@@ -80,7 +82,7 @@ def shown_hash(job: Job) -> str:
     state = job.stored()
     about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
     points: list[Record] = state["points"][-1:]
-    return sha256(encode([*about, state["former"], points])).hexdigest()
+    return sha256(encode([*about, state["former"], points], limit=MAX_DOCUMENT)).hexdigest()
 
 
 def _check_shown(job: Job, shown: str | None, verb: str) -> None:
@@ -95,6 +97,16 @@ def _check_shown(job: Job, shown: str | None, verb: str) -> None:
         raise Stale(
             f"{job.name} has changed since {shown[:16]} was shown",
             hint=f"`holdfast job show {job.name}` shows what waits now ({now[:16]})",
+        )
+
+
+def _check_guidance(state: JobState, guidance: str | None) -> None:
+    before = sum(len(each["text"]) for each in state["guidance"])
+    if guidance and before + len(guidance) > _MOST_GUIDANCE:
+        told = f"guidance of {len(guidance):,} characters, and {before:,} before it"
+        raise UsageError(
+            f"{told}: {_MOST_GUIDANCE:,} are kept at most",
+            hint=f"put it into a file: holdfast job attach FILE --job {state['job_id']}",
         )
 
 
@@ -119,6 +131,7 @@ def go_on(
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "continue")
         _check_shown(job, shown, "continue")
+        _check_guidance(state, guidance)
         return [move("continue", "PENDING", guidance=guidance, by=by, hold=_kept(state))]
 
     job.decide(decide)
@@ -147,6 +160,7 @@ def approve(
             raise refusal(state, "approve")
         check(state, "approve")
         _check_shown(job, shown, "approval")
+        _check_guidance(state, guidance)
         phases = spec_of(state).phases
         after: int = state["phase"] + 1
         over = after >= len(phases)
@@ -169,6 +183,7 @@ def reject(
             raise refusal(state, "reject")
         check(state, "reject")
         _check_shown(job, shown, "rejection")
+        _check_guidance(state, guidance)
         why, hold = "rejected by the steward", _kept(state)
         return [move("reject", "PENDING", guidance=guidance, by=by, reason=why, hold=hold)]
 
@@ -327,6 +342,7 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         why = f"{phases[place].name} is ahead of {here}: what is between them would be left out"
         raise refusal(state, "rewind", why=why)
     if start:
+        _check_start(state)
         tree = state["base"]
     told = f"back to {point or phases[place].name}"
     line = move(
@@ -338,6 +354,16 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         hold=_kept(state),
     )
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
+
+
+def _check_start(state: JobState) -> None:
+    """Refuse to begin anew with files that are those of the middle of another job."""
+    spec = spec_of(state)
+    origin: Record = state["origin"] or {}
+    former = origin.get("replayed_from")
+    if former and origin.get("calls") and spec.isolation != "none" and any_acts(spec):
+        why = f"the files of the start stayed with {former}; --phase 0 leaves them as they are"
+        raise refusal(state, "rewind", why=why)
 
 
 def _check_resumable(state: JobState, point: Record) -> None:

@@ -7,6 +7,7 @@ that is under way.  One reading of the history gives all three.
 from __future__ import annotations
 
 from collections import deque
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
@@ -59,7 +60,7 @@ class Timeline(NamedTuple):
 def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
     """The last `limit` calls and what lies between them, all if 0; or only the one named."""
     reading = Calls(job.workspace_shown())
-    calls: deque[Record] = deque(maxlen=limit or None)
+    calls: deque[Record] = deque(maxlen=limit if 0 < limit <= maxsize else None)
     events: list[Record] = []
     total, asked = 0, None
     for line in job.lines():

@@ -154,7 +154,7 @@ class Workspace:
     def _check_unused(self) -> None:
         """The repository is made first: files without one are of a job that lost it."""
         with Folder(self.folder) as here:
-            if any(here.everything("workspace")):
+            if any(path != "workspace/" for path, _ in here.everything("workspace")):
                 raise Corrupt(
                     f"the files of a job without what is known of them: {self.path}",
                     hint="copy out what you need and move the folder away",
@@ -500,9 +500,9 @@ class Workspace:
             here = self._vfs.root(self.folder, create=True)
         lock = Lock(here, ".files.lock", self._vfs, SystemClock())
         try:
-            lock.acquire(_PATIENCE)
-            self._repository.held = (lock.fd,)
             with typed("looking at the files of a job", self.folder):
+                lock.acquire(_PATIENCE)
+                self._repository.held = (lock.fd,)
                 self._tidy()
             yield
         finally:
@@ -524,10 +524,10 @@ class Workspace:
 
         It is moved in whole: half of it would be taken for what the agent left of its files.
         """
-        facts = self._known()
+        facts = self._made()
         with self._scratch("fresh") as fresh, self._scratch("aside") as aside:
             fresh.put_folder("workspace", aside)
-            if facts is not None and facts.first is not None:
+            if facts.first is not None:
                 with Folder(os.path.join(fresh.path, "workspace")) as files:
                     self._put_files(
                         files, aside, self._snapshots.tree_of(self._latest(facts) or "")

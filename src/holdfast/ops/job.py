@@ -15,6 +15,7 @@ from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.gates import doubts
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.packing import check_kept
 from holdfast.jobs.spec import (
     Options,
     check_amount,
@@ -164,6 +165,7 @@ def _register(call: Context, job: Job, *, use: bool) -> None:
 def _attach(job: Job, paths: Sequence[str]) -> None:
     if not paths:
         return
+    check_kept(job)
     workspace = workspace_of(job)
     workspace.make()
     for path in paths:

@@ -14,6 +14,7 @@ from holdfast.contracts.job_states import FINAL
 from holdfast.errors import HoldfastError
 from holdfast.jobs import history
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import check_kept
 from holdfast.jobs.request import model_request, prompt_of
 from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
@@ -156,6 +157,7 @@ def _cancellable(job: Job) -> Generator[None]:
 
 
 def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
+    check_kept(job)
     workspace = workspace_of(job)
     told = () if job.state()["status"] == "DRAFT" else workspace.notes
     workspace.make()

@@ -12,6 +12,7 @@ from holdfast.errors import UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.job import Job
+from holdfast.jobs.packing import check_kept
 from holdfast.jobs.restoring import put_back
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.spec import check_amount
@@ -158,6 +159,7 @@ def checkpoint(
         if job.state()["status"] == "RUNNING":
             job.own(f"checkpoint of {job.name}")  # Busy: files that change cannot be kept
         steward.check_checkpoint(job.state(), name)
+        check_kept(job)
         workspace = workspace_of(job)
         workspace.make()
         if not put_back(job, workspace):
