@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 PLANS = {
     "quick": Plan(Limits(12, 2, 6, 6, 1, 1), Limits(16, 4, 2, 2, 1, 2), all_words=False),
     "ci": Plan(Limits(24, 3, 20, 20, 2, 2), Limits(16, 4, 3, 3, 1, 2), all_words=False),
-    "full": Plan(Limits(48, 6, -1, -1, 4, 3), Limits(16, 4, 3, 3, 1, 2), all_words=True),
+    "full": Plan(Limits(48, 6, -1, -1, 4, 3), Limits(12, 4, 1, 1, 1, 2), all_words=True),
 }
 
 # Races that once broke a store, ours or another's.

@@ -83,6 +83,46 @@ def test_following_another_writer_costs_the_same_in_a_long_log(home: Home, vfs: 
     other.close()
 
 
+def test_following_another_writer_into_its_new_file_lists_none_of_the_old_ones(
+    home: Home, vfs: FaultyVfs
+) -> None:
+    log, other = home.log(KEY, rotate_at=300), home.log(KEY, rotate_at=300)
+    costs: list[Any] = []
+    for count in (5, 200):
+        while len(other.segments()) < count:
+            other.append({"n": "x" * 200})
+        log.append({"n": "caught up"})
+        before = len(other.segments())
+        while len(other.segments()) == before:
+            other.append({"n": "y" * 200})
+        vfs.forget()
+        log.append({"n": "one"})
+        costs.append(cost(vfs))
+    assert [calls["dir.names"] for calls, _ in costs] == [0, 0]
+    assert max(read for _, read in costs) < 10_000
+    assert log.verify().problems == []
+    log.close()
+    other.close()
+
+
+@pytest.mark.parametrize("named", ["a.9.jsonl", "empty", "a.jsonl", "../../etc/passwd", ""])
+def test_what_the_lock_file_names_is_a_hint_and_no_more(home: Home, path: str, named: str) -> None:
+    """Of a file that is not there, that has no line or that is older, it leads back to a list."""
+    log, other = home.log(KEY, rotate_at=300), home.log(KEY, rotate_at=300)
+    log.append({"n": "first"})
+    other.append_all([{"n": f"{number}" * 300} for number in range(4)])
+    if named == "empty":
+        named = "a.9.jsonl"
+        Path(path, "state", named).touch()
+    with open(Path(path, "state", ".a.jsonl.lock"), "r+b") as file:
+        file.write(named.encode().ljust(255) + b"\n")
+    acked = log.append({"n": "mine"})
+    assert (acked.seq, log.contains(acked), log.head()) == (6, True, acked)
+    assert {problem.kind for problem in log.verify().problems} <= {"empty"}
+    log.close()
+    other.close()
+
+
 def test_opening_costs_the_same_in_a_long_log(home: Home, vfs: FaultyVfs) -> None:
     costs: list[Any] = []
     for count in (FEW, MANY):

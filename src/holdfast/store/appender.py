@@ -315,7 +315,8 @@ class Appender:
             seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
             found = self._dir.stat(active.filename) if active and seen == self._marker else None
             if active is None or found is None or found.inode != active.inode:
-                self._list_again(seen)
+                if not self._follow(seen):
+                    self._list_again(seen)
                 return
             self._checked = version
         size = self._vfs.size(active.fd)
@@ -344,6 +345,29 @@ class Appender:
             else:
                 tail.gap.update(b"\n")
         active.follow(tail, tail.offset if tail.gap is None else self._vfs.size(active.fd))
+
+    def _follow(self, seen: bytes) -> bool:
+        """Go on in the segment that somebody began since we looked, if the lock file names it.
+
+        Whoever writes on does not list what is behind him: it grows for ever.
+        """
+        active, known = self._active, self._marker is not None
+        segment = self._series.parse(seen.decode("ascii", "replace").strip())
+        if active is None or segment is None or not known or segment <= active.segment:
+            return False
+        self._marker = None
+        try:
+            fd = self._dir.open(segment.filename, files.APPEND)
+        except FileNotFoundError:
+            return False
+        self._drop_active()
+        self._active = fresh = _Active(segment, fd, self._vfs.inode(fd))
+        tail = tail_of(Plain(self._vfs, fd), segment.filename, unended=True)
+        if tail.link is ORIGIN:
+            return False
+        self._take_over(fresh, tail)
+        self._marker = seen
+        return True
 
     def _list_again(self, seen: bytes) -> None:
         self._drop_active()
