@@ -87,7 +87,7 @@ def _perform(request: Request, output: Output) -> int:
         with Context(request.home, layout=request.layout) as context:
             context.watcher, context.tell = output.watcher, output.teller
             context.listen, context.recall = output.listener, output.recaller
-            context.edit = output.editor
+            context.edit, context.live = output.editor, output.live
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:

@@ -14,12 +14,15 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from holdfast.cli.safe import safe, safe_json
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.ops.context import Context
+from holdfast.ops.context import Context, Live
 from holdfast.ops.envelope import Change, Result, Rows, Show, Stream, error_envelope
+
+if TYPE_CHECKING:
+    from holdfast.cli.live import LiveLine
 
 BOLD, RED, YELLOW, CYAN = "1", "1;31", "33", "36"
 
@@ -28,6 +31,7 @@ class Output:
     def __init__(self, *, json: bool) -> None:
         self.json = json
         self._lost: OSError | None = None
+        self._live: LiveLine | None = None
         for stream in (sys.stdout, sys.stderr):
             # Whatever the locale says: our data is UTF-8.
             if isinstance(stream, io.TextIOWrapper):
@@ -49,6 +53,22 @@ class Output:
         return None if self.json else self._tell
 
     @property
+    def live(self) -> Live | None:
+        """Shows at the foot of a terminal how things are, below what is told."""
+        dumb = os.environ.get("TERM") == "dumb"
+        return None if self.json or dumb or not _is_terminal(sys.stderr) else self._lively
+
+    @contextlib.contextmanager
+    def _lively(self, says: Callable[[], str]) -> Generator[None]:
+        from holdfast.cli.live import LiveLine
+
+        with LiveLine(sys.stderr, says, lambda text: self._paint(text, CYAN)) as self._live:
+            try:
+                yield
+            finally:
+                self._live = None
+
+    @property
     def listener(self) -> Callable[[str], str | None] | None:
         """Reads what somebody types."""
         typed = not self.json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
@@ -67,11 +87,12 @@ class Output:
     def _tell(self, text: str) -> None:
         if sys.stdout is None or self._lost:
             return
-        try:
-            sys.stdout.write(safe(text, lines=True))
-            sys.stdout.flush()
-        except OSError as error:
-            self._lost = error
+        with contextlib.nullcontext() if self._live is None else self._live.aside():
+            try:
+                sys.stdout.write(safe(text, lines=True))
+                sys.stdout.flush()
+            except OSError as error:
+                self._lost = error
 
     # --- data ---------------------------------------------------------------------------
 

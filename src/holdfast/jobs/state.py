@@ -19,6 +19,7 @@ from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
 from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, Hold, State, allowed
 from holdfast.errors import Corrupt, HoldfastError
+from holdfast.jobs.said import as_said
 from holdfast.store.primitives import Line
 
 Job = dict[str, Any]
@@ -53,6 +54,7 @@ def initial() -> Job:
         "call": None,
         "steps": 0,
         "retries": {},
+        "tries": {},
         "failures": 0,
         "not_before": None,
         "cost_usd": 0.0,
@@ -62,6 +64,7 @@ def initial() -> Job:
         "tokens": 0,
         "limits": {},
         "former": None,
+        "last": None,
         "guidance": [],
         "attachments": [],
         "context": [],
@@ -278,9 +281,11 @@ def _move(state: Job, record: Record) -> None:
         _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
     if known in ("continue", "reject", "resume", "rewind"):
         state["retries"], state["failures"], state["not_before"] = {}, 0, None
+        state["tries"] = {}
     if known in ("approve", "reject"):
         state["suspending"] = False  # the line says whether it stays so
     if known == "approve":
+        state["tries"] = {}
         _let_resume(state)
     if known == "rewind":
         state["former"] = record.get("former")
@@ -384,6 +389,8 @@ def _call(state: Job, record: Record) -> None:
     state["steps"] += 1
     state["restore"] = None
     state["asked"][model] = state["asked"].get(model, 0) + 1
+    name, tries = str(record.get("phase")), state["tries"]
+    state["tries"] = {**tries, name: tries.get(name, 0) + 1}
     if state["tree"] is None:
         state["tree"] = tree
     if state["base"] is None:
@@ -437,21 +444,18 @@ def _judged(state: Job, record: Record) -> None:
         state["seconds"] += float(cast("Any", gate).get("seconds", 0.0))
     _count(state, record, name)
     if isinstance(record.get("next_phase"), int) and record["next_phase"] != state["phase"]:
+        if record["next_phase"] > state["phase"]:
+            _begin_anew(state, name, reviewed=call.get("state_before") == "REVIEWING")
         state["phase"], state["tree"] = record["next_phase"], None
     evidence = capped([str(each) for each in record.get("evidence_files", [])])
     _suspend_if_asked(state)
     summary = record.get("summary_for_supervisor")
     _tell(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
+    former = as_said(record) | {"role": role, "phase": name, "evidence_files": evidence}
+    state["last"] = {**former, "model": call.get("model"), "status": state["status"]}
     if action == "RETRY" and record.get("outcome") == "ERROR":
         return  # nobody said anything
-    state["former"] = {
-        "role": role,
-        "phase": name,
-        "action": action,
-        "summary": summary,
-        "complaint": record.get("complaint"),
-        "evidence_files": evidence,
-    }
+    state["former"] = former
     state["context"] = _named(state, evidence)
     if status == "SUCCESS":
         state["result"] = summary
@@ -466,6 +470,14 @@ def _named(state: Job, evidence: Sequence[str]) -> list[str]:
     given = {*state["spec"].get("files", []), *state["attachments"]}
     kept = {*given, *[each for each in told if each not in given][-_CONTEXT_KEPT:]}
     return [each for each in told if each in kept]
+
+
+def _begin_anew(state: Job, name: str, *, reviewed: bool) -> None:
+    """New work is tried and looked at for the first time; a reviewer can send back to the old."""
+    if state["status"] != "REVIEWING":
+        state["tries"] = {}
+    elif not reviewed:
+        state["tries"] = {name: state["tries"].get(name, 1)}
 
 
 def _count(state: Job, record: Record, name: str) -> None:

@@ -121,7 +121,8 @@ class Verdict(NamedTuple):
             case "RETRY":
                 tried = state["retries"].get(self.phase.name, 0) + 1
                 if tried > self.phase.max_retries:
-                    why = f"{self.phase.name} was tried again {self.phase.max_retries} times"
+                    times = many(self.phase.max_retries, "time")
+                    why = f"{self.phase.name} was tried again {times}"
                     return stuck._replace(reason=f"{why}: {stuck.reason}")
                 back = _worker_before(state, self.at) if self.phase.reviews else self.at
                 return Place("PENDING", back)
@@ -223,6 +224,10 @@ def _against(listed: Sequence[str], measured: Measured | None) -> list[Violation
     if unchanged:
         found.append(Violation("unchanged", f"listed but not changed: {_few(unchanged)}"))
     return found
+
+
+def many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _few(paths: Sequence[str]) -> str:

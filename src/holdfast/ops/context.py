@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.layout import Layout
     from holdfast.ops.opening import Opened
     from holdfast.store.home import Home
+
+Live = Callable[[Callable[[], str]], AbstractContextManager[object]]
 
 
 class Context:
@@ -40,6 +43,8 @@ class Context:
         """Set by a face that can show how far long work has come: what, done, total."""
         self.tell: Callable[[str], None] | None = None
         """Set by a face that can show text as it comes."""
+        self.live: Live | None = None
+        """Set by a face that can draw a line anew in place: asks what it says, until it is left."""
         self.listen: Callable[[str], str | None] | None = None
         """Set by a face at which somebody types: asks for a line; None when there is no more."""
         self.recall: Callable[[Sequence[str]], None] | None = None

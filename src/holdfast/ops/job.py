@@ -27,8 +27,10 @@ from holdfast.jobs.spec import (
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
+from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import (
     Decrypt,
     DryRun,
@@ -379,14 +381,13 @@ def _text(told: Record) -> str:
         f"{told['calls']} of {limits.get('max_iterations', 0)} calls"
     )
     if told["unknown_costs"]:
-        lines.append(f"  what {told['unknown_costs']} calls cost is not known")
+        lines.append(f"  what {many(told['unknown_costs'], 'call')} cost is not known")
     if told["runner"]:
         lines.append(f"  run by process {told['runner']}")
     if told["why"]:
         lines.append(f"  why: {indented(told['why'])}")
     if told["former"]:
-        former = told["former"]
-        lines.append(f"  {former['role']} said {former['action']}: {former['summary']}")
+        lines.append(f"  {words_of(told['former'])}")
     if told["waits_for"]:
         lines.append(f"  waits for you: {told['waits_for']}  (shown: {told['shown']})")
     marks = " → ".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
+from holdfast.ops.job_watch import watching
 from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
 from holdfast.ops.parameter import Arg
 
@@ -118,10 +119,10 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
     """A runner that has the job's lease; a draft is activated first."""
     if job.state()["status"] == "DRAFT":
         check_activates(job.state())
-    with _cancellable(job):
+    with _cancellable(job), watching(call, watch) as told:
         job.own(f"job run {job.name}")
         try:
-            with closing(_runner(call, job, watch)) as runner:
+            with closing(_runner(call, job, told)) as runner:
                 yield from _attended(call, job, runner)
         finally:
             job.disown()
@@ -164,7 +165,7 @@ def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
     for note in workspace.notes:
         if note not in told:
             call.warn(note)
-    return Runner(job, workspace, watch=watch or _told(call))
+    return Runner(job, workspace, watch=watch)
 
 
 def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
@@ -192,51 +193,6 @@ def _leave(call: Context, job: Job) -> None:
     history.show(job)
     if len(job.log.segments()) > 1:
         job.log.archive()
-
-
-def _told(call: Context) -> Watch | None:
-    tell = call.tell
-    return None if tell is None else _Lines(tell, call.clock.boottime).watch
-
-
-class _Lines:
-    """What happens to a job, a line each."""
-
-    def __init__(self, tell: Callable[[str], None], now: Callable[[], float]) -> None:
-        self._tell, self._now, self._began = tell, now, now()
-
-    def watch(self, word: str, state: Record) -> None:
-        phases = spec_of(state).phases
-        phase = phase_of(state)
-        at = min(state["phase"], len(phases) - 1) + 1
-        limits = state["limits"]
-        money = f"{state['cost_usd']:.4f} of {limits['max_cost_usd']:g} USD"
-        if state["unknown"]:
-            money += f" and what {state['unknown']} cost is not known"
-        head = f"{self._now() - self._began:7.1f}s  {at}/{len(phases)} {phase.name}"
-        tries = state["retries"].get(phase.name, 0)
-        match word:
-            case "asked":
-                again = f", try {tries + 1}" if tries else ""
-                said = f"asking {state['call']['model']}{again}"
-            case "judged":
-                last: Record = state["trail"][-1] if state["trail"] else {}
-                words = f"{last.get('action')}: {last.get('summary', '')}"
-                said = f"{last.get('role')} said {words} → {last.get('new_status')}"
-            case "waiting":
-                said = f"waits until {state['not_before']} to ask again"
-            case _:
-                said = f"{word}: {state['why'] or state['status']}"
-        tokens = f", {state['tokens']:,} tokens" if state["tokens"] else ""
-        used = f"{state['steps']} calls{tokens}, {money}{_left(state, len(phases) - at)}"
-        self._tell(f"{head}  {said}  ({used})\n")
-
-
-def _left(state: Record, behind: int) -> str:
-    """How long the rest takes if every phase behind this one takes as long as a call so far."""
-    if not behind or not state["steps"] or state["status"] in FINAL:
-        return ""
-    return f", about {behind * state['seconds'] / state['steps']:.0f} s to go behind this phase"
 
 
 def _ending(name: str, state: Record) -> str:

@@ -1,0 +1,174 @@
+"""What is told of a job while it runs: a line for each step, and how things are meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from math import ceil
+from typing import NamedTuple
+
+from holdfast.clock import Clock, instant_of
+from holdfast.codec import Record
+from holdfast.contracts.job_states import FINAL
+from holdfast.jobs.runner import Watch
+from holdfast.jobs.state import phase_of, spec_of
+from holdfast.jobs.verdict import many
+from holdfast.ops.context import Context
+
+_REFUSED = "The answer breaks the rules: "
+
+
+@contextmanager
+def watching(call: Context, given: Watch | None = None) -> Generator[Watch | None]:
+    """Who is told of each step: somebody in particular, or else whoever sits at the face."""
+    if given is not None or call.tell is None:
+        yield given
+    elif call.live is None:
+        yield _Steps(call.tell, call.clock).watch
+    else:
+        steps = _Steps(call.tell, call.clock, live=True)
+        with call.live(steps.now):
+            yield steps.watch
+
+
+class _Meanwhile(NamedTuple):
+    """What is known of a call while it lasts."""
+
+    head: str
+    call: Record
+    again: str
+    used: str
+    since: float
+    each: float | None
+    """Seconds of a call, as far as there were any."""
+    behind: int
+
+
+class _Steps:
+    def __init__(self, tell: Callable[[str], None], clock: Clock, *, live: bool = False) -> None:
+        self._tell, self._clock, self._live = tell, clock, live
+        self._began = clock.boottime()
+        self._meanwhile: _Meanwhile | str | None = None
+
+    def watch(self, word: str, state: Record) -> None:
+        phases = [each.name for each in spec_of(state).phases]
+        last: Record = state["last"] or {}
+        name = last["phase"] if word == "judged" else phase_of(state).name
+        at = phases.index(name) + 1
+        head, behind = f"{at}/{len(phases)} {name}", len(phases) - at
+        self._meanwhile = state["not_before"]
+        if word == "waiting":
+            return  # what failed, and that it is asked again, was told just now
+        if word == "asked":
+            self._meanwhile = self._asking(state, head, behind)
+            if self._live:
+                return
+        said = self._said(word, state)
+        each = _each(state)
+        left = ""
+        if each is not None and behind and state["status"] not in FINAL:
+            left = f", about {_span(behind * each)} to go behind this phase"
+        used = _used(state, answered=word == "judged")
+        self._tell(f"{self._elapsed():7.1f}s  {head}  {said}  ({used}{left})\n")
+
+    def _said(self, word: str, state: Record) -> str:
+        match word:
+            case "asked":
+                return f"asking {state['call']['model']}{_again(state)}"
+            case "judged":
+                last: Record = state["last"]
+                return f"{words_of(last)}{self._pause(state)} → {last['status']}"
+            case _:
+                return f"{word}: {state['why'] or state['status']}"
+
+    def _pause(self, state: Record) -> str:
+        until = state["not_before"]
+        return "" if until is None else f"; asked again in {_span(self._until(until))}"
+
+    # -- meanwhile ---------------------------------------------------------------------
+
+    def _asking(self, state: Record, head: str, behind: int) -> _Meanwhile:
+        return _Meanwhile(
+            head,
+            state["call"],
+            _again(state),
+            _used(state, brief=True),
+            self._clock.boottime(),
+            _each(state),
+            behind,
+        )
+
+    def now(self) -> str:
+        """How things are; asked for by another thread, so it looks at what was noted alone."""
+        match self._meanwhile:
+            case None:
+                return ""
+            case str(until):
+                return f"{self._elapsed():7.1f}s  asks again in {_span(self._until(until))}"
+            case one:
+                return f"{self._elapsed():7.1f}s  {self._of_call(one)}"
+
+    def _of_call(self, one: _Meanwhile) -> str:
+        passed = self._clock.boottime() - one.since
+        # The reply is on record before gates are tried, and what was noted is that very record.
+        doing = "asking" if one.call.get("outcome") is None else "checking the answer of"
+        each = one.each or 0.0
+        rest = max(0.0, each - passed) + one.behind * each
+        left = f", about {_span(rest)} to go" if rest else ""
+        # Who it is comes last: a command can be longer than the terminal is wide.
+        tried = f"{one.head}{one.again} for {_span(passed)}"
+        return f"{tried}  ({one.used}{left})  {doing} {one.call['model']}"
+
+    def _elapsed(self) -> float:
+        return self._clock.boottime() - self._began
+
+    def _until(self, stamp: str) -> float:
+        return max(0.0, instant_of(stamp) - self._clock.now())
+
+
+def words_of(said: Record) -> str:
+    """What somebody said, or what happened instead, on one line."""
+    summary = " ".join(str(said.get("summary") or "").split())
+    match said.get("unsaid"):
+        case "failed":
+            return f"{said.get('model') or said['role']} failed: {summary}"
+        case "late":
+            return f"no answer in time from {said.get('model') or said['role']}"
+        case "refused":
+            return f"the answer of the {said['role']} was refused: {summary.removeprefix(_REFUSED)}"
+        case _:
+            pass
+    if complaint := said.get("complaint"):
+        why = str(complaint).splitlines()[0].rstrip(": ")
+        return f"{said['role']} said {said['action']}, not accepted: {why}"
+    return f"{said['role']} said {said['action']}: {summary}"
+
+
+def _again(state: Record) -> str:
+    tries = state["tries"].get(state["call"]["phase"], 1)
+    return f", try {tries}" if tries > 1 else ""
+
+
+def _used(state: Record, *, answered: bool = False, brief: bool = False) -> str:
+    """What was used; with an answer the next call may be on record already."""
+    calls = many(state["steps"] - (answered and state["call"] is not None), "call")
+    tokens = f", {state['tokens']:,} tokens" if state["tokens"] else ""
+    money = f"{state['cost_usd']:.4f} of {state['limits']['max_cost_usd']:g} USD"
+    if state["unknown"] and brief:
+        money = f"at least {money}"
+    elif state["unknown"]:
+        money += f" and what {many(state['unknown'], 'call')} cost is not known"
+    return f"{calls}{tokens}, {money}"
+
+
+def _each(state: Record) -> float | None:
+    """How long a call took so far; None if there was none."""
+    ended = state["steps"] - (state["call"] is not None)
+    return state["seconds"] / ended if ended > 0 and state["seconds"] > 0 else None
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{ceil(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
