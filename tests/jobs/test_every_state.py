@@ -223,7 +223,7 @@ def at(desk: Desk) -> str:
 def test_a_refusal_names_what_can_be_done_instead(desk: Desk) -> None:
     reach(desk, "INTERVENTION_REQUIRED")
     hint = desk.refused("job", "step", "demo")["hint"]
-    for each in ("steward continue", "steward halt", "rewind", "cancel"):
+    for each in ("steward answer", "steward continue", "steward halt", "rewind", "cancel"):
         assert each in hint
 
 
@@ -234,6 +234,7 @@ DOES: dict[str, tuple[str, ...]] = {
     "rewind": ACTIONS["rewind"],
     "resume": ("resume", "demo", "--max-cost", "5", "--max-time", "2h"),
     "resume --max-iterations": ACTIONS["resume --max-iterations"],
+    "steward answer": ACTIONS["answer"],
     "steward continue": ACTIONS["continue"],
     "steward halt": ACTIONS["halt"],
     "steward approve": ACTIONS["approve"],

@@ -211,6 +211,8 @@ def _doable(state: Job) -> list[str]:
     status: State = state["status"]
     hold: Hold | None = state["hold"]
     could: list[str] = [_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE]
+    if "steward continue" in could:
+        could.append("steward answer")
     if hold is not None:
         could = [*(each for each in could if each != "run"), *_WHEN_HELD[hold]]
     return sorted(could)

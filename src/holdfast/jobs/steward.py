@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from os.path import basename
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
@@ -25,6 +25,7 @@ from holdfast.jobs.state import (
     spec_of,
     waits_for_approval,
 )
+from holdfast.jobs.touched import Touched, touched
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
@@ -74,7 +75,47 @@ def could(state: JobState) -> list[str]:
     return [*deeds, *rewinds, "cancel"]
 
 
-def shown_hash(job: Job) -> str:
+def next_commands(state: JobState, shown: str = "HASH") -> list[str]:
+    """What a person would type now, the likeliest first; empty if the job is over or runs."""
+    name, status, hold = state["job_id"], state["status"], state["hold"]
+    job, steward = "holdfast job", f"holdfast job steward {state['job_id']}"
+    if status in FINAL:
+        return []
+    if waits_for_approval(state):
+        return [
+            f"{job} diff {name}",
+            f"{steward} approve --shown {shown}",
+            f'{steward} reject --guidance "…"',
+        ]
+    if hold == "approval":
+        return [f"{job} rewind {name} --phase 0", f"{job} cancel {name}"]
+    if status == "INTERVENTION_REQUIRED":
+        says = (f'{steward} {word} --guidance "…"' for word in ("answer", "continue"))
+        return [*says, f"{steward} halt"]
+    if (raised := _RAISED.get(status) or _RAISED.get(hold or "")) is not None:
+        return [f"{job} resume {name} {raised}", f"{job} cancel {name}"]
+    if hold == "suspended" or state["suspending"]:
+        return [f"{job} resume {name}"]
+    if status == "DRAFT" and not _says_what(state):
+        return [f'{job} set {name} --prompt "…"']
+    return [] if status == "RUNNING" else [f"{job} run {name}"]
+
+
+_RAISED = {
+    "HALTED_COST": "--max-cost USD",
+    "HALTED_TIME": "--max-time D",
+    "iterations": "--max-iterations N",
+}
+
+
+class Shown(NamedTuple):
+    """What a decision is about, as it is now."""
+
+    hash: str
+    touched: Touched
+
+
+def shown(job: Job) -> Shown:
     """Names what a decision is about: the last call, what came of it, and the files.
 
     Who is shown a sensitive job sees less of it than who decides, but it is the same job.
@@ -82,22 +123,46 @@ def shown_hash(job: Job) -> str:
     state = job.stored()
     about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
     points: list[Record] = state["points"][-1:]
-    return sha256(encode([*about, state["former"], points], limit=MAX_DOCUMENT)).hexdigest()
+    found = touched(job, state)
+    files = [] if found.mark is None else [found.mark]
+    told = encode([*about, state["former"], points, *files], limit=MAX_DOCUMENT)
+    return Shown(sha256(told).hexdigest(), found)
 
 
-def _check_shown(job: Job, shown: str | None, verb: str) -> None:
-    if shown is None:
+def shown_hash(job: Job) -> str:
+    return shown(job).hash
+
+
+def _check_shown(job: Job, said: str | None, verb: str, now: Shown | None = None) -> None:
+    """Refuse a decision about what has changed since."""
+    if said is None:
         return
-    if len(shown) < _SHORTEST:
-        raise UsageError(f"--shown {shown!r} is too short", hint="as `holdfast job show` tells it")
-    now = shown_hash(job)
-    if not now.startswith(shown.lower()):
-        told = f"{verb} of {shown[:16]}, but what waits is {now[:16]}"
+    if len(said) < _SHORTEST:
+        raise UsageError(f"--shown {said!r} is too short", hint="as `holdfast job show` tells it")
+    now = now or shown(job)
+    if not now.hash.startswith(said.lower()):
+        told = f"{verb} of {said[:16]}, but what waits is {now.hash[:16]}"
+        because = f": {now.touched.told}" if now.touched.after_the_agent else ""
         audit.tell(job.home, "stale_approval", told, job=job.name)
         raise Stale(
-            f"{job.name} has changed since {shown[:16]} was shown",
-            hint=f"`holdfast job show {job.name}` shows what waits now ({now[:16]})",
+            f"{job.name} has changed since {said[:16]} was shown{because}",
+            hint=f"`holdfast job show {job.name}` shows what waits now ({now.hash[:16]})",
         )
+
+
+def _agreed(job: Job, said: str | None) -> str:
+    """The hash of what is agreed with; nobody agrees unseen with what the agent did not leave."""
+    now = shown(job)
+    _check_shown(job, said, "approval", now)
+    if said is None and now.touched.after_the_agent:
+        told = f"approval without --shown: {now.touched.told}"
+        audit.tell(job.home, "stale_approval", told, job=job.name)
+        raise Stale(
+            f"{job.name} is not what the agent left: {now.touched.told}",
+            hint=f"look at it with `holdfast job show {job.name}`, then "
+            f"`holdfast job steward {job.name} approve --shown HASH`",
+        )
+    return now.hash
 
 
 def _check_guidance(state: JobState, guidance: str | None) -> None:
@@ -159,7 +224,7 @@ def approve(
         if state["hold"] != "approval":
             raise refusal(state, "approve")
         check(state, "approve")
-        _check_shown(job, shown, "approval")
+        agreed = _agreed(job, shown)
         _check_guidance(state, guidance)
         phases = spec_of(state).phases
         after: int = state["phase"] + 1
@@ -168,7 +233,7 @@ def approve(
         place = state["phase"] if over else after
         hold = None if over else _kept(state)
         told = move("approve", status, phase=place, guidance=guidance, by=by, hold=hold)
-        return [told | {"approved": shown_hash(job)}]
+        return [told | {"approved": agreed}]
 
     job.decide(decide)
 
@@ -227,21 +292,29 @@ def resume(
 
     def decide(state: JobState) -> Sequence[Record]:
         status, hold = state["status"], state["hold"]
-        if status in ("HALTED_COST", "HALTED_TIME"):
-            _check_raised(
-                state, limits, "max_cost_usd" if status == "HALTED_COST" else "max_seconds"
-            )
-            return [move("resume", ready_state(phase_of(state)), limits=limits)]
-        if hold == "iterations":
-            _check_raised(state, limits, "max_iterations")
-        elif hold != "suspended" and not state["suspending"]:
+        halted = status in ("HALTED_COST", "HALTED_TIME")
+        held = hold in ("iterations", "suspended") or state["suspending"]
+        # A limit that was raised by too little can be raised again before it halts the job again.
+        let_go = status in ("PENDING", "REVIEWING") and not _HALTS.isdisjoint(state["since"])
+        if not (halted or held or (let_go and hold is None and limits)):
             raise refusal(state, "resume", why="it is not suspended")
+        needed = [name for word, name in _NEEDED.items() if word in (status, hold)]
+        for name in dict.fromkeys([*needed, *limits]):
+            _check_raised(state, limits, name)
+        if halted:
+            return [move("resume", ready_state(phase_of(state)), limits=limits)]
         line: Record = {"event": "hold", "hold": None, "reason": "resumed"}
         return [line | ({"limits": limits} if limits else {})]
 
     job.decide(decide)
 
 
+_HALTS = frozenset(("over_cost", "over_time"))
+_NEEDED = {
+    "HALTED_COST": "max_cost_usd",
+    "HALTED_TIME": "max_seconds",
+    "iterations": "max_iterations",
+}
 _OPTION = {
     "max_cost_usd": "--max-cost",
     "max_seconds": "--max-time",
@@ -283,10 +356,12 @@ def activate(job: Job) -> None:
 def check_activates(state: JobState) -> None:
     """Refuse a job that is no draft, or of which nobody said what is to be done."""
     check(state, "activate")
+    if not _says_what(state):
+        raise Refused(
+            refusal(state, "activate", why="nobody said what is to be done").message,
+            hint=next_commands(state)[0],
+        )
     spec = spec_of(state)
-    if not spec.task and not any(phase.instructions for phase in spec.phases):
-        why = "nobody said what is to be done"
-        raise refusal(state, "activate", why=why)
     attached = {basename(path) for path in state["attachments"]}
     missing = [path for path in spec.attachments if basename(path) not in attached]
     if missing and "replayed_from" not in (state["origin"] or {}):
@@ -297,13 +372,18 @@ def check_activates(state: JobState) -> None:
         )
 
 
+def _says_what(state: JobState) -> bool:
+    spec = spec_of(state)
+    return bool(spec.task) or any(phase.instructions for phase in spec.phases)
+
+
 # --- back to an earlier place ---------------------------------------------------------------
 
 
 def rewind(
     job: Job,
     *,
-    phase: int | None = None,
+    phase: int | str | None = None,
     point: str | None = None,
     start: bool = False,
     dry_run: bool = False,
@@ -316,11 +396,26 @@ def rewind(
         check(state, "rewind")
         if waits_for_approval(state):
             raise refusal(state, "rewind", why="what waits for approval is rejected instead")
-        line = _rewound(state, phase, point, start=start)
+        place = None if phase is None else _place_of(state, phase)
+        line = _rewound(state, place, point, start=start)
         return [] if dry_run else [line]
 
     job.decide(decide)
     return line
+
+
+def _place_of(state: JobState, phase: int | str) -> int:
+    """The number of a phase; a phase that is called like a number is meant by its name."""
+    names = [each.name for each in spec_of(state).phases]
+    if phase in names:
+        return names.index(str(phase))
+    try:
+        return int(phase)
+    except ValueError:
+        raise UsageError(
+            f"there is no phase {str(phase)[:80]!r}",
+            hint=f"0 to {len(names) - 1}, or one of {', '.join(names)}",
+        ) from None
 
 
 def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bool) -> Record:

@@ -234,10 +234,12 @@ class Workspace:
         return self._snapshots.take(files, tree, text, parents, upon)
 
     def changed_since(self, tree: str) -> Measured:
-        """What became of the files since a snapshot, whoever did it.
+        """What became of the files since a snapshot, whoever did it."""
+        return measured(*self.since(tree))
 
-        Attachments that are as they came are no change of anybody's.
-        """
+    def since(self, tree: str) -> tuple[Tree, Tree]:
+        """The files of a snapshot and those of now, but for attachments that are as they came:
+        those are no change of anybody's."""
         self._needs_snapshots("to measure")
         with self._alone(), typed("measuring the files", self.path), self._files() as files:
             facts = self._made()
@@ -248,7 +250,7 @@ class Workspace:
                 if path in now and now[path].id == held:
                     now.pop(path)
                     former = _without(former, {path})
-            return measured(former, now)
+            return former, now
 
     def restore(self, tree: str) -> Measured:
         """Let the files be exactly what a snapshot says; what that changed.

@@ -46,6 +46,7 @@ from holdfast.ops.jobs import (
 from holdfast.ops.moment import duration
 from holdfast.ops.parameter import Arg
 
+_FILES_SHOWN, _POINTS_SHOWN = 20, 3
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
 Worker = Annotated[str | None, Arg("Who does the work: a model", metavar="MODEL")]
 Supervisor = Annotated[str | None, Arg("Who reviews it: a model", metavar="MODEL")]
@@ -336,10 +337,22 @@ def list_jobs(
     rows = _rows(call, names(call), order)
     rows = [each for each in rows if status in (None, each["status"])]
     if waiting:
-        rows = [each for each in rows if each["waits_for"]]
+        rows = [_asking(each) for each in rows if each["waits_for"] or each["runner_gone"]]
     states = [str(each["status"]) for each in rows]
     counts = {"jobs": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
     return Rows(rows, {**counts, "in_use": current})
+
+
+def _asking(row: Record) -> Record:
+    """A job that waits, with what somebody wants to know before he decides."""
+    if row["runner_gone"]:
+        return row | {"asks": f"its runner is gone; `{row['next'][0]}` goes on"}
+    asked = f"{_first_line(row['why'] or '')} (shown: {row['shown']})"
+    return row | {"asks": asked.strip()}
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.split("\n", 1)[0].split())[:200]
 
 
 def _rows(call: Context, jobs: Sequence[str], order: Sequence[str]) -> list[Record]:
@@ -384,10 +397,16 @@ def _text(told: Record) -> str:
         lines.append(f"  what {many(told['unknown_costs'], 'call')} cost is not known")
     if told["runner"]:
         lines.append(f"  run by process {told['runner']}")
+    if told["runner_gone"]:
+        lines.append(f"  its runner is gone; `{told['next'][0]}` goes on")
+    if told["suspending"]:
+        when = "the call has ended" if told["status"] == "RUNNING" else "that is decided"
+        lines.append(f"  it is suspended when {when}")
     if told["why"]:
         lines.append(f"  why: {indented(told['why'])}")
     if told["former"]:
         lines.append(f"  {words_of(told['former'])}")
+    lines += _files_changed(told)
     if told["waits_for"]:
         lines.append(f"  waits for you: {told['waits_for']}  (shown: {told['shown']})")
     marks = " → ".join(
@@ -396,4 +415,24 @@ def _text(told: Record) -> str:
     )
     lines.append(f"  phases: {marks}")
     lines.append(f"  files: {told['workspace']}")
+    lines += _ways_back(told)
+    lines += [f"  {'or' if at else 'next'}: {each}" for at, each in enumerate(told["next"])]
     return "\n".join(lines) + "\n"
+
+
+def _files_changed(told: Record) -> list[str]:
+    if told["files_note"]:
+        return [f"  {told['files_note']}"]
+    files: list[str] = told["changed_files"]
+    more = [f"    and {len(files) - _FILES_SHOWN} more"] if len(files) > _FILES_SHOWN else []
+    head = ["  changed since the agent ended, by somebody else:"] if files else []
+    return [*head, *(f"    {each}" for each in files[:_FILES_SHOWN]), *more]
+
+
+def _ways_back(told: Record) -> list[str]:
+    points: list[str] = told["points"][-_POINTS_SHOWN:]
+    if not points:
+        return []
+    back = f"; `holdfast job rewind {told['job']} --point ID` goes back to one"
+    can = "rewind" in told["could"]
+    return [f"  recovery points: {', '.join(points)}{back if can else ''}"]

@@ -73,11 +73,24 @@ def merge(
         if not dry_run:
             put_back(job, workspace)
         merged = workspace.merge(into=into, dry_run=dry_run)
+        if (doubt := _doubt(job.state())) is not None:
+            call.warn(doubt)
         data: Record = {**merged._asdict(), "files": merged.files._asdict()}
         word = "would be" if dry_run else "is"
         branch = f"branch {merged.branch} {word} {merged.commit[:12]}; " if merged.commits else ""
         detail = f"{job.name}: {branch}{merged.note}"
         return Change(job.name, merged.made, detail, data, dry_run=dry_run)
+
+
+def _doubt(state: Record) -> str | None:
+    """Why what is merged may not be what somebody wants."""
+    if state["status"] == "SUCCESS":
+        return None
+    held = f" (held: {state['hold']})" if state["hold"] else ""
+    former: Record = state["former"] or {}
+    sent = former.get("action") == "RETRY" or state["why"] == "rejected by the steward"
+    so = "its last work was sent back" if sent else "it is not finished"
+    return f"{state['job_id']} is {state['status']}{held}, {so}"
 
 
 def archive(call: Context, id: Id = None, *, dry_run: DryRun = False) -> Change:

@@ -114,7 +114,9 @@ def rewind(
     call: Context,
     id: Id = None,
     *,
-    phase: Annotated[int | None, Arg("To the phase with this number, from 0")] = None,
+    phase: Annotated[
+        str | None, Arg("To the phase of this name, or with this number, from 0", metavar="PHASE")
+    ] = None,
     point: Annotated[
         str | None, Arg("To this recovery point, with its files", metavar="ID")
     ] = None,
@@ -125,7 +127,7 @@ def rewind(
     if (phase is None) + (point is None) + (not start) == 3 or (
         point and (start or phase is not None)
     ):
-        raise UsageError("where to?", hint="one of --phase N, --point ID and --start")
+        raise UsageError("where to?", hint="one of --phase PHASE, --point ID and --start")
     with opened(call, id, change=not dry_run) as job:
         line = steward.rewind(job, phase=phase, point=point, start=start, dry_run=dry_run)
         if dry_run:
@@ -178,6 +180,8 @@ def _done(call: Context, job: Job, what: str) -> Change:
             queue.dequeue(job.name)
     history.show(job)
     held = f" (held: {state['hold']})" if state["hold"] else ""
+    if state["suspending"] and state["status"] == "RUNNING":
+        held = "; it is suspended when the call has ended"
     data: Record = details(job)
     return Change(
         job.name, applied=True, detail=f"{what}: {job.name} is {state['status']}{held}", data=data

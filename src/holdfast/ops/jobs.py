@@ -13,7 +13,7 @@ from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.steward import could, shown_hash, waits_for
+from holdfast.jobs.steward import could, next_commands, shown, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
 from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
@@ -85,12 +85,16 @@ def row(job: Job, rank: int | None = None) -> Record:
     state = job.state()
     spec = spec_of(state)
     held = job.holder()
+    gone = held is None and is_abandoned(job, state)
+    about = shown(job)
+    hash = about.hash[:16]
+    commands = [f"holdfast job run {job.name}"] if gone else next_commands(state, hash)
     return {
         "job": job.name,
         "status": state["status"],
         "hold": state["hold"],
-        "meaning": meaning(state),
-        "in_words": in_words(state),
+        "meaning": "bad" if gone else meaning(state),
+        "in_words": "its runner is gone" if gone else in_words(state),
         "phase": phase_of(state).name if spec.phases else None,
         "calls": state["steps"],
         "cost_usd": round(state["cost_usd"], 6),
@@ -98,12 +102,28 @@ def row(job: Job, rank: int | None = None) -> Record:
         "used": used(state),
         "rank": rank,
         "runner": held.owner.pid if held else None,
+        "runner_gone": gone,
+        "suspending": state["suspending"],
         "waits_for": waits_for(state),
+        "why": state["why"],
         "could": could(state),
-        "shown": shown_hash(job)[:16],
+        "next": commands,
+        "shown": hash,
+        "changed_files": list(about.touched.files),
+        "files_note": about.touched.note,
+        "unknown_costs": state["unknown"],
         "description": spec.description or _short(spec.task),
         "updated_at": state["updated_at"],
     }
+
+
+def is_abandoned(job: Job, state: Record) -> bool:
+    """Whether a job that was seen running, and then without a runner, was left by him so."""
+    if state["status"] != "RUNNING":
+        return False
+    # Who ended in good order between the two looks left something else behind.
+    now = job.state()
+    return now["status"] == "RUNNING" and now["sequence"] == state["sequence"]
 
 
 def details(job: Job) -> Record:
@@ -114,10 +134,8 @@ def details(job: Job) -> Record:
         **row(job),
         "created_at": state["created_at"],
         "task": spec.task,
-        "why": state["why"],
         "run": state["run"],
         "limits": state["limits"],
-        "unknown_costs": state["unknown"],
         "phases": places(state),
         "call": state["call"] if state["status"] == "RUNNING" else None,
         "former": state["former"],

@@ -74,7 +74,17 @@ JOBS = (
         function="holdfast.ops.job:list_jobs",
         effect="read",
         example="holdfast job list --waiting",
-        columns=("job", "status", "hold", "phase", "calls", "cost_usd", "waits_for", "description"),
+        columns=(
+            "job",
+            "status",
+            "hold",
+            "phase",
+            "calls",
+            "cost_usd",
+            "waits_for",
+            "asks",
+            "description",
+        ),
     ),
     Operation(
         name="job show",

@@ -114,7 +114,7 @@ def _kept(name: str) -> dict[str, str]:
 
 def _first(row: dict[str, Any]) -> tuple[int, float, str]:
     """Those that wait for somebody, then those that go on, in the order of the queue."""
-    place = 0 if row["waits_for"] else _ORDER.get(row["status"], 4)
+    place = 0 if row["waits_for"] or row["runner_gone"] else _ORDER.get(row["status"], 4)
     rank = row["rank"]
     return place, float("inf") if rank is None else rank, row["job"]
 

@@ -1,0 +1,111 @@
+"""What the pages of a job say of its files, its runner, its cost and where it comes from."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.world import until
+from tests.ledger.shell import PATIENCE, Shell
+from tests.web.board import Board, up
+from tests.web.errands import Errands, a_stuck_one, said
+
+WRITES = """\
+import json, pathlib
+pathlib.Path("letter.txt").write_text("Dear all")
+print(json.dumps({"action": "COMPLETED", "evidence_files": ["letter.txt"],
+                  "summary_for_supervisor": "It is written."}))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Errands:
+    made = Errands(Shell(tmp_path_factory.mktemp("shown")))
+    made.verbs("init")
+    return made
+
+
+@pytest.fixture(scope="module")
+def board(made: Errands) -> Iterator[Board]:
+    with up(made.shell) as board:
+        board.log_in()
+        yield board
+
+
+def page_of(board: Board, path: str) -> str:
+    answer = board.get(path)
+    assert answer.status == 200, answer
+    return answer.body.decode()
+
+
+def letter(made: Errands, id: str) -> Path:
+    program = made.shell.place / f"{id}.py"
+    program.write_text(WRITES, encoding="utf-8")
+    made.spec(
+        id,
+        prompt="Write a letter",
+        phases=[{"name": "write", "approval": True}, {"name": "send"}],
+        models={"worker": f"command:{shlex.join([sys.executable, '-S', '-E', str(program)])}"},
+    )
+    assert made.run(id) == 1
+    return Path(made.show(id)["workspace"]) / "letter.txt"
+
+
+def test_the_button_of_a_page_does_not_approve_files_that_were_changed_since(
+    made: Errands, board: Board
+) -> None:
+    file = letter(made, "letter")
+    body = {"id": "letter", "decision": "approve", "shown": made.show("letter")["shown"]}
+    assert body["shown"] in page_of(board, "/jobs/letter")
+    file.write_text("tampered", encoding="utf-8")
+    answer = board.post("/api/job/steward", body)
+    assert (answer.status, answer.json()["error"]["code"]) == (409, "stale_approval")
+    now = made.show("letter")["shown"]
+    for path in ("/jobs/letter", "/decisions"):
+        page = page_of(board, path)
+        assert "Changed since the agent ended" in page and "<li>letter.txt</li>" in page
+        assert now in page and body["shown"] not in page
+    assert board.post("/api/job/steward", {**body, "shown": now}).status == 200
+
+
+def test_costs_that_nobody_knows_and_a_runner_that_is_not_there_are_said_so(
+    made: Errands, board: Board
+) -> None:
+    letter(made, "unpriced")
+    page = page_of(board, "/jobs/unpriced")
+    assert "$0.0000" not in page and "<dd>unknown<small>" in page
+    assert "<dd>None" not in page and "nobody runs it" in page
+    (row,) = [each for each in page_of(board, "/jobs").split("<tr") if "job-unpriced" in each]
+    assert "unknown" in row and "$0.0000" not in row
+
+
+def test_a_job_whose_runner_was_killed_says_how_it_goes_on(made: Errands, board: Board) -> None:
+    made.make("slow", "Take your time", made.script("slow", said("COMPLETED", "Done", delay=600)))
+    runner = made.shell.start("job", "run", "slow")
+    try:
+        until(lambda: made.show("slow")["status"] == "RUNNING")
+        assert "runner is gone" not in page_of(board, "/jobs/slow")
+        runner.send_signal(signal.SIGKILL)
+        runner.wait(PATIENCE)
+    finally:
+        runner.kill()
+        runner.communicate()
+    for path in ("/jobs/slow", "/decisions"):
+        page = page_of(board, path)
+        assert "Its runner is gone; <code>holdfast job run slow</code> goes on." in page
+    page = page_of(board, "/jobs/slow")
+    assert "Nobody runs it at the moment" not in page
+    assert "being asked" not in page
+
+
+def test_a_job_that_was_replayed_names_the_one_it_comes_from(made: Errands, board: Board) -> None:
+    a_stuck_one(made, "before")
+    made.verbs("job replay", id="before", from_=0, model="scripted:echo")
+    jobs = [row["job"] for row in made.verbs.rows("job list")]
+    (new,) = [each for each in jobs if made.show(each)["origin"]]
+    assert '<a href="/jobs/before">before</a>' in page_of(board, f"/jobs/{new}")
