@@ -374,6 +374,47 @@ def test_a_damaged_history_does_not_hide_the_job(verbs: Verbs, tmp_path: Path) -
     assert shown(verbs, "demo")["status"] == "SUCCESS"
 
 
+def lacking(number: int, *path: str) -> dict[str, Any]:
+    """A call without one of its fields."""
+    made = told(number)
+    holder = made
+    for name in path[:-1]:
+        holder = holder[name]
+    del holder[path[-1]]
+    return made
+
+
+@pytest.mark.parametrize(
+    "field", [("workspace_path",), ("state_before",), ("request", "metadata", "temperature")]
+)
+def test_what_a_call_does_not_say_is_unknown_and_the_call_is_taken(
+    verbs: Verbs, tmp_path: Path, field: tuple[str, ...]
+) -> None:
+    tree = folder(tmp_path / "tree")
+    job(tree, "demo", manifest(), recorded(lacking(0, *field), lacking(1, *field)))
+    found = verbs("import", src=str(tree))
+    (row,) = [each for each in found.rows if each["file"] == "demo/jobHistory.json"]
+    assert row["state"] == "repaired"
+    assert f"interactions[0].{'.'.join(field)} and 1 more" in row["detail"]
+    assert [each["sequence"] for each in histories(verbs.path)["demo"]["interactions"]] == [0, 1]
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_call_that_nothing_can_be_made_of_does_not_take_the_others_with_it(
+    verbs: Verbs, tmp_path: Path, bare: bool
+) -> None:
+    tree = folder(tmp_path / "tree")
+    odd = [{**call(0), "timestamp": "noon"}, call(1), call(2)]
+    value = odd if bare else recorded(lacking(0, "timestamp"), told(1), told(2))
+    job(tree, "demo", manifest(), value)
+    found = verbs("import", src=str(tree))
+    (row,) = [each for each in found.rows if each["file"] == "demo/jobHistory.json"]
+    assert row["state"] == "repaired"
+    assert "1 calls could not be read" in row["detail"]
+    calls = histories(verbs.path)["demo"]["interactions"]
+    assert [each["response"]["summary_for_supervisor"] for each in calls] == ["Step 1.", "Step 2."]
+
+
 def large(**more: Any) -> dict[str, Any]:
     """A manifest with a trail beyond what a line can hold."""
     step = {"timestamp": "2026-01-02T10:00:00Z", "role": "Worker", "summary": "x" * 1000}

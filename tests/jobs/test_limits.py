@@ -50,6 +50,44 @@ def test_what_nobody_knows_the_price_of_is_said_and_what_a_gate_printed_is_inden
     assert "ended with 1: one\n    two\n  worker said" in desk("job", "show", "demo").out
 
 
+def test_a_job_that_the_budget_of_the_day_refuses_says_why_and_goes_on_when_there_is_money(
+    desk: Desk,
+) -> None:
+    desk.ok("budget", "set", "--fleet-day", "0.4")
+    desk.new("--worker", desk.script(paid(0.3), paid(0.3)), id="first")
+    desk.new("--worker", desk.script(paid(0.3), paid(0.3)))
+    desk.ran("first")
+    for _ in range(2):
+        ran = desk("job", "run", "demo")
+        assert ran.code == 1
+        shown = desk.show()
+        assert shown["status"] == "PENDING"
+        assert shown["why"].startswith("call 0 was refused: ")
+    assert desk.audit() == [("refusal", None)] * 2
+    assert len(desk.lines(event="note")) == 1
+    desk.ok("budget", "set", "--fleet-day", "4")
+    assert desk.ran()["why"] is None
+    desk.ok("job", "replay", "demo")
+
+
+SECRET = "ghp_" + "aB3dE5gH7j" * 3 + "kL9mNp"
+
+
+def test_secrets_in_what_a_job_is_asked_are_masked_and_told(desk: Desk) -> None:
+    models = ("--worker", desk.script(STUCK, DONE))
+    desk.ok("job", "new", "--prompt", f"Use {SECRET}", "--id", "demo", *models)
+    assert desk.audit() == [("redaction", None)]
+    desk.ran(code=1)
+    desk.ok("job", "steward", "demo", "continue", "--guidance", f"Or {SECRET}")
+    desk.ran()
+    rows = desk.ok("audit", "list", "--kind", "redaction")["rows"]
+    assert [row["detail"] for row in rows] == [
+        "1 secret masked in the spec of demo",
+        "1 secret masked in a decision of demo",
+    ]
+    assert SECRET.encode() not in (desk.home / "jobs/demo/history.jsonl").read_bytes()
+
+
 def test_time_that_is_used_halts_a_job_before_anybody_is_asked(desk: Desk) -> None:
     again = {**DONE, "action": "RETRY"}
     script = desk.script({"reply": again, "delay": 0.06}, DONE)

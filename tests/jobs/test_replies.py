@@ -282,3 +282,58 @@ def test_what_trying_again_does_not_mend_asks_a_person_at_once(desk: Desk, error
     assert (data["status"], data["calls"]) == ("INTERVENTION_REQUIRED", 1)
     assert "No." in data["why"]
     assert desk.calls()[0]["response"]["status"] == "ERROR"
+
+
+LONG = "Count the beans in the jar that stands on the shelf of the kitchen"
+
+
+def test_the_model_that_echoes_gives_a_job_an_answer_that_is_none(desk: Desk) -> None:
+    models = ("--worker", "scripted:echo", "--supervisor", "scripted:echo")
+    desk.ok("job", "new", "--prompt", LONG, "--id", "demo", *models)
+    assert desk.ran()["status"] == "SUCCESS"
+    assert desk.audit() == []
+
+
+@pytest.mark.parametrize(
+    "said", [f"{LONG}.", f"Task: {LONG}", f"# Task\n\n{LONG}\n\n# Phase default"]
+)
+def test_an_echo_asks_a_person_and_one_that_was_once_accepted_still_replays(
+    desk: Desk, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {**DONE, "summary_for_supervisor": said}
+    for id in ("now", "once"):
+        desk.ok("job", "new", "--prompt", LONG, "--id", id, "--worker", desk.script(answer))
+    assert desk.ran("now", code=1)["status"] == "INTERVENTION_REQUIRED"
+    assert desk.audit("now") == [("summary", 0)]
+    with monkeypatch.context() as older:
+        older.setattr("holdfast.jobs.reply.is_echo", lambda summary, asked: False)
+        assert desk.ran("once")["status"] == "SUCCESS"
+    for id in ("now", "once"):
+        desk.ok("job", "replay", id)
+
+
+def test_a_phase_that_takes_one_action_only_says_so_in_every_word(desk: Desk) -> None:
+    phases = [{"name": "note", "accepts": ["COMPLETED"]}]
+    told = desk.spec(prompt="P", phases=phases, models={"worker": "scripted:echo"})
+    desk.ok("job", "new", told, "--id", "demo")
+    prompt = desk.ok("job", "step", "demo", "--dry-run")["data"]["prompt"]
+    assert '"enum":["COMPLETED"]' in prompt
+    assert prompt.count("RETRY") == 1  # where the meaning of each action is told
+
+
+def test_a_model_is_asked_for_nothing_more_and_what_it_adds_is_taken(desk: Desk) -> None:
+    desk.new("--worker", desk.script({"reply": {**DONE, "type": "object", "mood": "fine"}}))
+    prompt = desk.ok("job", "step", "demo", "--dry-run")["data"]["prompt"]
+    assert '"additionalProperties":false' in prompt
+    assert desk.ran()["status"] == "SUCCESS"
+    (call,) = desk.calls()
+    assert "error" not in call["response"]
+    desk.ok("job", "replay", "demo")
+
+
+def test_an_answer_that_was_cut_off_is_told_to_be(desk: Desk) -> None:
+    cut = {"reply": '{"action": "COMPLETED", "evidence_files": [], "summ', "finish": "length"}
+    desk.new("--worker", desk.script({**cut, "usage": {"output_tokens": 300}}))
+    shown = desk.ran(code=1)
+    assert "cut off after 300 tokens" in shown["why"]
+    desk.ok("job", "replay", "demo")

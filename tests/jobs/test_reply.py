@@ -305,6 +305,51 @@ def test_an_echo_of_what_was_asked_is_no_summary(summary: str) -> None:
     assert "says again what was asked" in judged.summary
 
 
+BEANS = "Count the beans in the jar that stands on the shelf of the kitchen"
+QUESTION = f"# Task\n\n{BEANS}\n\n# Phase default"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        f"{BEANS}.",
+        f"Task: {BEANS}",
+        f"**Task:** {BEANS}!",
+        f"The task is to: “{BEANS}”",
+        f"## Task\n{BEANS.upper()}",
+        QUESTION,
+        f"{QUESTION}.",
+        QUESTION.replace("\n\n", " "),
+        BEANS[10:],
+    ],
+)
+def test_an_echo_with_nothing_added_but_a_label_or_a_full_stop_is_no_summary(summary: str) -> None:
+    for asked in (QUESTION, f"=== system ===\nYou work.\n\n=== user ===\n{QUESTION}"):
+        assert kinds(judge(text(summary_for_supervisor=summary), STRICT, prompt=asked)) == [
+            "summary"
+        ]
+
+
+REPORT = "The beans were put into the jar, and the jar was put onto the shelf."
+REPORTED = f"{QUESTION}\n\n# What the worker of phase fill reported\n\nsummary: {REPORT}"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        f"{BEANS}: there are 312.",
+        f"I was asked to {BEANS}, and did.",
+        "There are 312 beans in the jar that stands on the shelf of the kitchen",
+        "Beans in the jar",
+        REPORT,
+    ],
+)
+def test_a_summary_with_words_of_its_own_or_of_somebody_else_is_no_echo(summary: str) -> None:
+    shown = f"{REPORTED}\n\n# Files to look at\n\n- a.txt\n\n# File a.txt\n\nNotes\n{REPORT}"
+    for asked in (REPORTED, shown):
+        assert judge(text(summary_for_supervisor=summary), STRICT, prompt=asked).violations == []
+
+
 def test_what_a_program_was_asked_in_an_object_is_echoed_all_the_same() -> None:
     request = json.dumps({"job_id": "j1", "task_description": PROMPT, "context_files": []})
     judged = judge(text(summary_for_supervisor=ASKED), STRICT, prompt=request)

@@ -124,7 +124,7 @@ def test_echo_answers_with_an_object_that_meets_the_schema() -> None:
     assert reply.value == {
         "action": "COMPLETED",
         "evidence_files": [],
-        "summary_for_supervisor": "Do it",
+        "summary_for_supervisor": "You said: Do it",
     }
 
 

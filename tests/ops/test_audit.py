@@ -324,3 +324,13 @@ def test_the_page_about_the_audit_says_what_there_is() -> None:
     assert [kind for kind in KINDS if f"| `{kind}` |" not in page] == []
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(program, {})
+
+
+def test_the_line_that_the_page_shows_has_the_stamp_that_is_written(home: Home) -> None:
+    page = (REPO / "docs/audit.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)\n```", page, re.DOTALL)
+    tell(home, "schema", "x")
+    with audit.Audit(home) as log:
+        (entry,) = log.read()
+    forms = [re.sub(r"[0-9]", "0", str(each["ts"])) for each in (json.loads(shown), entry.record)]
+    assert forms[0] == forms[1]

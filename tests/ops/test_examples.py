@@ -157,7 +157,9 @@ def test_the_example_of_a_verb_runs_as_it_stands(verb: str, shell: Shell) -> Non
     finally:
         process.kill()
     # Whoever looks for trouble may have found some.
-    assert process.returncode == 0 or (operation.effect == "read" and process.returncode == 1), out + err
+    assert process.returncode == 0 or (operation.effect == "read" and process.returncode == 1), (
+        out + err
+    )
     answer: dict[str, Any] = json.loads(out.splitlines()[-1])
     assert answer.keys() in (LIST, SHOW, CHANGE)
     assert answer["schema"] == 1

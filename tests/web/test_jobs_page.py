@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.jobs import adopt
+from holdfast.store.home import Home
 from tests.agents.world import until
 from tests.jobs.test_import import call, folder, job, manifest, recorded, told
 from tests.ledger.shell import PATIENCE, Shell
@@ -122,8 +123,16 @@ def test_the_replay_of_a_job_says_that_every_state_follows_or_where_it_does_not(
     assert kept.count(said_yes) == 1
     history.write_text(kept.replace(said_yes, said_again.ljust(len(said_yes))), "utf-8")
     page = page_of(board, "/jobs/twisted/replay")
-    assert "It differs at call 0." in page
-    assert "RETRY derived" in page
+    assert "It is not what was written." in page
+    assert "history.jsonl:" in page
+    history.write_text(kept, "utf-8")
+    with Home.open(str(made.shell.home)) as home:
+        log = home.log("jobs/twisted/history.jsonl")
+        log.append({"event": "move", "cause": "activate", "status": "PENDING"})
+        log.close()
+    page = page_of(board, "/jobs/twisted/replay")
+    assert "It differs at call 1." in page
+    assert "activate leads from SUCCESS to PENDING" in page
 
 
 def test_a_job_brought_from_elsewhere_and_one_that_was_packed_are_shown_as_well(

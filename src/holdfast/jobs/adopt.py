@@ -23,6 +23,7 @@ from holdfast.contracts.jobs import HISTORY, MANIFEST, JobManifest, JobMetrics, 
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.salvage import salvaged
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.ledger import sealed
 from holdfast.ledger.adopt import Foreign, Taken
@@ -237,7 +238,9 @@ def _reading(file: Foreign, kind: Kind, job: str) -> _Read:
     while True:
         if isinstance(value, dict):
             value = _named(cast("dict[str, Any]", value), job, odd)  # pyright: ignore[reportUnnecessaryCast]
-        reading = kind.read(value, form=form)
+        reading = (
+            salvaged(kind, form, value, odd) if kind is HISTORY else kind.read(value, form=form)
+        )
         wrong = [each for each in reading.findings if each.level == "error"]
         if wrong:
             raise ValueError(_told(wrong[:1]))

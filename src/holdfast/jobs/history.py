@@ -121,6 +121,8 @@ def _answered(judged: Record, reply: Record, state: JobState) -> Record:
     }
     for name in ("error", "complaint", "violations", "warnings", "measured_files", "gate"):
         told = judged.get(name) or reply.get(name)
+        if name == "error" and reply.get("outcome") == "SUCCESS" and not judged.get("violations"):
+            continue  # it was not quite what the model was asked for, and did
         if told is not None:
             response["overruled" if name == "complaint" else name] = told
     return response

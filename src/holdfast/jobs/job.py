@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast import audit
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
 from holdfast.jobs import state as fold
+from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
@@ -111,6 +113,7 @@ class Job:
 
     def check_exists(self) -> None:
         if not self.exists():
+            check_not_lost(self.home, self.key, self.name)
             raise NotFound(f"there is no job {self.name}", hint="`holdfast job list` shows them")
 
     def now(self) -> str:
@@ -201,7 +204,10 @@ class Job:
             raise
         if written:
             self._own = written[-1]
-            self.kept_all = not self._sealed and masked_so_far() == masked
+            clear = masked_so_far() == masked
+            if not clear:
+                self._tell_masked(made, written[-1])
+            self.kept_all = not self._sealed and clear
             if self.fence and self.kept_all:
                 self._seen = self.ahead(before, made)
             else:
@@ -210,6 +216,13 @@ class Job:
             # A line more than ours tells of a disk that failed; that is to be read.
             self._show(written[-1], exact=written[-1].seq == start.seq + len(made))
         return written
+
+    def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
+        """Tell of secrets in what people wrote; who asks agents tells of those in their replies."""
+        for number, each in enumerate(lines):
+            if (what := _WRITTEN.get(str(each.get("event")))) is not None:
+                ref = f"{self.log.key}@{last.seq}/{number}"
+                audit.redacted(self.home, f"{what} of {self.name}", each, job=self.name, ref=ref)
 
     # -- owning ------------------------------------------------------------------------
 
@@ -297,6 +310,14 @@ def stays(line: Record) -> bool:
 
 
 _hidden = hiding()
+_WRITTEN = {
+    "new": "the spec",
+    "set": "the spec",
+    "part": "a prompt",
+    "move": "a decision",
+    "hold": "a decision",
+    "note": "a note",
+}
 
 
 def shown(state: State) -> bytes:

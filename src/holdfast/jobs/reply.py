@@ -23,17 +23,17 @@ from holdfast.contracts.job_exchange import (
 from holdfast.contracts.job_said import said
 from holdfast.contracts.job_states import ACTIONS, Action
 from holdfast.contracts.kind import Finding
+from holdfast.jobs.echo import is_echo
 from holdfast.jobs.evidence import Examined, examine
 
 Preset = Literal["seed", "logist"]
 MOST_SENTENCES = 3
 _MOST_TOLD = 20
 """Of one layer: who invents ten thousand files has not broken ten thousand rules."""
-_LONG_ECHO = 40
-"""So many characters are not the same by chance."""
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*$)|[。！？]+")
 _ENDS = ".!?…。！？"
 """One of these ends a sentence, whatever else does."""
+_CUT_OFF = re.compile(r"cut off after [\w ]{1,40} tokens")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 TAG, _MOST_TAGS = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]"), 20
 """What the history says instead of a secret.  It may be longer than that was, and what was judged
@@ -80,16 +80,20 @@ def judge(
     *,
     workspace: str | None = None,
     prompt: str | Sequence[str] = "",
+    trouble: str | None = None,
 ) -> Judged:
     """What to make of an answer.
 
     Without a `workspace` evidence is judged by its names alone.  `prompt` is what the agent was
-    asked to do, in one text or several: no paragraph of it is a summary.
+    asked to do, in one text or several: no paragraph of it is a summary.  `trouble` is what the
+    model's side said of the answer; where that is no object, it tells whether it was cut off.
     """
     try:
         found = said(raw, tolerant=rules.tolerant)
     except DecodeError as error:
-        return _judged({}, [Violation("schema", f"the answer is not one JSON object: {error}")], [])
+        cut = _CUT_OFF.search(trouble or "")
+        told = f"the answer was {cut[0]}, and" if cut else "the answer"
+        return _judged({}, [Violation("schema", f"{told} is not one JSON object: {error}")], [])
     warnings: list[Violation] = []
     if found.ignored_fences:
         ignored = f"the first of {found.ignored_fences + 1} fences was taken for the answer"
@@ -215,7 +219,7 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
         found.append(f"{length} characters, {rules.longest_summary} are allowed")
     if not clean and (control := _CONTROL.search(summary)):
         found.append(f"control character {control[0]!r}")
-    if any(_is_echo(summary, text) for each in asked for text in _told(each)):
+    if any(is_echo(summary, text) for each in asked for text in _told(each)):
         found.append(f"says again what was asked for; {_REVIEW}")
     return [Violation("summary", f"{name}: {each}") for each in found]
 
@@ -230,23 +234,6 @@ def _told(asked: str) -> list[str]:
         with suppress(DecodeError):
             return [each for each in said(asked).value.values() if isinstance(each, str)]
     return [asked]
-
-
-def _is_echo(summary: str, asked: str) -> bool:
-    """Whether it is the question or a paragraph of it, or a long beginning of one."""
-    told = _folded(summary)
-    first = told[:1]
-    for each in (asked, *asked.split("\n\n")):
-        if each.lstrip()[:1].casefold()[:1] != first:
-            continue  # most begin otherwise: that is seen without folding all of it
-        part = _folded(each)
-        if told == part or (len(told) >= _LONG_ECHO and part.startswith(told)):
-            return True
-    return False
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 def _length(value: dict[str, Any]) -> list[Violation]:

@@ -8,6 +8,7 @@ the history what was done and what may have been.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,7 +17,14 @@ from holdfast import audit
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_states import Outcome
-from holdfast.errors import HoldfastError, InvalidOutput, ModelError, TimedOut, UsageError
+from holdfast.errors import (
+    HoldfastError,
+    InvalidOutput,
+    ModelError,
+    OverBudget,
+    TimedOut,
+    UsageError,
+)
 from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts, any_acts
@@ -145,7 +153,11 @@ class Runner:
             raise refusal(state, "run")
         check(state, "claim")
         place = _place(state)
-        call, asked, request, most, aside = self._prepared(state)
+        try:
+            call, asked, request, most, aside = self._prepared(state)
+        except OverBudget as error:
+            self._tell_refused(state, error)
+            raise
         claimed = moved = False
 
         def decide(now: JobState) -> Sequence[Record]:
@@ -171,6 +183,19 @@ class Runner:
             return self._claim()
         self._watch("halted", self.job.known())
         return None
+
+    def _tell_refused(self, state: JobState, error: OverBudget) -> None:
+        """Let who looks at the job see why it does not go on; the refusal itself comes first."""
+        what = f"call {state['sequence']} of {self.job.name}"
+        audit.refused(self.job.home, what, error, job=self.job.name)
+        why = f"call {state['sequence']} was refused: {error.message}"
+
+        def decide(now: JobState) -> Sequence[Record]:
+            told = now["why"] == why or not is_ready(now)
+            return [] if told else [{"event": "note", "reason": why}]
+
+        with suppress(HoldfastError):
+            self.job.decide(decide)
 
     def _claimed(self, call: Call, request: Request) -> Call:
         self._watch("asked", self.job.known())

@@ -374,6 +374,7 @@ def _call(state: Job, record: Record) -> None:
     if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
         return
     state["status"], state["since"], state["not_before"] = "RUNNING", [], None
+    state["why"] = None
     tree, model = record.get("tree"), str(record.get("model"))
     state["call"] = {
         "sequence": record.get("sequence"),
@@ -543,6 +544,8 @@ def _attach(state: Job, record: Record) -> None:
 
 def _note(state: Job, record: Record) -> None:
     _hear(state, record)
+    if record.get("tree") is None and state["status"] in TRANSITIONS["claim"][0]:
+        state["why"] = record.get("reason") or state["why"]
     if record.get("tree") is not None and record["tree"] == state["restore"]:
         state["restore"] = None  # it is done
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.jobs import history
 from holdfast.jobs.job import Job, is_job_id
-from holdfast.jobs.queue import SHAPE, Queue
+from holdfast.jobs.lost import is_lost
+from holdfast.jobs.queue import SHAPE, Queue, folders
 from holdfast.jobs.steward import waits_for
 from holdfast.layout import HOLDFAST, Layout
 
@@ -55,7 +56,22 @@ def _unmade(home: Home, layout: Layout) -> list[str]:
             return []
         names = sorted(name for name in directory.names() if is_job_id(name) and name not in there)
         found = [(name, directory.stat(name)) for name in names]
-        return [name for name, it in found if it and it.kind == "dir" and it.mtime < newest]
+    old = [name for name, it in found if it and it.kind == "dir" and it.mtime < newest]
+    return [name for name in old if not is_lost(home, layout.path("job", name))]
+
+
+def _lost(home: Home, layout: Layout) -> list[str]:
+    """Jobs whose history is emptied or gone; what was shown of them is still there."""
+    there, found = _there(home, layout), list[str]()
+    for name in folders(home, layout):
+        key = layout.path("job", name)
+        if name in there:
+            with Job(home, name, layout) as job:
+                if job.exists():
+                    continue
+        if is_lost(home, key):
+            found.append(name)
+    return found
 
 
 def has_history(home: Home, key: str) -> bool:
@@ -75,6 +91,8 @@ def rebuilt(
         list_them(home, layout)
     for name in sorted(_there(home, layout)):
         with Job(home, name, layout) as job:
+            if not job.exists() and is_lost(home, job.key):
+                continue  # what is shown is all that is left of it
             yield f"{job.key}/manifest.json", [] if dry_run else job.rebuild()
             yield f"{job.key}/jobHistory.json", [] if dry_run else history.show(job, anew=True)
     key = layout.path("jobs")
@@ -102,6 +120,9 @@ def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
     for name in unlisted(home, layout):
         fix = "`holdfast doctor --fix` lists it"
         yield Trouble(name, "not listed: whoever made it was ended", fix)
+    for name in _lost(home, layout):
+        fix = "bring history.jsonl back from a backup; manifest.json shows where the job was"
+        yield Trouble(name, "its history is damaged or gone", fix)
     for name in _unmade(home, layout):
         where = f"{home.path}/{layout.path('job', name)}"
         yield Trouble(name, "files without a job: whoever made it was ended", f"remove {where}")

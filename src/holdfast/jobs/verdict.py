@@ -196,7 +196,7 @@ def _judged(call: Call, answer: Answer, state: JobState, workspace: str) -> Judg
         return Judged("RETRY" if again else "STUCK", [], why, [], [])
     asked = spec_of(state).reply
     rules = Rules(asked.preset, asked.tolerant, tuple(call.phase.accepts))
-    return judge(answer.raw, rules, workspace=workspace, prompt=call.prompt)
+    return judge(answer.raw, rules, workspace=workspace, prompt=call.prompt, trouble=answer.error)
 
 
 def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:

@@ -78,7 +78,10 @@ _KINDS: dict[str, type] = {
     "boolean": bool,
 }
 _PLAIN = frozenset(
-    ("type", "required", "properties", "items", "enum", "maxLength", "title", "description")
+    (
+        *("type", "required", "properties", "additionalProperties"),
+        *("items", "enum", "maxLength", "title", "description"),
+    )
 )
 
 
@@ -91,6 +94,8 @@ def _plain(schema: object) -> Check:
     words = cast("dict[str, Any]", schema) if isinstance(schema, dict) else dict[str, Any]()
     kind = _KINDS.get(str(words.get("type")))
     if kind is None or not _PLAIN.issuperset(words) or ("enum" in words and kind is not str):
+        return _uncertain
+    if not isinstance(words.get("additionalProperties", True), bool):
         return _uncertain
     if kind is dict:
         return _plain_object(words)
@@ -109,9 +114,12 @@ def _plain(schema: object) -> Check:
 def _plain_object(words: dict[str, Any]) -> Check:
     required = frozenset[str](words.get("required", ()))
     fields = {name: _plain(each) for name, each in words.get("properties", {}).items()}
+    more = words.get("additionalProperties", True)
 
     def meets(value: Json) -> bool:
         if type(value) is not dict or not required <= value.keys():
+            return False
+        if not more and not value.keys() <= fields.keys():
             return False
         return all(field(value[name]) for name, field in fields.items() if name in value)
 

@@ -9,10 +9,10 @@
       - {error: unavailable, message: 503}  # a failure, by the code of the error
       - {match: "budget of (\\w+)", reply: "None for {1}."}
 
-and `scripted:echo` repeats the end of the last message, as an object that meets the schema where
-one is asked for.  A question is answered by the first reply whose `match` (a regular expression)
-is found in its last message; those without one are given in turn, by the number of the question
-where the asker counts, so that a script goes on at the right place in another process.
+and `scripted:echo` says `You said: ` and the end of the last message, in an object that meets the
+schema where one is asked for.  A question is answered by the first reply whose `match` (a regular
+expression) is found in its last message; those without one are given in turn, by the number of the
+question where the asker counts, so that a script goes on at the right place in another process.
 """
 
 from __future__ import annotations
@@ -232,9 +232,11 @@ def _at_once(path: str, flags: int) -> int:
 def _echo(request: Request) -> str:
     last = request.messages[-1].text if request.messages else ""
     said = end(" ".join(last.split()), _ECHOED)
+    told = f"You said: {said}"
     if request.schema is None:
-        return f"You said: {said}"
-    return encode(example(request.schema, said)).decode()
+        return told
+    # As the summary of a job, the words alone would only say again what was asked.
+    return encode(example(request.schema, told)).decode()
 
 
 def example(schema: Mapping[str, Any], text: str = "") -> Json:

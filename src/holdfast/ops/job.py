@@ -30,6 +30,7 @@ from holdfast.jobs.steward import cancel, check_activates
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.job_damage import lost_rows, warn_of_damage
 from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import (
     Decrypt,
@@ -335,6 +336,7 @@ def list_jobs(
     with queue_of(call) as queue:
         order, current = queue.waiting(), queue.current()
     rows = _rows(call, names(call), order)
+    rows += lost_rows(call, {str(each["job"]) for each in rows})
     rows = [each for each in rows if status in (None, each["status"])]
     if waiting:
         rows = [_asking(each) for each in rows if each["waits_for"] or each["runner_gone"]]
@@ -372,6 +374,7 @@ def show(
     decrypt: Decrypt = False,
 ) -> Show:
     with opened(call, id, decrypt=decrypt) as job:
+        warn_of_damage(call, job)
         if csv:
             from holdfast.jobs.export import as_csv
 

@@ -10,6 +10,7 @@ from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_place
 from holdfast.jobs.crew import Crew
+from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import check_unpacked
 from holdfast.jobs.replay import replay as replayed
@@ -35,7 +36,8 @@ def replay(
 ) -> Show:
     """Derive every state again from the recorded replies
 
-    Fails naming the call where the history says something else. With --from N the first N calls are
+    Fails naming the line where the history is not what was written, and the call where it says
+    something else. With --from N the first N calls are
     taken as they were answered, in a job of their own, and the rest is asked again; where nobody
     is left to be asked, no job is made.
     """
@@ -48,6 +50,7 @@ def replay(
         raise UsageError("--model goes with --from", hint="say behind how many calls")
     with opened(call, id, change=from_ is not None) as job:
         job.reveal()
+        check_undamaged(job)
         found = replayed(job, until if from_ is None else from_)
         if from_ is None:
             data = {"job": job.name, **found._asdict()}

@@ -22,6 +22,7 @@ from holdfast.jobs.steward import activate, check_activates, waits_for
 from holdfast.jobs.verdict import verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
+from holdfast.ops.job_damage import warn_of_damage
 from holdfast.ops.job_watch import watching
 from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
 from holdfast.ops.parameter import Arg
@@ -70,6 +71,7 @@ def _calls_of(call: Context, name: str) -> int:
 
 def _run(call: Context, id: str) -> Show | Change:
     with opened(call, id, change=True) as job:
+        warn_of_damage(call, job)
         state = job.state()
         if state["status"] in FINAL:
             _leave(call, job)  # whoever took it there may have died before he did

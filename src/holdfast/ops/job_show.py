@@ -12,6 +12,7 @@ from holdfast.jobs.packing import changes_of
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.job_damage import warn_of_damage
 from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
 from holdfast.ops.parameter import Arg
 
@@ -41,6 +42,7 @@ def history(
     if out is not None and format != "html":
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id, decrypt=decrypt) as job:
+        warn_of_damage(call, job)
         if format == "html":
             return _page(call, job, out, decrypt=decrypt)
         told = timeline(job, limit=limit, only=only)

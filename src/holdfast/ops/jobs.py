@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
@@ -66,7 +67,9 @@ def opened(
         )
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
-    if not has_history(home, call.layout.path("job", name)):
+    key = call.layout.path("job", name)
+    if not has_history(home, key):
+        check_not_lost(home, key, name)
         raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()

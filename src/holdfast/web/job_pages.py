@@ -76,7 +76,7 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
         try:
             found = ask("job replay", id=id)["data"]
         except HoldfastError as error:
-            if error.code != "replay_differs":
+            if error.code not in ("replay_differs", "corrupt"):
                 raise
             differs = error
         return page("replay.html", job=shown, found=found, differs=differs)

@@ -1,0 +1,54 @@
+"""What the verbs of jobs say where a history is not what was written."""
+
+from __future__ import annotations
+
+from holdfast.codec import Record
+from holdfast.jobs.damage import damage
+from holdfast.jobs.job import Job
+from holdfast.jobs.lost import is_lost
+from holdfast.jobs.queue import folders
+from holdfast.ops.context import Context
+
+DAMAGED = "DAMAGED"
+
+
+def warn_of_damage(call: Context, job: Job) -> None:
+    """Tell that something is left out; a page that is asked for again and again does not look."""
+    if call.from_afar:
+        return
+    if found := damage(job):
+        more = f" and {len(found) - 1} more" if found[1:] else ""
+        call.warn(
+            f"the history of {job.name} is damaged: {found[0]}{more}; bad lines are left out, "
+            f"see `holdfast check` and `holdfast job replay {job.name}`"
+        )
+
+
+def lost_rows(call: Context, but: set[str]) -> list[Record]:
+    """A line for each job whose history is gone."""
+    home = call.home()
+    names = [each for each in folders(home, call.layout) if each not in but]
+    return [_row(each) for each in names if is_lost(home, call.layout.path("job", each))]
+
+
+def _row(name: str) -> Record:
+    unused = {kind: {"share": None, "level": "green"} for kind in ("cost", "time", "iterations")}
+    return {
+        "job": name,
+        "status": DAMAGED,
+        "hold": None,
+        "meaning": "bad",
+        "in_words": "damaged",
+        "phase": None,
+        "calls": 0,
+        "cost_usd": 0.0,
+        "seconds": 0.0,
+        "used": unused,
+        "rank": None,
+        "runner": None,
+        "waits_for": None,
+        "could": [],
+        "shown": "",
+        "description": "its history is damaged or gone: see `holdfast check`",
+        "updated_at": None,
+    }
