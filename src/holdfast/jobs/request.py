@@ -154,7 +154,7 @@ def told_again(line: Record, text_of: Callable[[str], str]) -> str:
 def _system_of(name: str, accepts: tuple[str, ...]) -> str:
     role = _ROLES.get(name.lower(), f"You are the {name} of a job.")
     rules = _RULES.format(actions=", ".join(accepts))
-    schema = encode(_asked_for(accepts)).decode()
+    schema = encode({**_asked_for(accepts), "additionalProperties": False}).decode()
     return f"{role}\n\n{rules}\n\nThe object meets this JSON Schema:\n{schema}"
 
 
@@ -170,12 +170,10 @@ def response_schema() -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
-    """Stricter than what is accepted: a small model that may add fields adds them until it is
-    cut off."""
     schema = response_schema()
     action = {**schema["properties"]["action"], "enum": list(accepts)}
     fields = {**schema["properties"], "action": action}
-    return {**schema, "properties": fields, "additionalProperties": False}
+    return {**schema, "properties": fields}
 
 
 def _task(state: Job, spec: JobSpec, phase: PhaseSpec, context: Sequence[str]) -> list[str]:

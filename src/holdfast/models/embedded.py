@@ -214,8 +214,10 @@ def _body(request: Request) -> bytes:
         body["temperature"] = request.temperature
     if request.schema is not None:
         violations(None, request.schema)  # what is no schema would be passed over in silence
-        # Blanks are free under the grammar unless one says so, and it would write little else.
-        compact = {**request.schema, "x-guidance": {"whitespace_flexible": False}}
+        # Blanks are free under the grammar unless one says so, and it would write little else; or
+        # it would add fields until it is cut off.
+        compact = {"additionalProperties": False, **request.schema}
+        compact["x-guidance"] = {"whitespace_flexible": False}
         body["grammar"] = _library().json_schema_to_grammar(json.dumps(compact))
     return json.dumps(body).encode()
 
