@@ -6,10 +6,10 @@ looked at; here is told that something is left out.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Corrupt
+from holdfast.jobs.reply import TAG
 from holdfast.jobs.request import hash_of
 from holdfast.jobs.sealed import MARK, SPOILT
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
 
 _BACKUP = "`holdfast check` names every line; compare with a backup"
-_MASKED = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]")
 
 
 def damage(job: Job) -> list[str]:
@@ -63,9 +62,9 @@ def _is_named_right(job: Job, part: Record) -> bool:
     text, name = str(part.get("text")), part.get("part")
     if MARK not in part:
         # Named before its secrets were masked, it has a name that nobody can make again.
-        return hash_of(text) == name or _MASKED.search(text) is not None
+        return hash_of(text) == name or TAG.search(text) is not None
     if text == SPOILT:
         return False
     # By another key, or taken over from another job, it was named with a key that is not ours now.
     theirs = part[MARK] != job.seals.ring.current.id or "copied_from" in part
-    return theirs or _MASKED.search(text) is not None or job.seals.name_of(text) == name
+    return theirs or TAG.search(text) is not None or job.seals.name_of(text) == name
