@@ -32,7 +32,7 @@ HARNESS = Harness(
 )
 
 LETTERS = "".join(OPERATIONS)
-THEMES = ("agtvwsxz", "edbsz", "ucr", "l", "mk")
+THEMES = ("agtpvwsxz", "edbsz", "ucr", "l", "mk")
 """Letters that work on the same objects."""
 WHOLE = 100 << 20
 ROTATE = 400
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 PLANS = {
     "quick": Plan(Limits(12, 2, 6, 6, 1, 1), Limits(16, 4, 2, 2, 1, 2), all_words=False),
     "ci": Plan(Limits(24, 3, 20, 20, 2, 2), Limits(16, 4, 3, 3, 1, 2), all_words=False),
-    "full": Plan(Limits(48, 6, -1, -1, 4, 3), Limits(12, 4, 1, 1, 1, 2), all_words=True),
+    "full": Plan(Limits(48, 6, -1, -1, 4, 3), Limits(10, 4, 1, 1, 1, 2), all_words=True),
 }
 
 # Races that once broke a store, ours or another's.
@@ -75,6 +75,9 @@ CORE = (
     ("av,w", "empty"),  # a view of lines that another wrote
     ("va,wv", "lines"),
     ("as,sa", "empty"),
+    ("pp,pa", "lines"),  # lines that nobody waited for
+    ("pap,gw", "empty"),
+    ("ppt,g+p", "torn"),
     ("l,l", "empty"),
     ("lal,l", "lines"),
     ("at,ut", "unlinked"),  # the lock files are gone

@@ -157,6 +157,14 @@ def _transact(handles: Handles, attempt: int) -> int:
     return handles.log(JOURNAL).transact(lambda head: [{"id": name} for name in names])[-1].seq
 
 
+def _put_off(handles: Handles, attempt: int) -> int:
+    log = handles.log(JOURNAL)
+    for name in ("t1", "t2"):
+        line = {"id": again(name, attempt)}
+        log.transact(lambda head, line=line: [line], durable=False)
+    return log.settle().seq
+
+
 def _document(name: str, key: str, *, update: bool = False) -> Deed:
     def do(handles: Handles, attempt: int) -> str:
         data = _AGAIN if attempt else _NEW
@@ -244,6 +252,7 @@ DEEDS = {
         _append("append_all_warm", JOURNAL, like="append_all", warm=_warmed(JOURNAL), extra=_BIG),
         _append("append_all_day", LEDGER, day=1),
         Deed(OPERATIONS["transact"], _transact, _lines_are_there(JOURNAL, ("t1", "t2"))),
+        Deed(OPERATIONS["put_off"], _put_off, _lines_are_there(JOURNAL, ("t1", "t2"))),
         _document("first_document", NEW_DOCUMENT),
         _document("replace", TASKS),
         _document("update", TASKS, update=True),

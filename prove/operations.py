@@ -126,6 +126,17 @@ def _transact(path: str) -> int:
             log.close()
 
 
+def _put_off(path: str) -> int:
+    with Home.open(path, clock=Calendar(0)) as home:
+        log = home.log(JOURNAL)
+        try:
+            for name in ("t1", "t2"):
+                log.transact(lambda head, name=name: [{"id": name}], durable=False)
+            return log.settle().seq
+        finally:
+            log.close()
+
+
 def _replace(key: str) -> Callable[[str], Any]:
     def do(path: str) -> str:
         with Home.open(path, clock=Calendar(0)) as home:
@@ -349,6 +360,7 @@ OPERATIONS = {
         _appending("append_all", JOURNAL, *_THREE),
         _appending("append_all_day", LEDGER, *_THREE, day=1),
         Operation("transact", _transact, _appended(JOURNAL, "t1", "t2"), lines=("t1", "t2")),
+        Operation("put_off", _put_off, _appended(JOURNAL, "t1", "t2"), lines=("t1", "t2")),
         Operation("first_document", _replace(NEW_DOCUMENT), _replaced(NEW_DOCUMENT, None)),
         Operation("replace", _replace(TASKS), _replaced(TASKS, _OLD)),
         Operation("update", _update, _replaced(TASKS, _OLD)),

@@ -61,7 +61,7 @@ class Parts:
         letters = set(scenario.letters)
         streams: set[str] = set()
         for name, mine in (
-            ("journal", "agtvwsz"),
+            ("journal", "agtpvwsz"),
             ("ledger", "edbsz"),
             ("tasks", "uc"),
             ("note", "r"),

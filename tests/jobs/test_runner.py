@@ -26,6 +26,7 @@ from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 from holdfast.store.primitives import Cursor, Decide
+from holdfast.store.vfs import Vfs
 
 WORKER, SUPERVISOR = "scripted:worker", "scripted:supervisor"
 
@@ -39,9 +40,9 @@ def said(action: str = "COMPLETED", summary: str = "It is done.", **more: Any) -
 class Scene:
     """A home with one job whose agents say what they are told to say."""
 
-    def __init__(self, path: Path, clock: FakeClock, **spec: Any) -> None:
+    def __init__(self, path: Path, clock: FakeClock, vfs: Vfs | None = None, **spec: Any) -> None:
         self.path, self.clock = path, clock
-        self.home = Home.open(str(path), create=True, clock=clock)
+        self.home = Home.open(str(path), create=True, clock=clock, vfs=vfs)
         self.job = Job(self.home, "j")
         told = {"prompt": "Add a test", "models": {"worker": WORKER, "supervisor": SUPERVISOR}}
         self.job.create(settled(spec_from({**told, **spec}).spec, Options()))
@@ -451,9 +452,9 @@ def test_what_was_decided_and_not_written_is_not_known(
     """The state goes ahead of a write, and must come back when the disk refuses it."""
     transact, full = scene.job.log.transact, False
 
-    def refused(decide: Decide) -> list[Cursor]:
+    def refused(decide: Decide, *, durable: bool = True) -> list[Cursor]:
         if not full:
-            return transact(decide)
+            return transact(decide, durable=durable)
         decide(scene.job.log.head())
         raise DiskFull("no room", hint="make some")
 

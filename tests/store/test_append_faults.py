@@ -653,14 +653,14 @@ def test_a_dead_temporary_in_the_way_is_removed(home: Home, log: FileLog, path: 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("op", ["pread", "dir.open", "dir.names", "dir.subdir"])
 def test_a_reader_gets_typed_errors_only(
-    log: FileLog, vfs: FaultyVfs, op: str, number: int, no_leak: None
+    home: Home, log: FileLog, vfs: FaultyVfs, op: str, number: int, no_leak: None
 ) -> None:
     cursor = log.head()
     kind = Busy if number == errno.EMFILE else StorageError
     vfs.fault(op, failing(number), times=None)
-    for read in (lambda: list(log.read()), log.verify, log.head, log.settle):
+    for read in (lambda new: list(new.read()), FileLog.verify, FileLog.head, FileLog.settle):
         with pytest.raises((kind, Indeterminate)) as caught:
-            read()
+            read(home.log(KEY))
         assert caught.value.hint
     if op != "dir.names":
         with refused(kind):

@@ -173,8 +173,11 @@ class Job:
     def spec(self) -> JobSpec:
         return spec_of(self.state())
 
-    def decide(self, decide: Decide) -> list[Cursor]:
-        """Append what `decide` makes of the state, nobody writing in between."""
+    def decide(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
+        """Append what `decide` makes of the state, nobody writing in between.
+
+        Who does not wait until it is durable settles the log before he acts on it.
+        """
 
         before, made, start = State(), list[Record](), START
 
@@ -198,7 +201,7 @@ class Job:
 
         masked = masked_so_far()
         try:
-            written = self.log.transact(lines)
+            written = self.log.transact(lines, durable=durable)
         except BaseException:
             self._seen = self._ours = None  # what was folded ahead is not on record
             raise
@@ -214,8 +217,13 @@ class Job:
                 self._seen = self._ours = None
             hit("job.written")
             # A line more than ours tells of a disk that failed; that is to be read.
-            self._show(written[-1], exact=written[-1].seq == start.seq + len(made))
+            exact = written[-1].seq == start.seq + len(made)
+            self._show(written[-1], exact=exact, durable=durable)
         return written
+
+    def settle(self) -> None:
+        """Make durable what was written without waiting for it."""
+        self.log.settle()
 
     def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
         """Tell of secrets in what people wrote; who asks agents tells of those in their replies."""
@@ -275,11 +283,14 @@ class Job:
 
     # -- showing -----------------------------------------------------------------------
 
-    def _show(self, acked: Cursor, *, exact: bool) -> None:
+    def _show(self, acked: Cursor, *, exact: bool, durable: bool) -> None:
         """Bring manifest.json up to date, as often as costs little beside the work itself."""
         now = self.home.clock.boottime()
-        self._owed = acked if now < self._next_show else None
+        known = acked if durable else START
+        self._owed = known if now < self._next_show else None
         if self._owed is None:
+            if not durable:
+                self.settle()
             ours = self._ours if exact else None
             self._manifest.refresh(acked, None if ours is None else fold.copied(ours))
             after = self.home.clock.boottime()

@@ -117,6 +117,10 @@ class Appender:
         self._past = past
         self._pending: list[tuple[Ticket, bytes, Link]] = []
         self._unsynced: list[Ticket] = []
+        self._behind = False
+        """Whether the active segment has lines that nobody waited for."""
+        self._missed: Indeterminate | None = None
+        """Why such lines may be gone, for who comes next."""
         self._second, self._stamp, self._day = -1, b"", ""
 
     def write(self, batch: list[Ticket]) -> None:
@@ -125,6 +129,8 @@ class Appender:
             self._lock.acquire()
             self._look()
             self._read_clock()
+            if self._missed is not None and self._active is not None:
+                self._put(Ticket([]), self._obituary())  # whoever went on may know of nothing
             for ticket in batch:
                 self._take(ticket)
             self._flush()
@@ -132,9 +138,20 @@ class Appender:
         finally:
             self._lock.release()
         hit("log.append.unlocked")
-        if active is not None and self._unsynced:
+        if self._missed is None and not any(ticket.durable for ticket in batch):
+            self._behind = self._behind or bool(self._unsynced)
+            return
+        if active is not None and (self._unsynced or self._behind):
             self._make_durable(active)
         hit("log.append.synced")
+        missed, self._missed = self._missed, None
+        if missed is not None:
+            raise missed
+
+    @property
+    def owes(self) -> bool:
+        """Whether somebody who did not wait for the disk has yet to hear of it."""
+        return self._behind or self._missed is not None
 
     def append_one(self, data: bytes, own_stamp: bool) -> Cursor | None:
         """The same for one line, if nothing is in the way; None: nothing was done.
@@ -152,7 +169,7 @@ class Appender:
                 active = self._active
             if int(self._tools.clock.now()) != self._second:
                 self._read_clock()
-            if active is None or active.gap is not None or self._is_over(active):
+            if active is None or active.gap is not None or self._missed or self._is_over(active):
                 return None
             if not own_stamp:
                 data = b"{%b,%b" % (self._stamp, data[1:])
@@ -176,6 +193,7 @@ class Appender:
             vfs.sync(active.fd)
         except OSError as error:
             raise self._abandoned(active, error) from error
+        self._behind = False
         hit("log.append.synced")
         return cursor
 
@@ -292,7 +310,7 @@ class Appender:
             # It stays, as one bad line; unless it lacks nothing but its LF.
             ticket, line, _ = torn
             if done == len(line) - 1:
-                ticket.fail(_not_durable(active.filename, failure))
+                ticket.fail(_not_durable(active.filename, failure.strerror))
             self._close_off(active)
             self._list_again(b"")
 
@@ -301,6 +319,7 @@ class Appender:
             self._vfs.sync(active.fd)
         except OSError as error:
             raise self._abandoned(active, error) from error
+        self._behind = False
 
     # -- the active segment ------------------------------------------------------------
 
@@ -406,7 +425,7 @@ class Appender:
     def _begin_segment(self, data: bytes | None) -> Cursor:
         """Open the next segment with its first line, durably."""
         before = self._active
-        if before is not None and before.filename != self._past.failed:
+        if before is not None:
             self._close_off(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
@@ -423,13 +442,19 @@ class Appender:
         return fresh.cursor
 
     def _close_off(self, before: _Active) -> None:
-        """Make a segment durable that gets no more lines."""
+        """Make a segment durable that gets no more lines, unless it failed."""
+        behind, self._behind = self._behind, False
+        failed = before.filename == self._past.failed
         try:
-            self._vfs.sync(before.fd)
+            if not failed:
+                self._vfs.sync(before.fd)
         except OSError as error:
             self._past.note(before.filename, error)
             for ticket in self._unsynced:
-                ticket.fail(_not_durable(before.filename, error))
+                ticket.fail(_not_durable(before.filename, error.strerror))
+            failed = True
+        if behind and failed:
+            self._missed = _not_durable(before.filename, self._past.why)
         self._unsynced.clear()
 
     def _obituary(self) -> bytes:
@@ -466,7 +491,7 @@ class Appender:
             self._vfs.close(fd)
             self._past.note(name, error)
             self._drop_active()
-            raise _not_durable(name, error) from error
+            raise _not_durable(name, error.strerror) from error
         with suppress(OSError):
             # A hint: without it everybody only looks twice.
             self._vfs.pwrite(self._lock.fd, marker(name), 0)
@@ -475,8 +500,9 @@ class Appender:
 
     def _abandoned(self, active: _Active, error: OSError) -> Indeterminate:
         """Never sync a file again that failed once: go on in the next segment."""
-        failed = _not_durable(active.filename, error)
+        failed = _not_durable(active.filename, error.strerror)
         self._past.note(active.filename, error)
+        self._behind = False
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
@@ -513,12 +539,16 @@ class Appender:
     def _drop_active(self) -> None:
         active, self._active, self._checked = self._active, None, 0
         if active is not None:
-            self._vfs.close(active.fd)
+            try:
+                if self._behind:
+                    self._close_off(active)
+            finally:
+                self._vfs.close(active.fd)
 
 
-def _not_durable(filename: str, error: OSError) -> Indeterminate:
+def _not_durable(filename: str, why: str | None) -> Indeterminate:
     return Indeterminate(
-        f"the disk failed while {filename} was made durable: {error.strerror}",
+        f"the disk failed while {filename} was made durable: {why}",
         hint="the line may or may not be there; read the log, then look at the disk",
     )
 

@@ -22,11 +22,15 @@ Body = tuple[bytes, bool]
 class Ticket:
     """One caller's lines, and what became of them."""
 
-    __slots__ = ("bodies", "cursors", "decide", "done", "error", "gate", "left", "next")
+    __slots__ = ("bodies", "cursors", "decide", "done", "durable", "error", "gate", "left", "next")
 
-    def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
+    def __init__(
+        self, bodies: list[Body], decide: Decide | None = None, *, durable: bool = True
+    ) -> None:
         self.bodies = bodies
         self.decide = decide
+        self.durable = durable
+        """Whether the caller waits for the disk."""
         self.cursors: list[Cursor] = []
         self.error: Exception | None = None
         self.done = False

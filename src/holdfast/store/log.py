@@ -17,6 +17,7 @@ from holdfast.store import chain
 from holdfast.store import vfs as files
 from holdfast.store.appender import MARKER_SIZE, Appender, Past, cursor_of, lock_name, marker
 from holdfast.store.archive import Archiver
+from holdfast.store.chain import ORIGIN
 from holdfast.store.commit import Body, GroupCommit, Ticket
 from holdfast.store.primitives import (
     CONTROL,
@@ -30,7 +31,7 @@ from holdfast.store.primitives import (
     Verified,
 )
 from holdfast.store.reader import Source, read_lines, verify
-from holdfast.store.segments import Series, Text, find_tail, opened, read_at
+from holdfast.store.segments import Segment, Series, Tail, Text, find_tail, opened, read_at
 
 if TYPE_CHECKING:
     from holdfast.store.packed import Lost
@@ -45,6 +46,8 @@ class FileLog:
         self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
         self._past = Past()
+        self._sure = False
+        """Whether the lock file is known to name the newest segment."""
         self._start()
 
     def _start(self) -> None:
@@ -65,8 +68,8 @@ class FileLog:
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
         return self._submit(Ticket([self._encoded(record) for record in records]))
 
-    def transact(self, decide: Decide) -> list[Cursor]:
-        return self._submit(Ticket([], decide))
+    def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
+        return self._submit(Ticket([], decide, durable=durable))
 
     @property
     def surprises(self) -> int:
@@ -141,11 +144,11 @@ class FileLog:
 
     def _readable(self, after: Cursor) -> Iterator[Source]:
         with self._place.opened() as directory:
-            segments = self._series.segments(directory) if directory else []
+            if directory is None:
+                return
             first = self._series.parse(after.segment) if after.segment else None
+            segments = self._segments_from(directory, first)
             for segment in segments:
-                if directory is None or (first is not None and segment < first):
-                    continue
                 start = after.offset if segment == first else 0
                 with opened(self._vfs, directory, segment) as text:
                     chunks = self._chunks(text, start)
@@ -154,6 +157,28 @@ class FileLog:
     def _chunks(self, text: Text, offset: int) -> Iterator[bytes | Lost]:
         with typed("reading the log", self.key):
             yield from text.chunks(offset)
+
+    def _segments_from(self, directory: Dir, first: Segment | None) -> list[Segment]:
+        """Listed only if there is more than the first: what is behind a reader grows for ever."""
+        if first is not None and self._marked(directory) == first:
+            return [first]
+        return [each for each in self._listed(directory) if first is None or each >= first]
+
+    def _marked(self, directory: Dir) -> Segment | None:
+        """The newest segment, if the lock file can be believed."""
+        if not self._sure:
+            return None
+        named = self._marker(directory).decode("ascii", "replace")
+        segment = self._series.parse(named.strip())
+        return segment if segment and directory.stat(segment.filename) else None
+
+    def _listed(self, directory: Dir) -> list[Segment]:
+        # A marker from before a power cut may name an older one.  Once it was seen to be right
+        # it stays so: it is emptied before a new name is linked.
+        seen = self._marker(directory)
+        segments = self._series.segments(directory)
+        self._sure = bool(segments) and seen == marker(segments[-1].filename)
+        return segments
 
     def segments(self) -> list[str]:
         with typed("reading the log", self.key), self._place.opened() as directory:
@@ -164,28 +189,37 @@ class FileLog:
         return self._newest(durable=False)
 
     def settle(self) -> Cursor:
+        if self._appender is not None and self._appender.owes:
+            self._go_on()
         return self._newest(durable=True)
 
     def _newest(self, *, durable: bool) -> Cursor:
         with typed("reading the log", self.key), self._place.opened() as directory:
             if directory is None:
                 return START
-            segments = self._series.segments(directory)
+            marked = self._marked(directory)
+            segments = [marked] if marked else self._listed(directory)
             if durable and segments and segments[-1].filename == self._past.failed:
                 # Synced again it would say yes, whatever is on the disk.
                 self._go_on()
                 segments = self._series.segments(directory)
             if not (durable and segments and directory.stat(segments[-1].filename)):
-                return cursor_of(find_tail(self._vfs, directory, segments))
+                return cursor_of(self._tail(directory, segments))
             newest = segments[-1].filename
             # Opened before the tail is looked at: if its sync fails from then on, we are told too.
             with files.reading(self._vfs, directory, newest) as fd:
-                tail = find_tail(self._vfs, directory, segments)
+                tail = self._tail(directory, segments)
                 self._make_durable(directory, newest, fd)
             return cursor_of(tail)
 
+    def _tail(self, directory: Dir, segments: list[Segment]) -> Tail:
+        tail = find_tail(self._vfs, directory, segments)
+        if tail.link is ORIGIN and len(segments) == 1:
+            return find_tail(self._vfs, directory, self._listed(directory))
+        return tail
+
     def _go_on(self) -> None:
-        """Leave a segment under which the disk failed."""
+        """Make durable what was put off, and leave a segment under which the disk failed."""
         self._submit(Ticket([]))
 
     def _make_durable(self, directory: Dir, filename: str, fd: int) -> None:

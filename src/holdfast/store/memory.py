@@ -119,7 +119,7 @@ class MemoryLog:
         with self._lock:
             return [self._put(*body) for body in bodies]
 
-    def transact(self, decide: Decide) -> list[Cursor]:
+    def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
         with self._lock:
             return self.append_all(decide(self._head))
 
