@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast import audit
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
-from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
+from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound, StorageError
 from holdfast.jobs import state as fold
 from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
@@ -292,7 +293,11 @@ class Job:
             if not durable:
                 self.settle()
             ours = self._ours if exact else None
-            self._manifest.refresh(acked, None if ours is None else fold.copied(ours))
+            try:
+                self._manifest.refresh(acked, None if ours is None else fold.copied(ours))
+            except StorageError:
+                # What was decided is on record, and whoever reads the manifest folds it.
+                self._owed = acked
             after = self.home.clock.boottime()
             self._next_show = after + max(_PAUSE, _SHARE * (after - now))
 
@@ -302,9 +307,10 @@ class Job:
         return self._manifest.kept_aside
 
     def close(self) -> None:
-        if self._owed is not None:
-            self._manifest.refresh(self._owed)
-        self._manifest.close()
+        with suppress(StorageError):
+            if self._owed is not None:
+                self._manifest.refresh(self._owed)
+            self._manifest.close()
         self._lease.close()
         self.log.close()
 

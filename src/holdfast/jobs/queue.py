@@ -7,10 +7,11 @@ history: here it is only listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import NotFound, UsageError, typed
+from holdfast.errors import NotFound, StorageError, UsageError, typed
 from holdfast.jobs.job import is_job_id
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.store.primitives import Cursor, Line
@@ -107,11 +108,14 @@ class Queue:
 
         written = self._log.transact(lines)
         if written:
-            self._view.refresh(written[-1])
+            # It is on record, whether or not there is room for the file that shows it.
+            with suppress(StorageError):
+                self._view.refresh(written[-1])
         return bool(written)
 
     def close(self) -> None:
-        self._view.close()
+        with suppress(StorageError):
+            self._view.close()
         self._log.close()
 
     def __enter__(self) -> Queue:
