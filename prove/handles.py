@@ -37,6 +37,7 @@ from prove.operations import (
     TASKS,
     Operation,
     ids,
+    settled,
     sync_twice,
 )
 from prove.strained import StrainedVfs
@@ -158,11 +159,9 @@ def _transact(handles: Handles, attempt: int) -> int:
 
 
 def _put_off(handles: Handles, attempt: int) -> int:
-    log = handles.log(JOURNAL)
-    for name in ("t1", "t2"):
-        line = {"id": again(name, attempt)}
-        log.transact(lambda head, line=line: [line], durable=False)
-    return log.settle().seq
+    log, names = handles.log(JOURNAL), [again(name, attempt) for name in ("t1", "t2")]
+    log.transact(lambda head: [{"id": name} for name in names], durable=False)
+    return settled(log)
 
 
 def _document(name: str, key: str, *, update: bool = False) -> Deed:

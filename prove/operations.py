@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.store import failpoints
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
+from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, Line
 from prove.actors import Calendar, tally
 
@@ -130,11 +131,18 @@ def _put_off(path: str) -> int:
     with Home.open(path, clock=Calendar(0)) as home:
         log = home.log(JOURNAL)
         try:
-            for name in ("t1", "t2"):
-                log.transact(lambda head, name=name: [{"id": name}], durable=False)
-            return log.settle().seq
+            log.transact(lambda head: [{"id": "t1"}, {"id": "t2"}], durable=False)
+            return settled(log)
         finally:
             log.close()
+
+
+def settled(log: FileLog) -> int:
+    """Who put lines off and cannot settle does not know of them."""
+    try:
+        return log.settle().seq
+    except HoldfastError as error:
+        raise Indeterminate(error.message, hint=error.hint) from error
 
 
 def _replace(key: str) -> Callable[[str], Any]:
