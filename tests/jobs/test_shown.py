@@ -330,3 +330,21 @@ def test_a_sensitive_job_is_shown_under_the_hash_that_its_decision_needs(
     letter.write_text("tampered\n", encoding="utf-8")
     desk.refused(*approve("--shown", seen), says="letter.txt changed")
     desk.ok(*approve("--shown", desk.show()["shown"]))
+
+
+def test_one_call_is_not_said_to_be_calls(desk: Desk) -> None:
+    spec = desk.spec(
+        prompt="P",
+        models={"worker": desk.script(DONE)},
+        budget={"max_iterations": 1},
+        phases=[{"name": "w", "evidence": {"at_least": 1}}],
+    )
+    desk.ok("job", "new", spec, "--id", "demo")
+    prompt = desk("job", "step", "demo", "--dry-run").out
+    assert "at least 1 evidence file\n" in prompt
+    desk.step({**DONE, "evidence_files": ["a"]})
+    assert " 1 of 1 call\n" in desk("job", "show", "demo").out
+    assert "demo: 1 call replayed, " in desk("job", "replay", "demo").out
+    desk.refused("job", "replay", "demo", "--from", "2", code=2, says="has 1 call that ended")
+    told = desk("job", "replay", "demo", "--until", "0").out
+    assert "demo: 0 calls replayed, " in told

@@ -394,7 +394,7 @@ def _text(told: Record) -> str:
         f"  {told['cost_usd']:.4f} of {limits.get('max_cost_usd', 0):g} USD "
         f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
         f"({used['time']['level']}), "
-        f"{told['calls']} of {limits.get('max_iterations', 0)} calls"
+        f"{told['calls']} of {many(limits.get('max_iterations', 0), 'call')}"
     )
     if told["unknown_costs"]:
         lines.append(f"  what {many(told['unknown_costs'], 'call')} cost is not known")
