@@ -274,7 +274,7 @@ def _call(call: Record) -> Html:
     header = tag(
         "header",
         tag("a", f"{number} · {settings.get('phase') or 'no phase'}", href=f"#call-{number}"),
-        _state(response["action"], is_),
+        _state(call["heard"], is_),
         tag("span", f"→ {words(response['new_status'])}", class_="faint"),
         tag("span", " · ".join(figures), class_="end num"),
     )
