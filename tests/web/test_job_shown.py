@@ -149,3 +149,20 @@ def test_what_was_said_and_not_accepted_is_shown_as_both(made: Errands, board: B
     assert "</i>COMPLETED, not accepted</span>" in page
     assert "worker of w said <b>completed</b>: It is done." in page
     assert "0 evidence files" in page.split('id="decide-bare"')[1].split("</form>")[0]
+
+
+def test_a_history_that_was_changed_is_told_on_the_pages_of_its_job(
+    made: Errands, board: Board
+) -> None:
+    a_stuck_one(made, "edited")
+    for path in ("/jobs/edited", "/jobs/edited/call/0"):
+        page = page_of(board, path)
+        assert "damaged" not in page
+        assert "too long to be verified" not in page
+    log = made.shell.home / "jobs/edited/history.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"flaky test of the queue", b"queue"))
+    for path in ("/jobs/edited", "/jobs/edited/call/0"):
+        (warning,) = page_of(board, path).split('<div class="wrong" role="alert">')[1:]
+        told = warning.split("</div>")[0]
+        assert "the history of edited is damaged: history.jsonl:" in told
+        assert "holdfast job replay edited" in told

@@ -374,7 +374,8 @@ def show(
     decrypt: Decrypt = False,
 ) -> Show:
     with opened(call, id, decrypt=decrypt) as job:
-        warn_of_damage(call, job)
+        if not call.from_afar:  # lists of jobs ask so of each one
+            warn_of_damage(call, job)
         if csv:
             from holdfast.jobs.export import as_csv
 
