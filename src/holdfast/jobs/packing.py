@@ -25,6 +25,7 @@ from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
 from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, typed
 from holdfast.jobs import history
+from holdfast.jobs.lost import files_gone
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.state import Refused, refusal
@@ -265,13 +266,9 @@ def has_files(job: Job) -> bool:
 def check_kept(job: Job) -> None:
     """Refuse to go on with no files where some were kept: what was done would be left out."""
     state = job.state()
-    if state["base"] is not None and state["status"] not in FINAL and not has_files(job):
+    if state["base"] is not None and not state["archived"] and not has_files(job):
         where = f"{job.home.path}/{job.key}/{JOB_FILES}"
-        raise Corrupt(
-            f"what {job.name} kept of its files is gone: {where}",
-            hint=f"put it back from a backup, or `holdfast job cancel {job.name}`",
-            path=where,
-        )
+        raise files_gone(job.name, where, over=state["status"] in FINAL)
 
 
 def check_unpacked(job: Job, verb: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from holdfast.codec import Record, pretty
 from holdfast.errors import HoldfastError, NotFound, UsageError, typed
 from holdfast.jobs.job import Job
-from holdfast.jobs.packing import changes_of
+from holdfast.jobs.packing import changes_of, check_kept
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -104,6 +104,7 @@ def _html(call: Context, job: Job, *, decrypt: bool) -> str:
     try:
         diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
+            check_kept(job)
             diff = workspace_of(job).diff(patch=True)
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
