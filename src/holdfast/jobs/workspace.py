@@ -35,7 +35,7 @@ from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.jobs.checkout import GIT, Heads
-from holdfast.jobs.listing import listed
+from holdfast.jobs.listing import listed, remove_unreachable
 from holdfast.jobs.lost import files_gone
 from holdfast.jobs.origin import (
     Facts,
@@ -323,6 +323,7 @@ class Workspace:
             files.prune({*wanted, *stay}, folders, aside)
             self._put_files(files, aside, wanted)
             return _without(before, stay - wanted.keys())
+        remove_unreachable(self._repository, files, aside)
         before = self._look(facts, files)
         self._put_files(files, aside, wanted)
         # Only now do the rules of the snapshot say what is ignored.
