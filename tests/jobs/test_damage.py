@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.ops import job_damage
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Show
+from holdfast.ops.job_show import history as show_history
 from holdfast.store.home import Home
 from tests.jobs.desk import DONE, Desk
 
@@ -118,3 +122,34 @@ def test_what_is_left_of_a_job_without_its_history_survives_a_rebuild(
     before = over.manifest()
     over("rebuild")
     assert over.manifest() == before
+
+
+def seen_from_afar(desk: Desk) -> tuple[bool, list[str]]:
+    """Whether a page verifies the history of the job, and what it warns of."""
+    with Context(str(desk.home)) as call:
+        call.from_afar = True
+        shown = show_history(call, "demo", format="json")
+        assert isinstance(shown, Show)
+        return shown.data["verified"], call.take_warnings()
+
+
+def test_a_page_verifies_a_history_of_ordinary_length(over: Desk) -> None:
+    assert seen_from_afar(over) == (True, [])
+    change(over, garbled)
+    looked, (warning,) = seen_from_afar(over)
+    assert looked
+    assert "history.jsonl:5: lines 4 to 4" in warning
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_page_says_that_it_does_not_verify_a_long_history(
+    over: Desk, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    if packed:
+        over.ok("job", "archive", "demo")
+        assert history(over).with_name("history.jsonl.zst").exists()
+    size = sum(file.stat().st_size for file in history(over).parent.glob("history*"))
+    monkeypatch.setattr(job_damage, "MOST_VERIFIED", size - 1)
+    assert seen_from_afar(over) == (False, [])
+    monkeypatch.setattr(job_damage, "MOST_VERIFIED", 10 * size)
+    assert seen_from_afar(over) == (True, [])

@@ -101,7 +101,7 @@ def test_a_folder_starts_with_a_copy_of_its_source(tmp_path: Path) -> None:
     assert {name: held[0::2] for name, held in digest(source).items()} == {
         name: held[0::2] for name, held in before.items()
     }
-    with pytest.raises(NotFound):
+    with pytest.raises(Corrupt, match="is gone"):
         workspace.merge()
 
 

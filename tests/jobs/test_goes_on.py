@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.jobs.job import Job
+from holdfast.store.home import Home
 from holdfast.store.lock import Lock
 from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 
@@ -146,6 +148,40 @@ def test_guidance_is_refused_before_there_is_more_than_a_request_can_hold(
     error = desk.refused(*words, code=2, says="1,000,000 before it")
     assert "job attach" in error["hint"]
     desk.ok("job", "steward", "demo", "continue", "--guidance", "Use the other port")
+    assert desk.ran()["status"] == "SUCCESS"
+
+
+def given(desk: Desk, times: int) -> list[str]:
+    """Guidance so often, as if the steward had been asked each time."""
+    told = [f"Guidance number {number}" for number in range(times)]
+    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
+        job.decide(lambda _: [{"event": "note", "guidance": each} for each in told])
+    return told
+
+
+def test_the_next_request_has_all_guidance_however_often_it_was_given(desk: Desk) -> None:
+    desk.new("--worker", desk.script(STUCK, DONE))
+    before = given(desk, 300)
+    desk.ran(code=1)
+    desk.ok("job", "steward", "demo", "continue", "--guidance", "And the last")
+    assert desk.ran()["status"] == "SUCCESS"
+    prompt = desk.calls()[-1]["request"]["prompt"]
+    places = [prompt.index(f"# Guidance of the steward\n\n{each}") for each in before]
+    assert places == sorted(places)
+    assert prompt.index("And the last") > places[-1]
+    # What the second request has in common with the first is on record once.
+    parts = [each["part"] for each in desk.lines(event="part")]
+    assert len(parts) == len(set(parts))
+
+
+def test_guidance_is_refused_when_it_was_given_a_thousand_times(desk: Desk) -> None:
+    desk.new("--worker", desk.script(STUCK, DONE))
+    desk.ran(code=1)
+    given(desk, 1000)
+    words = ("job", "steward", "demo", "continue", "--guidance", "One more")
+    error = desk.refused(*words, code=2, says="given 1,000 times: 1,000 are kept at most")
+    assert "job attach" in error["hint"]
+    desk.ok("job", "steward", "demo", "continue")
     assert desk.ran()["status"] == "SUCCESS"
 
 

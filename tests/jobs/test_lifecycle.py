@@ -461,10 +461,14 @@ def test_a_run_stops_for_a_person_and_says_what_to_do(desk: Desk) -> None:
     desk.new("--worker", desk.script(STUCK, DONE), "--activate")
     ran = desk("job", "run", "demo")
     assert ran.code == 1
-    last = ran.out.splitlines()[-3:]
-    assert last[0] == "demo is INTERVENTION_REQUIRED"
-    assert last[1] == "why: Which port is meant?"
-    assert last[2].startswith("next: holdfast job steward demo continue")
+    last = ran.out.splitlines()[-5:]
+    assert last == [
+        "demo is INTERVENTION_REQUIRED",
+        "why: Which port is meant?",
+        'next: holdfast job steward demo answer --guidance "…"',
+        'or: holdfast job steward demo continue --guidance "…"',
+        "or: holdfast job steward demo halt",
+    ]
     assert desk.queue() == []
     desk.ok("job", "steward", "demo", "continue", "--guidance", "Port 8080")
     assert desk.queue() == ["demo"]

@@ -15,7 +15,7 @@ from holdfast.codec import encode
 from holdfast.jobs import steward
 from holdfast.jobs.job import Job
 from holdfast.store.home import Home
-from tests.jobs.desk import DONE, STUCK, Desk
+from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 from tests.jobs.test_every_state import leave_in_flight
 from tests.jobs.test_packing import git
 from tests.jobs.test_steward import suspended_while_asked, two
@@ -225,6 +225,25 @@ def test_what_can_be_typed_next_is_shown_and_can_be_copied(desk: Desk) -> None:
     assert desk.show()["next"] == []
 
 
+@pytest.mark.parametrize("limit", ["--max-iterations", "--max-cost"])
+def test_a_run_that_has_used_up_what_it_may_ends_with_commands(desk: Desk, limit: str) -> None:
+    dear = {"reply": json.dumps(AGAIN), "cost_usd": 1.0}
+    desk.new("--worker", desk.script(dear, dear), limit, "1")
+    ran = desk("job", "run", "demo")
+    commands = desk.show()["next"]
+    assert commands[0].startswith(f"holdfast job resume demo {limit} ")
+    assert ran.out.splitlines()[-2:] == [f"next: {commands[0]}", f"or: {commands[1]}"]
+
+
+def test_a_run_that_waits_for_approval_ends_with_what_was_shown(desk: Desk) -> None:
+    phases = [{"name": "w", "approval": True}, {"name": "v"}]
+    spec = desk.spec(prompt="P", models={"worker": desk.script(DONE)}, phases=phases)
+    desk.ok("job", "new", spec, "--id", "demo")
+    ran = desk("job", "run", "demo")
+    shown = desk.show()["shown"]
+    assert f"or: holdfast job steward demo approve --shown {shown}\n" in ran.out
+
+
 def test_what_is_approved_next_is_what_was_shown(desk: Desk) -> None:
     written(desk)
     (_, command, _) = desk.show()["next"]
@@ -330,3 +349,21 @@ def test_a_sensitive_job_is_shown_under_the_hash_that_its_decision_needs(
     letter.write_text("tampered\n", encoding="utf-8")
     desk.refused(*approve("--shown", seen), says="letter.txt changed")
     desk.ok(*approve("--shown", desk.show()["shown"]))
+
+
+def test_one_call_is_not_said_to_be_calls(desk: Desk) -> None:
+    spec = desk.spec(
+        prompt="P",
+        models={"worker": desk.script(DONE)},
+        budget={"max_iterations": 1},
+        phases=[{"name": "w", "evidence": {"at_least": 1}}],
+    )
+    desk.ok("job", "new", spec, "--id", "demo")
+    prompt = desk("job", "step", "demo", "--dry-run").out
+    assert "at least 1 evidence file\n" in prompt
+    desk.step({**DONE, "evidence_files": ["a"]})
+    assert " 1 of 1 call\n" in desk("job", "show", "demo").out
+    assert "demo: 1 call replayed, " in desk("job", "replay", "demo").out
+    desk.refused("job", "replay", "demo", "--from", "2", code=2, says="has 1 call that ended")
+    told = desk("job", "replay", "demo", "--until", "0").out
+    assert "demo: 0 calls replayed, " in told

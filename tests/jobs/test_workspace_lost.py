@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigError, Conflict, UsageError
+from holdfast.errors import ConfigError, Conflict, Corrupt, UsageError
 from holdfast.jobs.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import DONE, Desk
 from tests.jobs.test_workspace import contents, git, killed_at
@@ -313,3 +313,36 @@ def test_a_repository_that_cannot_be_asked_is_not_taken_for_a_plain_folder(
     Workspace(
         str(tmp_path / "home/jobs/j2"), "sandbox", job="j2", source=str(tmp_path / "plain\nfolder")
     ).make()
+
+
+# --- what was kept -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "directory"])
+@pytest.mark.parametrize("gone", [".files", ".files/repository.git"])
+def test_what_was_kept_and_is_taken_away_in_a_call_is_named_at_once(
+    desk: Desk, source: Path, isolation: str, gone: str
+) -> None:
+    folder = desk.home / "jobs/demo"
+    code = f"import shutil\nshutil.rmtree({str(folder / gone)!r})\nprint({json.dumps(DONE)!r})\n"
+    where = ("--isolation", isolation, "--source", str(source))
+    desk.new("--worker", desk.program(code), *where)
+    for verb in ("run", "diff", "run", "merge"):
+        ran = desk("job", verb, "demo", "--json")
+        assert ran.code == 6, (verb, ran)
+        assert ran.error()["message"] == f"what demo kept of its files is gone: {folder / '.files'}"
+        assert "backup, or `holdfast job cancel demo`" in ran.error()["hint"]
+    desk.ok("job", "cancel", "demo")
+    ran = desk("job", "diff", "demo", "--json")
+    assert ran.code == 6
+    assert ran.error()["hint"] == "put it back from a backup"
+
+
+def test_a_workspace_is_not_made_anew_by_who_has_seen_what_was_kept(source: Path) -> None:
+    workspace = made(source)
+    kept(workspace)
+    shutil.rmtree(workspace.folder)
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="what j1 kept of its files is gone"):
+            workspace.make()
+    assert not os.path.exists(workspace.path)

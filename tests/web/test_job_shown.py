@@ -109,3 +109,60 @@ def test_a_job_that_was_replayed_names_the_one_it_comes_from(made: Errands, boar
     jobs = [row["job"] for row in made.verbs.rows("job list")]
     (new,) = [each for each in jobs if made.show(each)["origin"]]
     assert '<a href="/jobs/before">before</a>' in page_of(board, f"/jobs/{new}")
+
+
+def unheard(made: Errands, id: str) -> str:
+    """A job whose agent said nothing that counts; what its page says instead."""
+    program = made.shell.place / "slow.py"
+    program.write_text("import time; time.sleep(600)\n", encoding="utf-8")
+    worker, says = {
+        "refused": (made.script("chat", {"reply": "All is well."}), "refused"),
+        "late": (f"command:{shlex.join([sys.executable, str(program)])}", "no answer in time"),
+        "failed": (made.script("silence"), "failed"),
+    }[id]
+    made.spec(id, prompt="P", models={"worker": worker}, phases=[{"name": "w", "timeout": 0.2}])
+    assert made.run(id) == 1
+    return says
+
+
+@pytest.mark.parametrize("id", ["refused", "late", "failed"])
+def test_an_agent_is_not_quoted_with_what_it_did_not_say(
+    made: Errands, board: Board, id: str
+) -> None:
+    says = unheard(made, id)
+    exported = made.verbs("job history", id=id, format="html").data["html"]
+    for page in (page_of(board, f"/jobs/{id}"), page_of(board, f"/jobs/{id}/call/0"), exported):
+        assert f"</i>{says}</span>" in page
+        assert "STUCK" not in page.split("<details")[0]
+    for path in (f"/jobs/{id}", "/decisions"):
+        page = page_of(board, path)
+        assert "said <b>" not in page.split(f'id="decide-{id}"')[1].split("</form>")[0]
+        assert f"<b>{says}</b>" in page
+
+
+def test_what_was_said_and_not_accepted_is_shown_as_both(made: Errands, board: Board) -> None:
+    done = said("COMPLETED", "It is done.")
+    phases = [{"name": "w", "evidence": {"at_least": 1}, "max_retries": 0}]
+    made.spec("bare", prompt="P", models={"worker": made.script("bare", done)}, phases=phases)
+    assert made.run("bare") == 1
+    page = page_of(board, "/jobs/bare")
+    assert "</i>COMPLETED, not accepted</span>" in page
+    assert "worker of w said <b>completed</b>: It is done." in page
+    assert "0 evidence files" in page.split('id="decide-bare"')[1].split("</form>")[0]
+
+
+def test_a_history_that_was_changed_is_told_on_the_pages_of_its_job(
+    made: Errands, board: Board
+) -> None:
+    a_stuck_one(made, "edited")
+    for path in ("/jobs/edited", "/jobs/edited/call/0"):
+        page = page_of(board, path)
+        assert "damaged" not in page
+        assert "too long to be verified" not in page
+    log = made.shell.home / "jobs/edited/history.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"flaky test of the queue", b"queue"))
+    for path in ("/jobs/edited", "/jobs/edited/call/0"):
+        (warning,) = page_of(board, path).split('<div class="wrong" role="alert">')[1:]
+        told = warning.split("</div>")[0]
+        assert "the history of edited is damaged: history.jsonl:" in told
+        assert "holdfast job replay edited" in told

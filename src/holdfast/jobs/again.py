@@ -20,6 +20,7 @@ from holdfast.jobs.packing import has_files
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.state import FINAL, fold, initial, spec_of
+from holdfast.jobs.verdict import many
 from holdfast.jobs.workspace import Workspace
 from holdfast.layout import JOB_FILES
 from holdfast.store.primitives import Line
@@ -80,7 +81,7 @@ def _lines(job: Job, behind: int) -> tuple[list[Record], str | None, bool]:
             reached = ended >= behind
     if ended < behind:
         raise UsageError(
-            f"{job.name} has {ended} calls that ended, not {behind}",
+            f"{job.name} has {many(ended, 'call')} that ended, not {behind}",
             hint=f"--from 0 to --from {ended}",
         )
     return lines, tree, False

@@ -270,11 +270,11 @@ def _call(call: Record) -> Html:
     cost = "cost unknown" if response["cost_usd"] is None else f"${response['cost_usd']:.4f}"
     figures = [f"{response['execution_time_seconds']:.1f} s", cost]
     if tokens is not None:
-        figures.append(f"{tokens:,} tokens")
+        figures.append(_many(tokens, "token"))
     header = tag(
         "header",
         tag("a", f"{number} · {settings.get('phase') or 'no phase'}", href=f"#call-{number}"),
-        _state(response["action"], is_),
+        _state(call["heard"], is_),
         tag("span", f"→ {words(response['new_status'])}", class_="faint"),
         tag("span", " · ".join(figures), class_="end num"),
     )
@@ -343,8 +343,8 @@ def _more(title: str, text: str | None, *, open_: bool = False) -> Html | None:
         return None
     kept = text[:_LONGEST]
     rest = len(text) - len(kept)
-    more = f"\n… {rest} characters more in the history" if rest else ""
-    size = tag("span", f" {len(text):,} characters", class_="faint")
+    more = f"\n… {_many(rest, 'character')} more in the history" if rest else ""
+    size = tag("span", f" {_many(len(text), 'character')}", class_="faint")
     return tag("details", tag("summary", title, size), tag("pre", kept + more), open=open_)
 
 
@@ -396,6 +396,10 @@ def _foot(job: Job) -> Html:
         f"Holdfast {__version__}, {job.now()}. Line {head.seq} of history.jsonl, hash {head.hash}."
     )
     return tag("footer", told)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _state(words: str, is_: str) -> Html:

@@ -20,8 +20,8 @@ from holdfast.jobs.scratch import Folder, leads_inside
 _NONE = "holdfast.none"
 """An index that is not there, in our repository."""
 _RULES = (".gitignore", ".gitattributes")
-_LONGEST = 4096
-"""Bytes of a path that git could open."""
+_LONGEST = 4096 - 256
+"""Bytes of the path of a folder in which git could open every file."""
 _MOST_SAID = 1 << 20
 """Bytes that may be said to a program when it is started."""
 
@@ -31,11 +31,13 @@ class Surroundings(NamedTuple):
     """Pipes, sockets and devices that stand where git looks for rules."""
     repositories: list[str]
     """Folders with something called `.git`; not those in one of them."""
+    unreachable: list[str]
+    """Folders that lie too deep for git, which leaves them out in silence."""
 
 
 def surroundings(files: Folder) -> Surroundings:
     """What a work tree holds that git has to be kept from."""
-    found = Surroundings([], [])
+    found, longest = Surroundings([], [], []), _LONGEST - len(os.fsencode(files.path))
 
     def visit(here: str, kinds: dict[str, str]) -> bool:
         inside = f"{here}/" if here else ""
@@ -43,7 +45,10 @@ def surroundings(files: Folder) -> Surroundings:
         if here and here != GIT and GIT in kinds:
             found.repositories.append(here)
             return False
-        return here != GIT and len(here) < _LONGEST
+        if len(os.fsencode(here)) < longest:
+            return here != GIT
+        found.unreachable.append(here)
+        return False
 
     files.walk(visit)
     return found
@@ -59,6 +64,12 @@ def listed(
     around = surroundings(files)
     for path in around.blocking:
         files.remove(path, files)
+    if deep := _counting(ours, files, around.unreachable):
+        raise StorageError(
+            f"folders are nested too deep for git: {deep[0][:80]}…",
+            hint="remove them, or name them in .gitignore; no program could work with such a path",
+            path=files.path,
+        )
     inner = set(around.repositories) - _ignored(ours, files, around.repositories)
     found, links = _said(ours, files, inner)
     # The agent wrote its index, and git believes what is in there: also `../../victim`.
@@ -70,6 +81,19 @@ def listed(
         found = {path for path in found if not any(each in whole for each in _upward(path))}
     found |= {f"{path}/" for path in whole}
     return {path for path in found if path.partition("/")[0] != GIT}
+
+
+def remove_unreachable(ours: Repository, files: Folder, aside: Folder) -> None:
+    """Remove what lies too deep to be listed: no snapshot has it."""
+    for path in _counting(ours, files, surroundings(files).unreachable):
+        files.remove(path, aside)
+
+
+def _counting(ours: Repository, files: Folder, deep: Collection[str]) -> list[str]:
+    """Those that are not ignored, by a folder above that is within the reach of git."""
+    above = {path: path.rpartition("/")[0] for path in deep}
+    ignored = _ignored(ours, files, set(above.values()))
+    return [path for path in deep if above[path] not in ignored]
 
 
 def _ignored(ours: Repository, files: Folder, folders: Collection[str]) -> set[str]:

@@ -10,6 +10,7 @@ it can be compressed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -23,8 +24,9 @@ import zstandard
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, typed
+from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, StorageError, typed
 from holdfast.jobs import history
+from holdfast.jobs.lost import files_gone
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.scratch import Folder
 from holdfast.jobs.state import Refused, refusal
@@ -160,7 +162,27 @@ def _tar(folder: str, write: Callable[[bytes], Any]) -> None:
         # The repository last: as long as it is missing, what was unpacked is not all there.
         for name in sorted(os.listdir(folder), key=lambda each: (each == _REPOSITORY, each)):
             if name not in _LEFT_OUT:
-                tar.add(os.path.join(folder, name), arcname=name)
+                _add(tar, os.path.join(folder, name), name)
+
+
+def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
+    """All of a folder, in the order of tarfile, which goes no deeper than Python can recurse."""
+    pending = [(path, name)]
+    while pending:
+        path, name = pending.pop()
+        try:
+            tar.add(path, arcname=name, recursive=False)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise StorageError(
+                f"folders are nested too deep to be packed: {name[:80]}…",
+                hint="remove them from the workspace, and pack the job then",
+                path=path[:200],
+            ) from error
+        if os.path.isdir(path) and not os.path.islink(path):
+            inside = sorted(os.listdir(path), reverse=True)
+            pending += [(f"{path}/{each}", f"{name}/{each}") for each in inside]
 
 
 def _check(job: Job, told: Record) -> None:
@@ -265,13 +287,9 @@ def has_files(job: Job) -> bool:
 def check_kept(job: Job) -> None:
     """Refuse to go on with no files where some were kept: what was done would be left out."""
     state = job.state()
-    if state["base"] is not None and state["status"] not in FINAL and not has_files(job):
+    if state["base"] is not None and not state["archived"] and not has_files(job):
         where = f"{job.home.path}/{job.key}/{JOB_FILES}"
-        raise Corrupt(
-            f"what {job.name} kept of its files is gone: {where}",
-            hint=f"put it back from a backup, or `holdfast job cancel {job.name}`",
-            path=where,
-        )
+        raise files_gone(job.name, where, over=state["status"] in FINAL)
 
 
 def check_unpacked(job: Job, verb: str) -> None:

@@ -203,7 +203,8 @@ def _phase(phase: PhaseSpec) -> str:
     lines = [text for text in (phase.description, phase.instructions) if text]
     lines += [f"- {path} has to be there and listed" for path in phase.evidence.required]
     if phase.evidence.at_least:
-        lines.append(f"- at least {phase.evidence.at_least} evidence files")
+        files = "file" if phase.evidence.at_least == 1 else "files"
+        lines.append(f"- at least {phase.evidence.at_least} evidence {files}")
     lines += [f"- this has to succeed: {gate.run}" for gate in phase.gates]
     return (
         "\n\n".join([f"# Phase {phase.name}", "\n".join(lines)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.codec import Record
 
 _UNSAID = {"ERROR": "failed", "TIMEOUT": "late"}
+_INSTEAD = {"failed": "failed", "late": "no answer in time", "refused": "refused"}
 
 
 def as_said(record: Record) -> Record:
@@ -22,3 +23,12 @@ def as_said(record: Record) -> Record:
     if unsaid is None and record.get("violations"):
         unsaid = "refused"
     return said | ({"unsaid": unsaid} if unsaid else {})
+
+
+def answer_in(response: Record) -> str:
+    """Of a call that has ended: the action that was said, or what there was instead of one."""
+    told = {"outcome": response.get("status"), "complaint": response.get("overruled")}
+    said = as_said({**response, **told})
+    if "unsaid" in said:
+        return _INSTEAD[said["unsaid"]]
+    return str(said["action"]) + ("" if said["complaint"] is None else ", not accepted")

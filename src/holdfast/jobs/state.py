@@ -25,7 +25,6 @@ from holdfast.store.primitives import Line
 Job = dict[str, Any]
 _PARTS_KEPT = 256
 _POINTS_KEPT = 200
-_GUIDANCE_KEPT = 50
 _CONTEXT_KEPT, _LONGEST_PATH = 100, 4095
 MOST_PATHS, _MOST_TEXT = 1000, 128 << 10
 """Of one list in a line, and how long they may be together: a line has its limit, and the files
@@ -314,7 +313,7 @@ def _described(record: Record) -> str | None:
 def _hear(state: Job, record: Record) -> None:
     if record.get("guidance"):
         told = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
-        state["guidance"] = [*state["guidance"], told][-_GUIDANCE_KEPT:]
+        state["guidance"] = [*state["guidance"], told]
 
 
 def _is_cancelled(state: Job, record: Record) -> bool:
@@ -399,10 +398,11 @@ def _call(state: Job, record: Record) -> None:
     if state["base"] is None:
         state["base"] = tree
     parts: dict[str, bool] = state["parts"]
-    for each in map(str, record.get("parts", [])):  # the latest last
+    named = dict.fromkeys(map(str, record.get("parts", [])), True)
+    for each in named:  # the latest last
         parts.pop(each, None)
-        parts[each] = True
-    while len(parts) > _PARTS_KEPT:
+    parts |= named
+    while len(parts) > max(_PARTS_KEPT, len(named)):  # else they were written again at each step
         del parts[next(iter(parts))]
 
 

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState
 
 _SHORTEST, _LONGEST_NAME = 8, 128
-_MOST_GUIDANCE = 1 << 20
-"""Characters in all: it is in every later request, and none of it can be taken back."""
+_MOST_GUIDANCE, _MOST_TIMES = 1 << 20, 1000
+"""Characters in all, and how often: each is a part of every later request, which a line has to
+name, and none of it can be taken back."""
 
 
 class Stale(Refused):
@@ -166,13 +167,21 @@ def _agreed(job: Job, said: str | None) -> str:
 
 
 def _check_guidance(state: JobState, guidance: str | None) -> None:
+    if not guidance:
+        return
     before = sum(len(each["text"]) for each in state["guidance"])
-    if guidance and before + len(guidance) > _MOST_GUIDANCE:
+    if before + len(guidance) > _MOST_GUIDANCE:
         told = f"guidance of {len(guidance):,} characters, and {before:,} before it"
-        raise UsageError(
-            f"{told}: {_MOST_GUIDANCE:,} are kept at most",
-            hint=f"put it into a file: holdfast job attach FILE --job {state['job_id']}",
-        )
+        most = f"{_MOST_GUIDANCE:,} are kept at most"
+    elif len(state["guidance"]) >= _MOST_TIMES:
+        told = f"guidance was given {len(state['guidance']):,} times"
+        most = f"{_MOST_TIMES:,} are kept at most"
+    else:
+        return
+    raise UsageError(
+        f"{told}: {most}",
+        hint=f"put it into a file: holdfast job attach FILE --job {state['job_id']}",
+    )
 
 
 # --- decisions ------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.jobs.history import Calls, points
+from holdfast.jobs.said import answer_in
 from holdfast.jobs.state import committed_usd, spec_of, utc_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Timeline(NamedTuple):
     total: int
     """Calls that have ended, shown or not."""
     calls: list[Record]
-    """Each with `evidence`, what became of the files that it named, and with `wrong`."""
+    """Each with `heard`, which is no action where none was said that counts; with `evidence`, what
+    became of the files that it named; and with `wrong`."""
     events: list[Record]
     """Each with `before`: the number of the call that came next."""
     asking: Record | None
@@ -82,7 +84,8 @@ def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
 
 
 def _examined(response: Record) -> Record:
-    """The files that an answer names (there, missing, or outside), and all else that is wrong."""
+    """The answer in a word, the files that it names (there, missing, or outside), and all else
+    that is wrong."""
     doubts: dict[str, str] = {}
     wrong: list[Record] = []
     for name, bad in (("violations", True), ("warnings", False)):
@@ -101,7 +104,7 @@ def _examined(response: Record) -> Record:
         {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
         for path in response["evidence_files"]
     ]
-    return {"evidence": files, "wrong": wrong}
+    return {"heard": answer_in(response), "evidence": files, "wrong": wrong}
 
 
 def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:

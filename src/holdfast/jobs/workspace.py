@@ -35,7 +35,8 @@ from holdfast.ids import key_parts
 from holdfast.jobs import checkout
 from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.jobs.checkout import GIT, Heads
-from holdfast.jobs.listing import listed
+from holdfast.jobs.listing import listed, remove_unreachable
+from holdfast.jobs.lost import files_gone
 from holdfast.jobs.origin import (
     Facts,
     check_source,
@@ -322,6 +323,7 @@ class Workspace:
             files.prune({*wanted, *stay}, folders, aside)
             self._put_files(files, aside, wanted)
             return _without(before, stay - wanted.keys())
+        remove_unreachable(self._repository, files, aside)
         before = self._look(facts, files)
         self._put_files(files, aside, wanted)
         # Only now do the rules of the snapshot say what is ignored.
@@ -432,12 +434,7 @@ class Workspace:
                 # Before it is given: whoever finds it there has to know it for ours.
                 self._note(facts.giving(branch, tip))
             merged = proposal.merge(
-                source,
-                tip,
-                branch,
-                asked=into is not None,
-                former=former,
-                dry_run=dry_run,
+                source, tip, branch, asked=into is not None, former=former, dry_run=dry_run
             )
             if merged.commit and merged.commit == source.commit_of(f"refs/heads/{branch}"):
                 self._note(facts.given(branch, merged.commit))
@@ -555,8 +552,11 @@ class Workspace:
 
     def _tidy(self) -> None:
         """Undo what an agent may have done to our repository: no settings but ours hold there."""
-        self._facts = None
+        known, self._facts = self._facts, None
         if (facts := self._known()) is None:
+            if known is not None:
+                self._facts = known  # else the next one would make it anew, without the files
+                raise files_gone(self.branch.removeprefix("job-"), self.folder)
             return
         with Folder(self._repository.directory) as ours:
             for name, text in (("config", facts.config), ("info/exclude", facts.exclude)):

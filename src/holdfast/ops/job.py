@@ -374,7 +374,8 @@ def show(
     decrypt: Decrypt = False,
 ) -> Show:
     with opened(call, id, decrypt=decrypt) as job:
-        warn_of_damage(call, job)
+        if not call.from_afar:  # lists of jobs ask so of each one
+            warn_of_damage(call, job)
         if csv:
             from holdfast.jobs.export import as_csv
 
@@ -394,7 +395,7 @@ def _text(told: Record) -> str:
         f"  {told['cost_usd']:.4f} of {limits.get('max_cost_usd', 0):g} USD "
         f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
         f"({used['time']['level']}), "
-        f"{told['calls']} of {limits.get('max_iterations', 0)} calls"
+        f"{told['calls']} of {many(limits.get('max_iterations', 0), 'call')}"
     )
     if told["unknown_costs"]:
         lines.append(f"  what {many(told['unknown_costs'], 'call')} cost is not known")

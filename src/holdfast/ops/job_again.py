@@ -16,6 +16,7 @@ from holdfast.jobs.packing import check_unpacked
 from holdfast.jobs.replay import replay as replayed
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
+from holdfast.jobs.verdict import many
 from holdfast.jobs.workspace import Workspace
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -54,9 +55,8 @@ def replay(
         found = replayed(job, until if from_ is None else from_)
         if from_ is None:
             data = {"job": job.name, **found._asdict()}
-            said = (
-                f"{job.name}: {found.calls} calls replayed, {found.status}: every state follows\n"
-            )
+            calls = many(found.calls, "call")
+            said = f"{job.name}: {calls} replayed, {found.status}: every state follows\n"
             return Show(data, text=said)
         return _again(call, job, from_, model)
 
@@ -108,4 +108,5 @@ def _figures(state: Record) -> Record:
 
 def _told(figures: Record) -> str:
     cost, seconds = figures["cost_usd"], figures["seconds"]
-    return f"{figures['status']} after {figures['calls']} calls, {cost:.4f} USD, {seconds:.1f} s"
+    calls = many(figures["calls"], "call")
+    return f"{figures['status']} after {calls}, {cost:.4f} USD, {seconds:.1f} s"

@@ -34,6 +34,7 @@ def diff(
             packing.check_unpacked(job, "diff --since")
         text = packing.changes_of(job, patch=patch) if tree is None else None
         if text is None:
+            packing.check_kept(job)
             text = workspace_of(job).diff(tree, patch=patch)
         data: Record = {"job": job.name, "since": since, "patch" if patch else "changes": text}
     said = text or ("" if patch else "nothing was changed\n")
@@ -69,6 +70,7 @@ def merge(
     """
     with opened(call, id, change=not dry_run) as job:
         packing.check_unpacked(job, "merge")
+        packing.check_kept(job)
         workspace = workspace_of(job)
         if not dry_run:
             put_back(job, workspace)

@@ -18,7 +18,7 @@ from holdfast.jobs.packing import check_kept
 from holdfast.jobs.request import model_request, prompt_of
 from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
-from holdfast.jobs.steward import activate, check_activates, waits_for
+from holdfast.jobs.steward import activate, check_activates
 from holdfast.jobs.verdict import verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
@@ -83,8 +83,7 @@ def _run(call: Context, id: str) -> Show | Change:
             )
         with running(call, job) as runner:
             runner.run()
-        state = job.state()
-        return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state))
+        return _ended(job)
 
 
 def step(
@@ -112,8 +111,7 @@ def step(
             raise refusal(state, "step")
         with running(call, job) as runner:
             runner.step() if response is None else runner.respond(response)
-        state = job.state()
-        return Show(details(job), text=_ending(job.name, state), exit_code=_exit(state, one=True))
+        return _ended(job, one=True)
 
 
 @contextmanager
@@ -197,23 +195,15 @@ def _leave(call: Context, job: Job) -> None:
         job.log.archive()
 
 
-def _ending(name: str, state: Record) -> str:
-    held = f" (held: {state['hold']})" if state["hold"] else ""
-    lines = [f"{name} is {state['status']}{held}"]
-    if state["why"]:
-        lines.append(f"why: {indented(state['why'])}")
-    match waits_for(state):
-        case "continue or halt":
-            lines.append(f'next: holdfast job steward {name} continue --guidance "…", or halt')
-        case "approve or reject":
-            lines.append(
-                f"next: holdfast job diff {name}; holdfast job steward {name} approve, or reject"
-            )
-        case str(what):
-            lines.append(f"next: {what}")
-        case None:
-            pass
-    return "\n".join(lines) + "\n"
+def _ended(job: Job, *, one: bool = False) -> Show:
+    """How a job was left, and what a person would type now."""
+    told, state = details(job), job.state()
+    held = f" (held: {told['hold']})" if told["hold"] else ""
+    lines = [f"{job.name} is {told['status']}{held}"]
+    if told["why"]:
+        lines.append(f"why: {indented(told['why'])}")
+    lines += [f"{'or' if at else 'next'}: {each}" for at, each in enumerate(told["next"])]
+    return Show(told, text="\n".join(lines) + "\n", exit_code=_exit(state, one=one))
 
 
 def _exit(state: Record, *, one: bool = False) -> int:

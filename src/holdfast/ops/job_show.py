@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from holdfast.codec import Record, pretty
 from holdfast.errors import HoldfastError, NotFound, UsageError, typed
 from holdfast.jobs.job import Job
-from holdfast.jobs.packing import changes_of
+from holdfast.jobs.packing import changes_of, check_kept
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.job_damage import warn_of_damage
+from holdfast.ops.job_damage import verified
 from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
 from holdfast.ops.parameter import Arg
 
@@ -42,14 +42,14 @@ def history(
     if out is not None and format != "html":
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id, decrypt=decrypt) as job:
-        warn_of_damage(call, job)
+        looked = verified(call, job)
         if format == "html":
             return _page(call, job, out, decrypt=decrypt)
         told = timeline(job, limit=limit, only=only)
         if only is not None and not told.calls:
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
         if format == "json":
-            data = told.record(job.state())
+            data = told.record(job.state()) | {"verified": looked}
             return Show(data, text=pretty(data).decode(), exact=True)
     more = only is None and told.total > len(told.calls)
     return Rows([_row(each) for each in told.calls], {"calls": told.total}, truncated=more)
@@ -104,6 +104,7 @@ def _html(call: Context, job: Job, *, decrypt: bool) -> str:
     try:
         diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
+            check_kept(job)
             diff = workspace_of(job).diff(patch=True)
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with

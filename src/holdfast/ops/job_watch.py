@@ -152,7 +152,7 @@ def _again(state: Record) -> str:
 def _used(state: Record, *, answered: bool = False, brief: bool = False) -> str:
     """What was used; with an answer the next call may be on record already."""
     calls = many(state["steps"] - (answered and state["call"] is not None), "call")
-    tokens = f", {state['tokens']:,} tokens" if state["tokens"] else ""
+    tokens = f", {state['tokens']:,} token{'s'[: state['tokens'] > 1]}" if state["tokens"] else ""
     money = f"{state['cost_usd']:.4f} of {state['limits']['max_cost_usd']:g} USD"
     if state["unknown"] and brief:
         money = f"at least {money}"

@@ -50,7 +50,8 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
     @router.get("/jobs/{id}")
     def job(id: str, calls: Annotated[int, Query(ge=1, le=MOST_CALLS)] = PAGE_OF_CALLS) -> str:
         shown = ask("job show", id=id)
-        history = ask("job history", id=id, format="json", limit=calls)["data"]
+        told = ask("job history", id=id, format="json", limit=calls)
+        history = told["data"]
         return page(
             "job.html",
             job=shown["data"],
@@ -61,14 +62,17 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
             shown=len(history["interactions"]),
             more=min(MOST_CALLS, calls * 3),
             as_of=shown["as_of"],
+            warnings=told.get("warnings", []),
+            verified=history["verified"],
         )
 
     @router.get("/jobs/{id}/call/{number}")
     def one_call(id: str, number: int) -> str:
         shown = ask("job show", id=id)["data"]
-        found = ask("job history", id=id, format="json", only=number)["data"]["interactions"]
+        told = ask("job history", id=id, format="json", only=number)
+        found = told["data"]["interactions"]
         # Jobs of other systems, imported before, may have several calls of one number.
-        return page("call.html", job=shown, call=found[-1])
+        return page("call.html", job=shown, call=found[-1], warnings=told.get("warnings", []))
 
     @router.get("/jobs/{id}/replay")
     def replay(id: str) -> str:
