@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Iterator
@@ -182,6 +183,20 @@ def test_an_export_to_no_file_says_so_and_leaves_nothing_behind(
         made.verbs("job export", id="formula", out=str(tmp_path / "gone/job.html"))
     assert caught.value.hint == "make it first"
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_export_replaces_no_file_of_the_home_and_nothing_but_files(
+    made: Errands, tmp_path: Path
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    history = made.shell.home / "jobs/formula/history.jsonl"
+    before = history.read_bytes()
+    for out, says in ((history, "a file of the home"), (pipe, "is no file"), (link, "is no file")):
+        with pytest.raises(UsageError, match=says):
+            made.verbs("job export", id="formula", out=str(out), replace=True)
+    assert history.read_bytes() == before and pipe.is_fifo() and link.is_symlink()
 
 
 def test_an_export_that_cannot_be_put_in_place_leaves_nothing_behind(

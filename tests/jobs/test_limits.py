@@ -303,6 +303,15 @@ def test_a_program_that_hangs_is_ended_with_its_children_and_its_last_words_kept
     assert desk.audit() == [("timeout", 0)]
 
 
+def test_a_gate_that_took_too_long_is_said_to(desk: Desk) -> None:
+    gates = [{"run": "sh -c 'echo 3 passed; sleep 60'", "timeout": "0.5s"}]
+    phase = {"name": "a", "gates": gates, "max_retries": 0}
+    models = {"worker": desk.script(DONE)}
+    spec = desk.spec(job_id="demo", prompt="Do", models=models, phases=[phase])
+    desk.ok("job", "new", spec)
+    assert "ended with 124: it did not end in 0.5 s\n3 passed" in desk.ran(code=1)["why"]
+
+
 @pytest.mark.parametrize(
     ("code", "outcome", "says"),
     [

@@ -18,6 +18,7 @@ import zstandard
 from holdfast.errors import StorageError
 from holdfast.jobs import history, packing
 from holdfast.jobs.job import Job
+from holdfast.jobs.workspace import Workspace
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
@@ -208,6 +209,35 @@ def test_a_packed_job_whose_files_were_unpacked_can_all_that_it_could(
     desk.ok("job", "archive", "demo")
     assert not (desk.home / "jobs/demo/.files").exists()
     desk.refused("job", "merge", "demo", says="is packed")
+
+
+@pytest.mark.parametrize(
+    ("begun", "words"),
+    [
+        ("merge", ("merge", "demo")),
+        ("diff", ("diff", "demo", "--since", "default-complete-0")),
+        ("export", ("replay", "demo", "--from", "0")),
+        ("diff", ("diff", "demo", "--patch")),
+    ],
+)
+def test_what_is_packed_while_its_files_are_asked_for_is_said_to_be(
+    desk: Desk, source: Path, monkeypatch: pytest.MonkeyPatch, begun: str, words: tuple[str, ...]
+) -> None:
+    finished(desk, source)
+    plain = getattr(Workspace, begun)
+
+    def packed_first(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(Workspace, begun, plain)
+        assert desk("job", "archive", "demo").code == 0
+        return plain(*given, **more)
+
+    monkeypatch.setattr(Workspace, begun, packed_first)
+    ran = desk("job", *words)
+    if "--patch" in words:
+        assert (ran.code, ran.err) == (0, "") and "made.txt" in ran.out
+    else:
+        assert ran.code == 1 and "demo is packed" in ran.err, ran
+    assert [each["job"] for each in desk.ok("job", "list")["rows"]] == ["demo"]
 
 
 def test_a_patch_beyond_what_a_document_may_be_is_shown_of_a_packed_job(desk: Desk) -> None:

@@ -337,3 +337,21 @@ def test_an_answer_that_was_cut_off_is_told_to_be(desk: Desk) -> None:
     shown = desk.ran(code=1)
     assert "cut off after 300 tokens" in shown["why"]
     desk.ok("job", "replay", "demo")
+
+
+def test_an_answer_that_is_too_long_is_said_to_be(desk: Desk) -> None:
+    code = "import json, sys; said = json.loads(sys.argv[1])\n"
+    code += "print(json.dumps({**said, 'notes': 'x' * (1 << 20)}))"
+    desk.new("--worker", desk.program(code, json.dumps(DONE)))
+    shown = desk.ran(code=1)
+    assert "the answer is too long (1,048,576 characters are kept)" in shown["why"]
+
+
+def test_a_worker_that_is_ended_for_what_it_prints_has_not_completed_anything(desk: Desk) -> None:
+    flood = "import sys, time; print(sys.argv[1], flush=True)\n"
+    flood += "sys.stderr.write('x' * (40 << 20)); time.sleep(60)"
+    desk.new("--worker", desk.program(flood, json.dumps(DONE)))
+    shown = desk.ran(code=1)
+    assert shown["status"] == "INTERVENTION_REQUIRED"
+    assert "printed more than it may" in shown["why"]
+    desk.ok("job", "replay", "demo")

@@ -57,6 +57,18 @@ def test_one_that_ignores_sigterm_is_killed_after_the_grace(means: Means, word: 
     assert ended.survivors_killed == 1
 
 
+def test_one_that_stops_its_keeper_is_ended_all_the_same(means: Means, word: str) -> None:
+    script = (
+        "import os, signal, time; os.kill(os.getppid(), signal.SIGSTOP)\n"
+        "print('ready', flush=True); time.sleep(1000)"
+    )
+    tree = python(script, word, means=[means])
+    tree._on_output = lambda *_: tree.stop()
+    ended = tree.run()
+    # Without its keeper it could only be killed, and how it ended would not be known.
+    assert (ended.outcome, ended.signal) == ("stopped", signal.SIGTERM)
+
+
 def test_one_that_is_stopped_gets_to_see_its_end(means: Means, word: str) -> None:
     tree = Tree(
         ["sh", "-c", "trap 'echo seen; exit' TERM; echo ready; kill -STOP $$"],

@@ -79,6 +79,9 @@ def _run(
     except HoldfastError as error:
         return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}
     output = ended.tail[-_SHOWN:].strip()
+    if ended.outcome == "timeout":
+        # First: what it printed until then may look like the reason.
+        output = f"it did not end in {gate.timeout_seconds:g} s\n{output}".strip()
     return {
         **told,
         "exit_code": ended.exit_code,

@@ -34,7 +34,7 @@ State = fold.Job
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
-_VERSION = 6
+_VERSION = 7
 _PAUSE, _SHARE = 0.05, 60
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 

@@ -296,13 +296,31 @@ def check_unpacked(job: Job, verb: str) -> None:
     """Refuse what needs the files of a job that was packed, unless they were unpacked again."""
     told: Record = job.state()["archived"] or {}
     if told.get("files") and not has_files(job):
-        above = f"{job.home.path}/{job.key}"
-        packed, folder = shlex.quote(f"{above}/{FILES}"), shlex.quote(f"{above}/{JOB_FILES}")
-        raise Refused(
-            f"{job.name} is packed: {verb} needs its files",
-            hint=f"mkdir -p {folder} && tar --zstd -xf {packed} -C {folder}; "
-            f"`holdfast job archive {job.name}` takes them away again",
-        )
+        raise _packed(job, verb)
+
+
+@contextmanager
+def needing_files(job: Job, verb: str) -> Generator[None]:
+    """Refuse it too if the job is packed meanwhile, whatever was missing then."""
+    check_unpacked(job, verb)
+    before = job.state()["archived"]
+    try:
+        check_kept(job)
+        yield
+    except HoldfastError:
+        if job.state()["archived"] != before:
+            raise _packed(job, verb) from None
+        raise
+
+
+def _packed(job: Job, verb: str) -> Refused:
+    above = f"{job.home.path}/{job.key}"
+    packed, folder = shlex.quote(f"{above}/{FILES}"), shlex.quote(f"{above}/{JOB_FILES}")
+    return Refused(
+        f"{job.name} is packed: {verb} needs its files",
+        hint=f"mkdir -p {folder} && tar --zstd -xf {packed} -C {folder}; "
+        f"`holdfast job archive {job.name}` takes them away again",
+    )
 
 
 def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:

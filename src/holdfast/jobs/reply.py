@@ -34,6 +34,8 @@ _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*$)|[。�
 _ENDS = ".!?…。！？"
 """One of these ends a sentence, whatever else does."""
 _CUT_OFF = re.compile(r"cut off after [\w ]{1,40} tokens")
+_NOT_ALL = re.compile(r"… \[\d{1,12} characters more\]\Z")
+"""How a reply ends of which the history has the first MiB only; what is missing closed it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 TAG, _MOST_TAGS = re.compile(r"\[SECRET(?::[a-z-]{1,40}:[0-9a-f]{8})?\]"), 20
 """What the history says instead of a secret.  It may be longer than that was, and what was judged
@@ -93,6 +95,8 @@ def judge(
     except DecodeError as error:
         cut = _CUT_OFF.search(trouble or "")
         told = f"the answer was {cut[0]}, and" if cut else "the answer"
+        if more := _NOT_ALL.search(raw, max(0, len(raw) - 40)):
+            told = f"the answer is too long ({more.start():,} characters are kept), and so"
         return _judged({}, [Violation("schema", f"{told} is not one JSON object: {error}")], [])
     warnings: list[Violation] = []
     if found.ignored_fences:

@@ -14,7 +14,6 @@ from holdfast.errors import (
     Busy,
     Declined,
     HoldfastError,
-    InvalidOutput,
     ModelError,
     NotAuthorised,
     TimedOut,
@@ -44,7 +43,8 @@ class Failing(NamedTuple):
             case "timeout":
                 return too_late(self.name, timeout)
             case "output":
-                return InvalidOutput(
+                # No answer to be judged, whatever came: we ended it in the middle of its work.
+                return ModelError(
                     f"{self.name} printed more than it may: {ended.output_bytes} bytes",
                     hint="have it print only its answer",
                 )

@@ -12,7 +12,7 @@ from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_p
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
-from holdfast.jobs.packing import check_unpacked
+from holdfast.jobs.packing import needing_files
 from holdfast.jobs.replay import replay as replayed
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
@@ -63,8 +63,8 @@ def replay(
 
 def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     """Go on behind some calls in a new job, and compare the two."""
-    check_unpacked(job, "replay --from")
-    begun = beginning_of(job, behind, model)
+    with needing_files(job, "replay --from"):
+        begun = beginning_of(job, behind, model)
     if begun.state["status"] == "DRAFT":
         check_activates(begun.state)
     elif not is_ready(begun.state):
@@ -72,7 +72,10 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
     name = f"{job.name[:110]}-again-{secrets.token_hex(3)}"
     key = call.layout.path("job", name)
     with Job(call.home_to_change(), name, call.layout) as new:
-        with files_in_place(job, begun, name, key) as workspace:
+        with (
+            needing_files(job, "replay --from"),
+            files_in_place(job, begun, name, key) as workspace,
+        ):
             _check_crew(call, begun, workspace)
             begin_again(job, new, begun, {"calls": behind, "model": model})
         with queue_of(call, change=True) as queue:

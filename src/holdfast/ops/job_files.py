@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from holdfast.codec import Record
-from holdfast.errors import ConfigError, NotFound
+from holdfast.errors import ConfigError, HoldfastError, NotFound
 from holdfast.jobs import packing
 from holdfast.jobs.job import Job
 from holdfast.jobs.restoring import put_back
@@ -29,16 +29,30 @@ def diff(
     Without --patch a line for each file. The patch applies to what the job started from.
     """
     with opened(call, id) as job:
-        tree = None if since is None else _tree_of(job, since)
-        if tree is not None:
-            packing.check_unpacked(job, "diff --since")
-        text = packing.changes_of(job, patch=patch) if tree is None else None
-        if text is None:
-            packing.check_kept(job)
-            text = workspace_of(job).diff(tree, patch=patch)
+        if since is None:
+            text = _changes(job, patch=patch)
+        else:
+            tree = _tree_of(job, since)
+            with packing.needing_files(job, "diff --since"):
+                text = workspace_of(job).diff(tree, patch=patch)
         data: Record = {"job": job.name, "since": since, "patch" if patch else "changes": text}
     said = text or ("" if patch else "nothing was changed\n")
     return Show(data, text=said, exact=patch)
+
+
+def _changes(job: Job, *, patch: bool) -> str:
+    text = packing.changes_of(job, patch=patch)
+    if text is not None:
+        return text
+    try:
+        packing.check_kept(job)
+        return workspace_of(job).diff(patch=patch)
+    except HoldfastError:
+        # Who packed the job meanwhile put on record what it changed before he took the files.
+        text = packing.changes_of(job, patch=patch)
+        if text is None:
+            raise
+        return text
 
 
 def _tree_of(job: Job, point: str) -> str:
@@ -69,12 +83,11 @@ def merge(
     as you would merge anybody's.
     """
     with opened(call, id, change=not dry_run) as job:
-        packing.check_unpacked(job, "merge")
-        packing.check_kept(job)
         workspace = workspace_of(job)
-        if not dry_run:
-            put_back(job, workspace)
-        merged = workspace.merge(into=into, dry_run=dry_run)
+        with packing.needing_files(job, "merge"):
+            if not dry_run:
+                put_back(job, workspace)
+            merged = workspace.merge(into=into, dry_run=dry_run)
         if (doubt := _doubt(job.state())) is not None:
             call.warn(doubt)
         data: Record = {**merged._asdict(), "files": merged.files._asdict()}

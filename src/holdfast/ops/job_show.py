@@ -133,10 +133,17 @@ def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:
 def _check_out(job: Job, out: str, *, replace: bool) -> None:
     above = os.path.dirname(os.path.abspath(out))
     if os.path.isdir(out):
-        inside = os.path.join(out, f"{job.name}.html")
-        raise UsageError(f"{out} is a folder", hint=f"name a file: --out {inside}", path=out)
+        page = os.path.join(out, f"{job.name}.html")
+        raise UsageError(f"{out} is a folder", hint=f"name a file: --out {page}", path=out)
     if not os.path.isdir(above):
         raise NotFound(f"there is no folder {above}", hint="make it first", path=above)
+    home = os.path.realpath(job.home.path)
+    if os.path.commonpath([home, os.path.realpath(above)]) == home and not out.endswith(".html"):
+        raise UsageError(
+            f"{out} would be a file of the home", hint="end its name in .html, or write elsewhere"
+        )
+    if os.path.lexists(out) and (os.path.islink(out) or not os.path.isfile(out)):
+        raise UsageError(f"{out} is no file that can be replaced", hint="name another", path=out)
     if os.path.lexists(out) and not replace:
         raise UsageError(
             f"{out} is there already",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from signal import SIGCONT
 
 from holdfast.errors import from_os
 
@@ -57,6 +58,7 @@ class Link:
     def tell(self, letter: str) -> None:
         with suppress(OSError):
             self._socket.send(letter.encode())
+            self._process.send_signal(SIGCONT)  # what it keeps may have stopped it
 
     def watch(self, selector: selectors.BaseSelector, handler: object) -> None:
         selector.register(self._socket, selectors.EVENT_READ, handler)
