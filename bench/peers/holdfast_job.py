@@ -26,7 +26,7 @@ def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
     with running(store, asked, text=lambda number: said[number]["content"]) as runner:
         gate.settle = runner.job.settle
         runner.run()
-    gate.kept(len(said))
+        gate.kept(len(said))
 
 
 if __name__ == "__main__":
