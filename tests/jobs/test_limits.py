@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.contracts.job_spec import Gate
+from holdfast.jobs.gates import pass_gates
 from holdfast.testing import DAY, Turner
 from tests.jobs.desk import DONE, STUCK, Desk
 from tests.jobs.test_every_state import leave_in_flight
@@ -301,6 +303,28 @@ def test_a_program_that_hangs_is_ended_with_its_children_and_its_last_words_kept
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     assert desk.audit() == [("timeout", 0)]
+
+
+def test_a_gate_has_no_more_time_than_the_job(desk: Desk) -> None:
+    gates = [{"run": "sleep 60"}, {"run": "sleep 61"}]
+    worker = {"worker": desk.script(DONE, DONE)}
+    spec = desk.spec(prompt="p", phases=[{"name": "a", "gates": gates}], models=worker)
+    desk.ok("job", "new", spec, "--id", "demo", "--max-time", "1s")
+    began = time.monotonic()
+    data = desk.ran(code=1)
+    assert time.monotonic() - began < 20
+    assert data["status"] == "HALTED_TIME"
+    (run,) = desk.lines(event="judged")[0]["gate"]["runs"]
+    assert run["exit_code"] == 124
+    assert "all that the job had left" in run["output"]
+
+
+def test_a_gate_for_which_no_time_is_left_is_not_tried(tmp_path: Path) -> None:
+    gate = Gate.model_validate({"run": f"touch {tmp_path}/tried"})
+    passed = pass_gates([gate], str(tmp_path), Turner(), left=0.0)
+    assert not passed.ok
+    assert "was not tried" in passed.complaint
+    assert not (tmp_path / "tried").exists()
 
 
 def test_a_gate_that_took_too_long_is_said_to(desk: Desk) -> None:

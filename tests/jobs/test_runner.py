@@ -446,6 +446,33 @@ def test_what_a_runner_knows_is_what_the_history_says(tmp_path: Path, clock: Fak
     assert scene.job.state()["guidance"][0]["text"] == "Mind the gap."
 
 
+def test_a_clock_that_is_set_back_does_not_hold_up_a_pause(
+    scene: Scene, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    sleep = clock.sleep
+    monkeypatch.setattr(clock, "sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
+    with scene.running([{"error": "unavailable"}, said()], [said()]) as runner:
+        step = clock.now
+        runner._watch = lambda word, state: (
+            monkeypatch.setattr(clock, "now", lambda: step() - 86_400.0)
+            if word == "waiting"
+            else None
+        )
+        runner.run()
+    assert max(slept) <= 60.0
+
+
+def test_one_who_holds_a_job_for_a_moment_is_not_to_be_cancelled(scene: Scene) -> None:
+    with Job(scene.home, "j") as other:
+        for purpose, says in (("job rewind j", "try again"), ("job run j", "job cancel j")):
+            other.own(purpose)
+            with pytest.raises(Busy) as caught:
+                scene.job.own("job run j")
+            assert says in str(caught.value.hint)
+            other.disown()
+
+
 def test_what_was_decided_and_not_written_is_not_known(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

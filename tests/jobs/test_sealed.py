@@ -135,7 +135,7 @@ def test_without_its_key_a_job_neither_runs_nor_opens(
         ("job", "show", "demo", "--decrypt"),
         ("job", "history", "demo", "--decrypt"),
         ("job", "replay", "demo"),
-        ("job", "cancel", "demo"),
+        ("job", "cancel", "demo", "--reason", "no key"),
     ):
         ran = desk(*words, "--json")
         assert ran.code != 0 and ran.error()["code"] == "no_key", (words, ran)
@@ -226,3 +226,37 @@ def test_a_secret_in_a_reply_is_masked_and_told_once(
     assert entry["job_id"] == "demo" and "reply of call 0" in entry["detail"]
     told = desk.ok("job", "history", "demo", "--format", "json", "--decrypt")["data"]
     assert "[SECRET:" in told["interactions"][0]["response"]["raw_response"]
+
+
+def test_a_run_prints_nothing_of_what_was_said(desk: Desk, keys: Path) -> None:
+    sensitive(desk, reply("STUCK"), {"action": "FLY", "words": SUMMARY}, reply("COMPLETED"))
+    printed = ""
+    for words in (
+        ("job", "run", "demo"),
+        ("job", "steward", "demo", "continue", "--guidance", GUIDANCE, "--json"),
+        ("job", "step", "demo"),
+        ("job", "steward", "demo", "continue", "--json"),
+        ("job", "run", "demo", "--json"),
+    ):
+        ran = desk(*words)
+        printed += ran.out + ran.err
+    assert "demo is SUCCESS" in printed or '"SUCCESS"' in printed
+    assert "[sealed]" in printed
+    words = (PROMPT, OBJECTIVE, INSTRUCTION, SUMMARY, GUIDANCE)
+    assert [word for word in words if word in printed] == []
+    shown = desk("job", "history", "demo", "--decrypt", "--json")
+    assert SUMMARY in shown.out, "who asks for it with the key sees it"
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_job_whose_key_is_lost_can_be_ended(desk: Desk, keys: Path, another: bool) -> None:
+    sensitive(desk, reply("STUCK"))
+    desk.ran(code=1)
+    keys.unlink()
+    if another:
+        assert desk("key", "new").code == 0
+    assert desk("job", "cancel", "demo", "--reason", "no key").code == 3
+    assert desk.ok("job", "cancel", "demo")["applied"] is True
+    assert desk.status() == "CANCELED"
+    assert desk.ok("job", "list", "--waiting")["rows"] == []
+    assert clear(desk.home) == []

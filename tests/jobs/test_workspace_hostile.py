@@ -253,6 +253,16 @@ def test_a_job_goes_on_after_its_worker_made_a_pipe_of_the_rules(desk: Desk, sou
     assert (desk.workspace() / "done").read_text() == "done"
 
 
+def test_a_gate_that_deletes_the_workspace_takes_nothing_of_the_work(
+    desk: Desk, source: Path
+) -> None:
+    worker = desk.program(PIPING.replace('os.mkfifo(".gitignore")', "pass"))
+    desk.new("--worker", worker, "--source", str(source), "--gate", "rm -rf ../workspace")
+    desk.ran()
+    assert desk.status() == "SUCCESS"
+    assert "create mode 100644 done" in desk.ok("job", "diff", "demo")["data"]["changes"]
+
+
 # --- rights of the user's own files -----------------------------------------------------------
 
 UNPRIVILEGED = (

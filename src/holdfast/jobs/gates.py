@@ -17,6 +17,7 @@ from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
 from holdfast.proc.tree import Tree
 
+TIMED_OUT = 124
 _SHOWN = 2_000
 _FRESH = {"PYTHONDONTWRITEBYTECODE": "1"}
 """Python would trust what it compiled for the try before, if the new source has the same size and
@@ -46,11 +47,14 @@ def pass_gates(
     folder: str,
     clock: Clock,
     within: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    *,
+    left: float,
 ) -> Passed:
+    """Try them in turn; `left` is how many seconds the job has for all of them."""
     runs: list[Record] = []
     seconds, rate = 0.0, None
     for gate in gates:
-        run = _run(gate, folder, clock, within)
+        run = _run(gate, min(gate.timeout_seconds, left - seconds), folder, clock, within)
         runs.append(run)
         seconds += run["seconds"]
         rate = _rate(run["output"]) or rate
@@ -61,16 +65,20 @@ def pass_gates(
 
 def _run(
     gate: Gate,
+    most: float,
     folder: str,
     clock: Clock,
     within: Callable[[Sequence[str]], Sequence[str]] | None,
 ) -> Record:
     told: Record = {"name": gate.name or gate.run, "run": gate.run}
+    if most <= 0:
+        said = "it was not tried: the time of the job is used up"
+        return {**told, "exit_code": TIMED_OUT, "seconds": 0.0, "output": said}
     try:
         words = words_of(gate)
         ended = Tree(
             words if within is None else list(within(words)),
-            limits=Limits(time=gate.timeout_seconds, grace=1.0),
+            limits=Limits(time=most, grace=1.0),
             env=our_environment() | _FRESH,
             cwd=folder,
             keep=Keep(_SHOWN, _SHOWN),
@@ -81,7 +89,8 @@ def _run(
     output = ended.tail[-_SHOWN:].strip()
     if ended.outcome == "timeout":
         # First: what it printed until then may look like the reason.
-        output = f"it did not end in {gate.timeout_seconds:g} s\n{output}".strip()
+        whose = "" if most == gate.timeout_seconds else ", all that the job had left"
+        output = f"it did not end in {most:.3g} s{whose}\n{output}".strip()
     return {
         **told,
         "exit_code": ended.exit_code,

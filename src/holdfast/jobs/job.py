@@ -34,6 +34,8 @@ State = fold.Job
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
+RUN = "job run"
+"""What the lease of one who asks agents begins with; others only hold it for moments."""
 _VERSION = 7
 _PAUSE, _SHARE = 0.05, 60
 """Seconds between two writings of the manifest; and it may take one part in so many of the time."""
@@ -158,6 +160,10 @@ class Job:
         self._clear, self._told_spec = True, (None, None)
         self.state()
 
+    def conceal(self) -> None:
+        """Show the texts of a sensitive job no more."""
+        self._clear, self._seen, self._told_spec = False, None, (None, None)
+
     def _told(self, sealed: State) -> State:
         """The state of a sensitive job as it may be seen; of the trail, its end."""
         told = self.seals.opened if self._clear else blanked
@@ -174,10 +180,11 @@ class Job:
     def spec(self) -> JobSpec:
         return spec_of(self.state())
 
-    def decide(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
+    def decide(self, decide: Decide, *, durable: bool = True, blind: bool = False) -> list[Cursor]:
         """Append what `decide` makes of the state, nobody writing in between.
 
-        Who does not wait until it is durable settles the log before he acts on it.
+        Who does not wait until it is durable settles the log before he acts on it.  A `blind`
+        decision looks at no text of a sensitive job and has none, so it needs no key.
         """
 
         before, made, start = State(), list[Record](), START
@@ -187,7 +194,7 @@ class Job:
             start, self._now, self._folded, self._lines = head, self.now(), 0, []
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
-            if self._sealed and not self._clear:
+            if self._sealed and not self._clear and not blind:
                 self.reveal()
                 state = self.known()
             if 0 < self.fence < state["fence"]:
@@ -196,7 +203,7 @@ class Job:
                     hint="this one was frozen for too long; what it did since is not on record",
                 )
             before, made = state, [*decide(state)]
-            if made and is_sealed(made[0].get("spec") or state["spec"]):
+            if made and not blind and is_sealed(made[0].get("spec") or state["spec"]):
                 made, self._lines = [self.seals.lock(each) for each in made], []
             return self._stamped(made)
 
@@ -242,9 +249,11 @@ class Job:
         except Busy as error:
             held = self.holder()
             who = f"process {held.owner.pid} since {held.since}: {held.purpose}" if held else ""
+            runs = held is None or held.purpose.startswith(RUN)
+            end = f", or end it: `holdfast job cancel {self.name}`" if runs else " and try again"
             raise Busy(
-                f"{self.name} is run by {who or 'another process'}",
-                hint=f"wait for it, or end it: `holdfast job cancel {self.name}`",
+                f"{self.name} is {'run' if runs else 'held'} by {who or 'another process'}",
+                hint=f"wait for it{end}",
                 path=error.path,
             ) from None
         self.reveal()

@@ -31,7 +31,7 @@ from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
-from holdfast.jobs.verdict import Verdict, verdict_on
+from holdfast.jobs.verdict import Verdict, many, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.store.failpoints import hit
@@ -375,7 +375,9 @@ class Runner:
     def _wait(self, until: str | None) -> None:
         if until is not None:
             self._watch("waiting", self.job.known())
-            self._clock.sleep(max(0.0, instant_of(until) - self._clock.now()))
+            # A clock that was set back meanwhile must not hold up the job.
+            left = instant_of(until) - self._clock.now()
+            self._clock.sleep(min(max(0.0, left), _LONGEST_PAUSE))
 
     def _prompt_of(self, sequence: int) -> str:
         from holdfast.jobs.history import prompt_of_call  # noqa: PLC0415 - only after a crash
@@ -421,7 +423,7 @@ def _over(state: JobState, most: float | None) -> Record | None:
     """The line that ends a job's spending, if it may not ask."""
     limits, spent = state["limits"], committed_usd(state)
     if state["steps"] >= limits["max_iterations"]:
-        reason = f"{state['steps']} of {limits['max_iterations']} calls were made"
+        reason = f"{state['steps']} of {many(limits['max_iterations'], 'call')} were made"
         return {"event": "hold", "hold": "iterations", "reason": reason}
     if state["seconds"] >= limits["max_seconds"]:
         reason = f"{state['seconds']:.0f} of {limits['max_seconds']:.0f} seconds are used"

@@ -351,7 +351,8 @@ def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
         ends = {name: call.get(name) for name in ("sequence", "charge")}
         return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by, **ends)]
 
-    job.decide(decide)
+    # Whose key is lost can still be ended.
+    job.decide(decide, blind=reason is None)
 
 
 def activate(job: Job) -> None:

@@ -178,7 +178,11 @@ def verdict_on(
     if verdict.action != "COMPLETED" or not call.phase.gates:
         return verdict
     within = workspace.wrap if workspace.isolation == "sandbox" else None
-    passed = pass_gates(call.phase.gates, workspace.path, clock, within)
+    if call.tree is not None:
+        # A gate may delete the files, and what was not kept is lost.
+        workspace.snapshot(f"before the gates of call {call.sequence}")
+    left = state["limits"]["max_seconds"] - state["seconds"]
+    passed = pass_gates(call.phase.gates, workspace.path, clock, within, left=left)
     verdict = verdict._replace(gate=passed)
     if passed.ok:
         return verdict
@@ -206,7 +210,7 @@ def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:
     missing = [path for path in rules.required if normpath(path) not in there]
     if not missing and len(there) >= rules.at_least:
         return verdict
-    lacking = f"{', '.join(missing)} is missing" if missing else f"{len(there)} evidence files"
+    lacking = f"{', '.join(missing)} is missing" if missing else many(len(there), "evidence file")
     said = f"{lacking}, but phase {verdict.phase.name} needs it to be completed"
     return verdict._replace(action="RETRY", complaint=said)
 

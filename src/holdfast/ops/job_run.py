@@ -13,7 +13,7 @@ from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
 from holdfast.errors import HoldfastError
 from holdfast.jobs import history
-from holdfast.jobs.job import Job
+from holdfast.jobs.job import RUN, Job
 from holdfast.jobs.packing import check_kept
 from holdfast.jobs.request import model_request, prompt_of
 from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
@@ -120,7 +120,7 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
     if job.state()["status"] == "DRAFT":
         check_activates(job.state())
     with _cancellable(job), watching(call, watch) as told:
-        job.own(f"job run {job.name}")
+        job.own(f"{RUN} {job.name}")
         try:
             with closing(_runner(call, job, told)) as runner:
                 yield from _attended(call, job, runner)
@@ -197,6 +197,7 @@ def _leave(call: Context, job: Job) -> None:
 
 def _ended(job: Job, *, one: bool = False) -> Show:
     """How a job was left, and what a person would type now."""
+    job.conceal()  # what is printed ends up in the logs of whoever runs it
     told, state = details(job), job.state()
     held = f" (held: {told['hold']})" if told["hold"] else ""
     lines = [f"{job.name} is {told['status']}{held}"]

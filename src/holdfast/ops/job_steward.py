@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Annotated, Literal
 
 from holdfast.codec import Record
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.job import Job
@@ -91,7 +91,7 @@ def cancel(
     call: Context, id: Id = None, *, reason: Reason = None, dry_run: DryRun = False
 ) -> Change:
     """End a job for good; an agent that is being asked is ended too"""
-    with opened(call, id, change=not dry_run) as job:
+    with opened(call, id, change=not dry_run, blind=reason is None) as job:
         held = job.holder()
         if dry_run:
             check(job.state(), "cancel")
@@ -172,13 +172,18 @@ def checkpoint(
 
 
 def _done(call: Context, job: Job, what: str) -> Change:
+    job.conceal()
     state = job.state()
-    with queue_of(call, change=True) as queue:
-        if is_ready(state):
-            queue.enqueue(job.name)
-        elif state["status"] != "RUNNING":
-            queue.dequeue(job.name)
-    history.show(job)
+    try:
+        with queue_of(call, change=True) as queue:
+            if is_ready(state):
+                queue.enqueue(job.name)
+            elif state["status"] != "RUNNING":
+                queue.dequeue(job.name)
+        history.show(job)
+    except StorageError as error:
+        # It is decided and on record: who is told that it failed would decide again.
+        call.warn(f"the queue or jobHistory.json is behind: {error.message}")
     held = f" (held: {state['hold']})" if state["hold"] else ""
     if state["suspending"] and state["status"] == "RUNNING":
         held = "; it is suspended when the call has ended"

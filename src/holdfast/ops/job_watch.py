@@ -11,6 +11,7 @@ from holdfast.clock import Clock, instant_of
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
 from holdfast.jobs.runner import Watch
+from holdfast.jobs.sealed import BLANK, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
@@ -51,6 +52,8 @@ class _Steps:
         self._meanwhile: _Meanwhile | str | None = None
 
     def watch(self, word: str, state: Record) -> None:
+        if is_sealed(state["spec"]):
+            state = _without_words(state)
         phases = [each.name for each in spec_of(state).phases]
         last: Record = state["last"] or {}
         name = last["phase"] if word == "judged" else phase_of(state).name
@@ -142,6 +145,13 @@ def words_of(said: Record) -> str:
         why = str(complaint).splitlines()[0].rstrip(": ")
         return f"{said['role']} said {said['action']}, not accepted: {why}"
     return f"{said['role']} said {said['action']}: {summary}"
+
+
+def _without_words(state: Record) -> Record:
+    """The state of a sensitive job without what was said: lines end up in somebody's logs."""
+    last: Record = state["last"] or {}
+    hidden = {name: BLANK for name in ("summary", "complaint") if last.get(name)}
+    return {**state, "why": state["why"] and BLANK, "last": {**last, **hidden}}
 
 
 def _again(state: Record) -> str:

@@ -55,11 +55,17 @@ def meant(call: Context, id: str | None) -> str:
 
 @contextmanager
 def opened(
-    call: Context, id: str | None, *, change: bool = False, decrypt: bool = False
+    call: Context,
+    id: str | None,
+    *,
+    change: bool = False,
+    decrypt: bool = False,
+    blind: bool = False,
 ) -> Generator[Job]:
     """The job that is meant; NotFound if there is none.
 
-    The texts of a sensitive one are open to who changes it, and to who asks at a terminal.
+    The texts of a sensitive one are open to who changes it, unless that can be done `blind`, and to
+    who asks at a terminal.
     """
     if decrypt and call.from_afar:
         raise UsageError(
@@ -73,7 +79,7 @@ def opened(
         raise NotFound(f"there is no job {name}", hint="`holdfast job list` shows them")
     with Job(home, name, call.layout) as job:
         job.check_exists()
-        if change or decrypt:
+        if (change and not blind) or decrypt:
             job.reveal()
         yield job
 
