@@ -20,6 +20,7 @@ from holdfast.spend.budget import Budget, budget_of
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line, Owner
 from holdfast.store.vfs import this_process
+from holdfast.testing import Turner
 
 LIMITS = """
 [budget]
@@ -35,12 +36,12 @@ GONE = Owner("elsewhere", "another-boot", 1, 1)
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(1_795_000_000.0)
+def clock() -> Turner:
+    return Turner(1_795_000_000.0)
 
 
 @pytest.fixture
-def home(tmp_path: Path, clock: FakeClock) -> Iterator[Home]:
+def home(tmp_path: Path, clock: Turner) -> Iterator[Home]:
     with Home.open(str(tmp_path / "home"), create=True, timezone="UTC", clock=clock) as home:
         yield home
 
@@ -208,9 +209,10 @@ def test_what_was_spent_by_one_who_died_before_he_settled_is_not_granted_again(
 
 
 def test_of_two_who_tell_a_cost_at_once_the_second_corrects_the_first(
-    limited: Home, monkeypatch: pytest.MonkeyPatch
+    limited: Home, clock: Turner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = ran(limited, "rio", asked=2.0)
+    clock.waits = True  # else ten seconds of patience are over at once
 
     def tell() -> None:
         # By the clock of the system, which really waits for a lock.

@@ -81,11 +81,12 @@ def test_who_is_served_does_not_wait_for_the_next_ones_sync(log: FileLog, vfs: F
     def stall() -> None:
         assert slow.wait(SECONDS)
 
-    vfs.fault("sync", first(stall), after=2)
+    stalled = vfs.fault("sync", first(stall), after=1)
     vfs.fault("sync", first(come_late), after=1)
     try:
         acked = as_one_batch(log, *(lambda n=n: log.append({"n": n}) for n in range(5)))
         assert sorted(cursor.seq for cursor in acked) == list(range(3, 8))
+        wait_until(lambda: stalled.fired == 1)
         assert late.is_alive(), "whose sync is still under way"
     finally:
         slow.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,25 @@ def test_whatever_the_lock_file_says_all_lines_are_read(
     Path(path, "state/.a.jsonl.lock").write_bytes(content)
     assert numbers_of(log, at) == [1]
     assert log.head().seq == log.settle().seq == 2
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
+def test_whatever_stands_in_place_of_the_lock_file_readers_do_not_need_it(
+    home: Home, log: FileLog, path: str, kind: str
+) -> None:
+    at = log.head()
+    lock = Path(path, "state/.a.jsonl.lock")
+    lock.unlink()
+    if kind == "directory":
+        lock.mkdir()
+    elif kind == "link":
+        lock.symlink_to("a.jsonl")
+    else:
+        os.mkfifo(lock)
+    for each in (log, home.log(KEY)):
+        assert numbers_of(each) == [0]
+        assert numbers_of(each, at) == []
+        assert each.head() == at
 
 
 def test_foreign_lines_in_the_newest_file_do_not_hide_the_head(

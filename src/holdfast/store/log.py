@@ -168,17 +168,24 @@ class FileLog:
         """The newest segment, if the lock file can be believed."""
         if not self._sure:
             return None
-        named = self._marker(directory).decode("ascii", "replace")
+        named = self._hint(directory).decode("ascii", "replace")
         segment = self._series.parse(named.strip())
         return segment if segment and directory.stat(segment.filename) else None
 
     def _listed(self, directory: Dir) -> list[Segment]:
         # A marker from before a power cut may name an older one.  Once it was seen to be right
         # it stays so: it is emptied before a new name is linked.
-        seen = self._marker(directory)
+        seen = self._hint(directory)
         segments = self._series.segments(directory)
         self._sure = bool(segments) and seen == marker(segments[-1].filename)
         return segments
+
+    def _hint(self, directory: Dir) -> bytes:
+        """The marker for one who only reads, and could do without."""
+        try:
+            return self._marker(directory)
+        except (OSError, NotOurs):
+            return b""
 
     def segments(self) -> list[str]:
         with typed("reading the log", self.key), self._place.opened() as directory:
