@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from holdfast.codec import MAX_LINE
 from holdfast.errors import BadName
 from holdfast.ids import key_parts
 from holdfast.store import vfs as files
@@ -127,12 +128,23 @@ class Plain:
         self.size = vfs.size(fd)
 
     def chunks(self, offset: int) -> Iterator[bytes]:
-        # No more than there is: large buffers that are hardly filled tear the heap to pieces.
-        while data := self._vfs.pread(
-            self._fd, min(_LARGE, max(_SMALL, self.size - offset)), offset
-        ):
-            yield data
-            offset += len(data)
+        """Each line comes out of one read: a writer cuts off what he could write only in part, and
+        the beginning of that line must not be taken for the beginning of the next."""
+        most = _LARGE
+        while True:
+            # No more than there is: large buffers that are hardly filled tear the heap to pieces.
+            count = min(most, max(_SMALL, self.size - offset + 1))
+            data = self._vfs.pread(self._fd, count, offset)
+            whole = data.rfind(b"\n") + 1
+            if len(data) < count and (offset + len(data) >= self.size or not whole):
+                if data:
+                    yield data
+                return
+            if not whole and most <= MAX_LINE:
+                most *= 2
+                continue
+            yield data[: whole or None]
+            offset, most = offset + (whole or len(data)), _LARGE
 
     def backwards(self) -> Iterator[tuple[int, bytes]]:
         stop, step = self.size, _SMALL
