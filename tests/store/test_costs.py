@@ -110,14 +110,17 @@ def test_what_the_lock_file_names_is_a_hint_and_no_more(home: Home, path: str, n
     """Of a file that is not there, that has no line or that is older, it leads back to a list."""
     log, other = home.log(KEY, rotate_at=300), home.log(KEY, rotate_at=300)
     log.append({"n": "first"})
-    other.append_all([{"n": f"{number}" * 300} for number in range(4)])
+    for number in range(4):
+        other.append({"n": f"{number}" * 300})
+    log.append({"n": "as far as the other"})
+    assert len(log.segments()) == 5
     if named == "empty":
         named = "a.9.jsonl"
         Path(path, "state", named).touch()
     with open(Path(path, "state", ".a.jsonl.lock"), "r+b") as file:
         file.write(named.encode().ljust(255) + b"\n")
     acked = log.append({"n": "mine"})
-    assert (acked.seq, log.contains(acked), log.head()) == (6, True, acked)
+    assert (acked.seq, log.contains(acked), log.head()) == (7, True, acked)
     assert {problem.kind for problem in log.verify().problems} <= {"empty"}
     log.close()
     other.close()

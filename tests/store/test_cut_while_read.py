@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 from holdfast.codec import MAX_LINE
+from holdfast.errors import StorageError
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import BadLine, Line
+from holdfast.store.primitives import BadLine, Cursor, Line
 from holdfast.store.segments import Plain
-from holdfast.testing import Turner, numbers_of
+from holdfast.testing import Turner, numbers_of, refused
 from tests.store.faults import FaultyVfs
 
 KEY = "state/a.jsonl"
@@ -66,6 +68,53 @@ def test_the_beginning_of_a_line_that_was_cut_is_not_put_before_the_next_one(
     assert found in ([*range(before)], [*range(before), "new"])
     vfs.heal()
     assert numbers_of(log) == [*range(before), "new"]
+
+
+def test_what_came_since_is_not_read_in_pieces(tmp_path: Path) -> None:
+    text, fd = plain(tmp_path, b"one\n")
+    with (tmp_path / "text").open("ab") as file:
+        file.write(b"y" * 9_000 + b"\n")
+    found = list(text.chunks(0))
+    os.close(fd)
+    assert found == [b"one\n", b"y" * 9_000 + b"\n"]
+
+
+BAD = 8192
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_bad_block_is_told_and_not_taken_for_the_end(
+    log: FileLog, vfs: FaultyVfs, path: str, first: bool
+) -> None:
+    log.append_all([{"n": n} for n in range(100)])
+    at = log.head()
+    if not first:
+        at = next(line for line in log.read() if isinstance(line, Line) and line.seq == 3)
+        at = Cursor(3, at.hash or "", at.segment, at.end)
+
+    def bad(real: Any, fd: int, count: int, offset: int) -> bytes:
+        if offset >= BAD:
+            raise OSError(errno.EIO, "bad block")
+        return real(fd, min(count, BAD - offset), offset)
+
+    vfs.fault("pread", bad, "a.jsonl", times=None)
+    for read in (lambda: list(log.read() if first else log.read(at)), log.verify):
+        with refused(StorageError):
+            read()
+
+
+def test_a_read_that_ends_early_is_made_again(tmp_path: Path) -> None:
+    data = b"".join(b"%d " % n * 200 + b"\n" for n in range(40))
+    text, fd = plain(tmp_path, data)
+    short = FaultyVfs()
+    short.opened(fd, "text")
+    text = Plain(short, fd)
+    short.fault("pread", lambda real, fd, count, offset: real(fd, 30, offset), after=1, times=2)
+    assert b"".join(text.chunks(0)) == data
+    short.fault("pread", lambda real, fd, count, offset: real(fd, 30, offset), times=None)
+    with pytest.raises(OSError, match="too early"):
+        list(text.chunks(0))
+    os.close(fd)
 
 
 def plain(tmp_path: Path, data: bytes) -> tuple[Plain, int]:

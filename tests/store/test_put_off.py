@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.codec import Record
-from holdfast.errors import Indeterminate
+from holdfast.errors import Busy, Conflict, DiskFull, Indeterminate
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, FAILED, Cursor, Line
@@ -113,10 +113,9 @@ def test_a_file_that_failed_is_not_synced_again_for_them(log: FileLog, vfs: Faul
     vfs.fault("sync", EIO, "a.jsonl")
     with refused(Indeterminate):
         log.settle()
-    vfs.forget()
     log.append({"n": 2})
     log.close()
-    assert vfs.count("sync", "a.jsonl") == 0
+    assert vfs.count("sync", "a.jsonl") == 0, "one that fails is not counted"
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -200,6 +199,87 @@ def test_one_who_waits_in_the_same_group_gets_his_sync(log: FileLog, vfs: Faulty
     assert own_numbers(log) == [0, 3, "leader", 1, 2]
 
 
+def raising(head: Cursor) -> list[Record]:
+    raise Conflict("not now", hint="later")
+
+
+def test_a_failure_behind_another_error_is_told_by_the_next_call(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    put_off(log, 1)
+    vfs.fault("sync", EIO, "a.jsonl")
+    with refused(Conflict):
+        log.transact(raising)
+    with refused(Indeterminate, "a.jsonl"):
+        log.settle()
+    assert log.settle() == log.head()
+
+
+def test_a_full_disk_that_takes_a_new_file_with_it_is_told_in_the_end(
+    home: Home, vfs: FaultyVfs
+) -> None:
+    for _ in range(2):
+        log = home.log("state/b.jsonl", rotate_at=300)
+        log.append({"n": 0})
+        log.close()
+    put_off(log, 1)
+    full = failing(errno.ENOSPC)
+    vfs.fault("sync", full, "b.jsonl")
+    vfs.fault("write", full, "*.tmp")
+    with refused(DiskFull):
+        log.append_all([{"n": 2}])
+    with refused(Indeterminate, "b.jsonl"):
+        log.append({"n": 3})
+    log.append({"n": 4})
+    log.settle()
+    assert own_numbers(log) == [0, 0, 1, 3, 4]
+    log.close()
+
+
+@pytest.mark.parametrize("way", ["settle", "append", "append_all"])
+def test_what_failed_when_the_handle_was_closed_is_told_when_it_is_used_again(
+    log: FileLog, vfs: FaultyVfs, way: str
+) -> None:
+    put_off(log, 1)
+    vfs.fault("sync", EIO, "a.jsonl")
+    log.close()
+    calls = {
+        "settle": log.settle,
+        "append": lambda: log.append({"n": 2}),
+        "append_all": lambda: log.append_all([{"n": 2}]),
+    }
+    with refused(Indeterminate, "a.jsonl"):
+        calls[way]()
+    log.append({"n": 3})
+    log.settle()
+    assert obituaries(log) == ["a.jsonl"]
+
+
+def test_what_failed_when_another_error_closed_the_handle_is_told(
+    log: FileLog, vfs: FaultyVfs
+) -> None:
+    put_off(log, 1)
+    vfs.fault("try_lock", failing(errno.EMFILE))
+    vfs.fault("sync", EIO, "a.jsonl")
+    with refused(Busy):
+        log.append({"n": 2})
+    with refused(Indeterminate, "a.jsonl"):
+        log.append({"n": 3})
+    log.settle()
+
+
+def test_a_child_leaves_it_to_its_parent_to_hear_of_the_disk(log: FileLog, vfs: FaultyVfs) -> None:
+    put_off(log, 1)
+    vfs.forget()
+    child = os.fork()
+    if child == 0:
+        log.append({"n": 2})
+        os._exit(vfs.count("sync", "a.jsonl"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1, "one sync: that of its own line"
+    log.settle()
+    assert own_numbers(log) == [0, 1, 2]
+
+
 # --- reading without a list -------------------------------------------------------------------
 
 
@@ -272,6 +352,32 @@ def test_whatever_stands_in_place_of_the_lock_file_readers_do_not_need_it(
         assert numbers_of(each) == [0]
         assert numbers_of(each, at) == []
         assert each.head() == at
+
+
+def test_an_older_marker_is_not_believed_by_who_has_seen_a_newer_one(
+    home: Home, log: FileLog, path: str
+) -> None:
+    lock = Path(path, "state/.a.jsonl.lock")
+    at = log.append({"n": 1})
+    old = lock.read_bytes()
+    other = home.log(KEY, rotate_at=1)
+    other.append({"n": 2})
+    assert log.head().seq == log.head().seq == 3
+    lock.write_bytes(old)
+    for _ in range(2):
+        assert log.head().seq == log.settle().seq == 3
+        assert numbers_of(log, at) == [2]
+    other.close()
+
+
+def test_a_file_that_somebody_put_into_a_log_by_days_is_read(home: Home, path: str) -> None:
+    days = home.log("ledger/rio")
+    at = days.append({"n": 0})
+    assert days.head() == at
+    assert numbers_of(days, at) == []
+    Path(path, "ledger/rio/2099-01-01.jsonl").write_bytes(b'{"n":1}\n')
+    assert numbers_of(days, at) == [1]
+    days.close()
 
 
 def test_foreign_lines_in_the_newest_file_do_not_hide_the_head(

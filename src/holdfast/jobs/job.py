@@ -217,6 +217,8 @@ class Job:
             self._own = written[-1]
             clear = masked_so_far() == masked
             if not clear:
+                if not durable:
+                    self.settle()
                 self._tell_masked(made, written[-1])
             self.kept_all = not self._sealed and clear
             if self.fence and self.kept_all:
@@ -316,12 +318,14 @@ class Job:
         return self._manifest.kept_aside
 
     def close(self) -> None:
-        with suppress(StorageError):
-            if self._owed is not None:
-                self._manifest.refresh(self._owed)
-            self._manifest.close()
-        self._lease.close()
-        self.log.close()
+        try:
+            with suppress(StorageError):
+                if self._owed is not None:
+                    self._manifest.refresh(self._owed)
+                self._manifest.close()
+        finally:
+            self._lease.close()
+            self.log.close()
 
     def __enter__(self) -> Job:
         return self

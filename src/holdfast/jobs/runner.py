@@ -340,7 +340,8 @@ class Runner:
     def _comes_again(self, answer: Answer, verdict: Verdict, following: Prepared) -> bool:
         """Whether nobody is told of an answer that cost nothing, and the next costs nothing."""
         free = _cost(answer) == 0.0 == following.most
-        return free and not verdict.warnings and self.job.kept_all
+        told = verdict.violations or verdict.warnings
+        return free and not told and self.job.kept_all
 
     def _overtaken(self) -> None:
         """The job was cancelled while somebody was asked."""

@@ -17,6 +17,7 @@ directory); after a reboot whatever can be seen is durable anyway.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -52,11 +53,13 @@ def lock_name(series: Series) -> str:
 class Past:
     """What a handle remembers for its life, whatever becomes of its appender."""
 
-    __slots__ = ("failed", "surprises", "why")
+    __slots__ = ("failed", "missed", "surprises", "why")
 
     def __init__(self) -> None:
         self.failed = self.why = ""
         """The segment under which the disk failed last, and how."""
+        self.missed: Indeterminate | None = None
+        """Why lines that nobody waited for may be gone, as long as nobody was told."""
         self.surprises = 0
 
     def note(self, filename: str, error: OSError) -> None:
@@ -119,8 +122,7 @@ class Appender:
         self._unsynced: list[Ticket] = []
         self._behind = False
         """Whether the active segment has lines that nobody waited for."""
-        self._missed: Indeterminate | None = None
-        """Why such lines may be gone, for who comes next."""
+        self._pid = os.getpid()
         self._second, self._stamp, self._day = -1, b"", ""
 
     def write(self, batch: list[Ticket]) -> None:
@@ -129,8 +131,7 @@ class Appender:
             self._lock.acquire()
             self._look()
             self._read_clock()
-            if self._missed is not None and self._active is not None:
-                self._put(Ticket([]), self._obituary())  # whoever went on may know of nothing
+            self._tell_successor()
             for ticket in batch:
                 self._take(ticket)
             self._flush()
@@ -138,20 +139,31 @@ class Appender:
         finally:
             self._lock.release()
         hit("log.append.unlocked")
-        if self._missed is None and not any(ticket.durable for ticket in batch):
+        if self._past.missed is None and not any(ticket.durable for ticket in batch):
             self._behind = self._behind or bool(self._unsynced)
             return
-        if active is not None and (self._unsynced or self._behind):
-            self._make_durable(active)
-        hit("log.append.synced")
-        missed, self._missed = self._missed, None
-        if missed is not None:
-            raise missed
+        # Who has another error hears of that one.
+        listens = any(ticket.error is None for ticket in batch)
+        try:
+            if active is not None and (self._unsynced or self._behind):
+                self._make_durable(active)
+            hit("log.append.synced")
+            if listens and self._past.missed is not None:
+                raise self._past.missed
+        except Indeterminate:
+            self._past.missed = None if listens else self._past.missed
+            raise
 
     @property
     def owes(self) -> bool:
-        """Whether somebody who did not wait for the disk has yet to hear of it."""
-        return self._behind or self._missed is not None
+        """Whether there are lines that nobody waited for."""
+        return self._behind
+
+    def _tell_successor(self) -> None:
+        """Whoever went on in a new segment may not know that the one before failed."""
+        active, past = self._active, self._past
+        if past.missed is not None and active is not None and active.filename != past.failed:
+            self._put(Ticket([]), self._obituary())
 
     def append_one(self, data: bytes, own_stamp: bool) -> Cursor | None:
         """The same for one line, if nothing is in the way; None: nothing was done.
@@ -169,7 +181,9 @@ class Appender:
                 active = self._active
             if int(self._tools.clock.now()) != self._second:
                 self._read_clock()
-            if active is None or active.gap is not None or self._missed or self._is_over(active):
+            if active is None or active.gap is not None or self._past.missed:
+                return None
+            if self._is_over(active):
                 return None
             if not own_stamp:
                 data = b"{%b,%b" % (self._stamp, data[1:])
@@ -192,7 +206,9 @@ class Appender:
         try:
             vfs.sync(active.fd)
         except OSError as error:
-            raise self._abandoned(active, error) from error
+            failed = self._abandoned(active, error)
+            self._past.missed = None  # it is told here
+            raise failed from error
         self._behind = False
         hit("log.append.synced")
         return cursor
@@ -363,7 +379,9 @@ class Appender:
                 tail = tail._replace(offset=tail.offset + 1)  # the line lacked only this
             else:
                 tail.gap.update(b"\n")
-        active.follow(tail, tail.offset if tail.gap is None else self._vfs.size(active.fd))
+        # The tail may be in an older file: somebody left an empty one, or one of foreign lines.
+        ends_here = tail.gap is None and tail.segment == active.filename
+        active.follow(tail, tail.offset if ends_here else self._vfs.size(active.fd))
 
     def _follow(self, seen: bytes) -> bool:
         """Go on in the segment that somebody began since we looked, if the lock file names it.
@@ -443,7 +461,6 @@ class Appender:
 
     def _close_off(self, before: _Active) -> None:
         """Make a segment durable that gets no more lines, unless it failed."""
-        behind, self._behind = self._behind, False
         failed = before.filename == self._past.failed
         try:
             if not failed:
@@ -453,8 +470,9 @@ class Appender:
             for ticket in self._unsynced:
                 ticket.fail(_not_durable(before.filename, error.strerror))
             failed = True
-        if behind and failed:
-            self._missed = _not_durable(before.filename, self._past.why)
+        if failed and self._behind:
+            self._past.missed = _not_durable(before.filename, self._past.why)
+        self._behind = False
         self._unsynced.clear()
 
     def _obituary(self) -> bytes:
@@ -502,6 +520,7 @@ class Appender:
         """Never sync a file again that failed once: go on in the next segment."""
         failed = _not_durable(active.filename, error.strerror)
         self._past.note(active.filename, error)
+        self._past.missed = failed if self._behind else self._past.missed
         self._behind = False
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
@@ -540,7 +559,8 @@ class Appender:
         active, self._active, self._checked = self._active, None, 0
         if active is not None:
             try:
-                if self._behind:
+                # A child would hear of a failure in place of its parent.
+                if self._behind and os.getpid() == self._pid:
                     self._close_off(active)
             finally:
                 self._vfs.close(active.fd)

@@ -46,8 +46,8 @@ class FileLog:
         self._place, self._series, self._rotate_at = place, series, rotate_at
         self._vfs = place.tools.vfs
         self._past = Past()
-        self._sure = False
-        """Whether the lock file is known to name the newest segment."""
+        self._seen: Segment | None = None
+        """The newest segment, once the lock file was seen to name it."""
         self._start()
 
     def _start(self) -> None:
@@ -165,19 +165,26 @@ class FileLog:
         return [each for each in self._listed(directory) if first is None or each >= first]
 
     def _marked(self, directory: Dir) -> Segment | None:
-        """The newest segment, if the lock file can be believed."""
-        if not self._sure:
+        """The newest segment, if the lock file can be believed.
+
+        Not in a log by days, where others put files of their own.
+        """
+        if self._seen is None or self._series.stem is None:
             return None
         named = self._hint(directory).decode("ascii", "replace")
         segment = self._series.parse(named.strip())
-        return segment if segment and directory.stat(segment.filename) else None
+        if segment is None or segment < self._seen or not directory.stat(segment.filename):
+            return None
+        self._seen = segment
+        return segment
 
     def _listed(self, directory: Dir) -> list[Segment]:
         # A marker from before a power cut may name an older one.  Once it was seen to be right
         # it stays so: it is emptied before a new name is linked.
         seen = self._hint(directory)
         segments = self._series.segments(directory)
-        self._sure = bool(segments) and seen == marker(segments[-1].filename)
+        newest = segments[-1] if segments else None
+        self._seen = newest if newest and seen == marker(newest.filename) else None
         return segments
 
     def _hint(self, directory: Dir) -> bytes:
@@ -196,7 +203,8 @@ class FileLog:
         return self._newest(durable=False)
 
     def settle(self) -> Cursor:
-        if self._appender is not None and self._appender.owes:
+        appender = self._appender
+        if self._past.missed is not None or (appender is not None and appender.owes):
             self._go_on()
         return self._newest(durable=True)
 

@@ -140,7 +140,7 @@ class Log(Protocol):
         ...
 
     def settle(self) -> Cursor:
-        """Make every visible line durable; the newest of them."""
+        """Make every visible line durable; the newest of them.  Never from within `decide`."""
         ...
 
     def contains(self, cursor: Cursor) -> bool:

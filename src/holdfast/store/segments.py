@@ -7,6 +7,7 @@ may be packed, as `2026-11-15.jsonl.zst`; where both are there, the plain file i
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ _NAME = re.compile(r"(.+?)(?:\.([1-9][0-9]{0,8}))?\.jsonl")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SEQ = b',"seq":'
 _SMALL, _LARGE = 1 << 12, 1 << 20
+_TRIES = 3
+"""How often a line is read again that a read gave only in part."""
 _ENDING = ".zst"
 _AT_ONCE = 500
 """So many names the kernel lists in one call, whatever their length."""
@@ -130,13 +133,17 @@ class Plain:
     def chunks(self, offset: int) -> Iterator[bytes]:
         """Each line comes out of one read: a writer cuts off what he could write only in part, and
         the beginning of that line must not be taken for the beginning of the next."""
-        most = _LARGE
+        most, tries = _LARGE, 0
         while True:
             # No more than there is: large buffers that are hardly filled tear the heap to pieces.
-            count = min(most, max(_SMALL, self.size - offset + 1))
+            there = min(most, max(_SMALL, self.size - offset + 1))
+            count = most if most > _LARGE else there
             data = self._vfs.pread(self._fd, count, offset)
-            whole = data.rfind(b"\n") + 1
-            if len(data) < count and (offset + len(data) >= self.size or not whole):
+            whole, end = data.rfind(b"\n") + 1, offset + len(data)
+            if len(data) < count and (end >= self.size or not whole):
+                if end < self.size and self._goes_on(end, tries):
+                    tries += 1
+                    continue
                 if data:
                     yield data
                 return
@@ -144,7 +151,18 @@ class Plain:
                 most *= 2
                 continue
             yield data[: whole or None]
-            offset, most = offset + (whole or len(data)), _LARGE
+            offset, most, tries = offset + (whole or len(data)), _LARGE, 0
+
+    def _goes_on(self, end: int, tries: int) -> bool:
+        """Whether there is more behind a read that ended early; OSError if it cannot be had.
+
+        A read stops before a bad block without a word, and only one that begins there fails.
+        """
+        if not self._vfs.pread(self._fd, 1, end):
+            return False
+        if tries == _TRIES:
+            raise OSError(errno.EIO, "reads end too early")
+        return True
 
     def backwards(self) -> Iterator[tuple[int, bytes]]:
         stop, step = self.size, _SMALL
