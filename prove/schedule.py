@@ -159,6 +159,9 @@ class SimThreading:
     def Lock(self) -> SimMutex:
         return SimMutex(self._scheduler)
 
+    def get_ident(self) -> int:
+        return threading.get_ident()  # each task has a thread of its own
+
 
 class SimMutex:
     def __init__(self, scheduler: Scheduler) -> None:

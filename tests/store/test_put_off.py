@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.codec import Record
-from holdfast.errors import Busy, Conflict, DiskFull, Indeterminate
+from holdfast.errors import BadValue, Busy, Conflict, DiskFull, Indeterminate
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, FAILED, Cursor, Line
@@ -390,3 +390,19 @@ def test_foreign_lines_in_the_newest_file_do_not_hide_the_head(
     for _ in range(2):
         assert fresh.head() == fresh.settle() == head
         assert numbers_of(fresh) == [0, 1]
+
+
+def test_a_decision_that_settles_what_was_put_off_is_refused_instead_of_waiting(
+    log: FileLog,
+) -> None:
+    put_off(log, 1)
+
+    def settling(head: Cursor) -> list[Record]:
+        log.settle()
+        return [{"n": 9}]
+
+    with refused(BadValue):
+        log.transact(settling)
+    assert own_numbers(log) == [0, 1]
+    log.append({"n": 2})
+    assert own_numbers(log) == [0, 1, 2]

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 
-from holdfast.errors import HoldfastError, Indeterminate
+from holdfast.errors import BadValue, HoldfastError, Indeterminate
 from holdfast.store.primitives import Cursor, Decide
 
 Body = tuple[bytes, bool]
@@ -22,7 +22,18 @@ Body = tuple[bytes, bool]
 class Ticket:
     """One caller's lines, and what became of them."""
 
-    __slots__ = ("bodies", "cursors", "decide", "done", "durable", "error", "gate", "left", "next")
+    __slots__ = (
+        "bodies",
+        "cursors",
+        "decide",
+        "done",
+        "durable",
+        "error",
+        "gate",
+        "left",
+        "next",
+        "thread",
+    )
 
     def __init__(
         self, bodies: list[Body], decide: Decide | None = None, *, durable: bool = True
@@ -38,6 +49,8 @@ class Ticket:
         self.gate: threading.Lock | None = None
         self.next: Ticket | None = None
         """Whom to wake when it is woken itself."""
+        self.thread = 0
+        """Which waits for it, and writes it if it leads."""
 
     def fail(self, error: Exception) -> None:
         """Remember the first reason: it is the one worth telling."""
@@ -74,10 +87,13 @@ class GroupCommit:
 
     def submit(self, ticket: Ticket) -> list[Cursor]:
         """Have the ticket's lines written, by this thread or by the one that leads."""
+        ticket.thread = threading.get_ident()
         try:
             with self._mutex:
                 if self.leader is None:
                     self.leader = ticket
+                elif isinstance(self.leader, Ticket) and self.leader.thread == ticket.thread:
+                    raise within_decision()
                 else:
                     ticket.gate = threading.Lock()
                     ticket.gate.acquire()
@@ -156,6 +172,14 @@ def _pass_on(ticket: Ticket) -> None:
 def _open(gate: threading.Lock) -> None:
     if gate.locked():
         gate.release()
+
+
+def within_decision() -> BadValue:
+    """For one who would wait for himself."""
+    return BadValue(
+        "a decision cannot write to the log that it decides about",
+        hint="return the lines, or write when `transact` has returned",
+    )
 
 
 def _afterwards(error: HoldfastError) -> HoldfastError:

@@ -20,6 +20,7 @@ from holdfast.ids import key_parts
 from holdfast.mask import Masker
 from holdfast.store import chain
 from holdfast.store.chain import ORIGIN, Link
+from holdfast.store.commit import within_decision
 from holdfast.store.document import revision_of
 from holdfast.store.memory_mailbox import MemoryMailbox, Slots
 from holdfast.store.primitives import (
@@ -103,6 +104,7 @@ class MemoryLog:
         self._clock, self._mask = clock, masker
         self._daily = not key.endswith(".jsonl")
         self._lock = threading.RLock()
+        self._deciding = False
         self._segments: dict[str, bytearray] = {}
         self._link: Link = ORIGIN
         self._head = START
@@ -116,15 +118,27 @@ class MemoryLog:
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
         bodies = [self._encoded(record) for record in records]
-        with self._lock:
+        with self._writing():
             return [self._put(*body) for body in bodies]
 
     def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
+        with self._writing():
+            self._deciding = True
+            try:
+                records = list(decide(self._head))
+            finally:
+                self._deciding = False
+            return self.append_all(records)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
         with self._lock:
-            return self.append_all(decide(self._head))
+            if self._deciding:
+                raise within_decision()
+            yield
 
     def tell_of_cut(self, lost: Cursor) -> Cursor:
-        with self._lock:
+        with self._writing():
             record = {CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash}
             return self._put(encode(record), own_stamp=False)
 

@@ -108,7 +108,7 @@ class Log(Protocol):
     def append_all(self, records: Sequence[Record]) -> list[Cursor]: ...
 
     def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
-        """Append what `decide(head)` returns, with nobody writing in between.
+        """Append what `decide(head)` returns, with nobody writing in between, not even itself.
 
         With `durable=False` the lines are there for everybody, and stay when this process is
         killed; a power cut may take them until the next durable write or `settle` through this
@@ -140,7 +140,7 @@ class Log(Protocol):
         ...
 
     def settle(self) -> Cursor:
-        """Make every visible line durable; the newest of them.  Never from within `decide`."""
+        """Make every visible line durable; the newest of them.  Not for `decide`."""
         ...
 
     def contains(self, cursor: Cursor) -> bool:

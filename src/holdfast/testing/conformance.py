@@ -43,11 +43,12 @@ from holdfast.testing import (
     together,
 )
 from holdfast.testing.archive import ArchiveConformance
+from holdfast.testing.decisions import DecisionConformance
 from holdfast.testing.keys import KeyConformance
 from holdfast.testing.mailboxes import MailboxConformance
 
 
-class LogConformance(ArchiveConformance):
+class LogConformance(DecisionConformance, ArchiveConformance):
     def test_a_log_that_nobody_wrote_is_empty(self) -> None:
         for log in (self.log(), self.log(DAYS)):
             assert list(log.read()) == []
@@ -139,56 +140,6 @@ class LogConformance(ArchiveConformance):
             log.transact(lambda head: [{"n": 0}, {}])
         assert list(log.read()) == []
         assert log.append({"n": 3}).seq == 1
-
-    def test_transact_decides_by_the_newest_line(self) -> None:
-        log, other = self.log(), self.log()
-        seen: list[Cursor] = []
-
-        def decide(head: Cursor) -> list[Record]:
-            seen.append(head)
-            return [{"n": head.seq + 1}] * 2
-
-        first = log.transact(decide)
-        between = other.append({"n": 3})
-        second = log.transact(decide)
-        assert seen == [START, between]
-        assert [cursor.seq for cursor in first + second] == [1, 2, 4, 5]
-        assert log.transact(lambda head: []) == []
-        assert numbers_of(log) == [1, 1, 3, 4, 4]
-
-    def test_lines_that_nobody_waits_for_are_there_at_once_and_keep_their_place(self) -> None:
-        for key in (LOG, DAYS):
-            log, other, cursors = self.log(key), self.log(key), list[Cursor]()
-            for n in range(3):
-                cursors += log.transact(lambda head: [{"n": head.seq}], durable=False)
-                assert other.head() == log.head() == cursors[-1]
-                cursors.append(other.append({"n": 2 * n + 1}))
-            cursors += log.transact(lambda head: [{"n": head.seq}], durable=False)
-            assert log.settle() == cursors[-1]
-            assert [cursor.seq for cursor in cursors] == list(range(1, 8))
-            log.close()
-            assert numbers_of(self.log(key)) == list(range(7))
-            assert other.verify().problems == []
-
-    def test_an_error_in_a_decision_reaches_its_caller_and_nothing_is_written(self) -> None:
-        log = self.log()
-
-        for error in (ZeroDivisionError, FileNotFoundError, ZeroDivisionError):
-            with passing_on(error):
-                log.transact(raising(error))
-        assert list(log.read()) == []
-        assert log.append({"n": 0}).seq == 1
-
-    def test_nobody_writes_between_a_decision_and_its_lines(self) -> None:
-        logs = [self.log() for _ in range(4)]
-        self.clock.waits = True
-
-        def work(log: Log) -> None:
-            for _ in range(8):
-                log.transact(lambda head: [{"n": head.seq}, {"n": head.seq + 1}])
-
-        together(*(lambda log=log: work(log) for log in logs))
-        assert numbers_of(logs[0]) == list(range(64))
 
     def test_threads_on_one_handle_get_a_line_each(self) -> None:
         log, acked = self.log(), list[Cursor]()
