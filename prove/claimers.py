@@ -92,6 +92,8 @@ def _settle(channel: socket.socket, box: mailbox.FileMailbox, claim: Claim, rng:
             _tell(channel, "R", claim.id, claim.attempt, claim.deadline)
         began = now()
         if 0.06 < roll < 0.1:
+            # Who dies on it can be heard no more: what he was about to do has to be known.
+            _tell(channel, "G", claim.id, claim.attempt)
             box.give_back(claim, "for a change")
             _tell(channel, "B", claim.id, claim.attempt)
         else:

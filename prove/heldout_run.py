@@ -9,6 +9,7 @@ source as it is has to pass the very same cuts.
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from typing import Any
 
 from prove import frame, powercut
@@ -83,11 +84,13 @@ def _cuts(mutant: Mutant | None, seed: int, groups: int = _GROUPS) -> list[Cut]:
         if mutant is not None and (why := mutant.apply(source)):
             raise LookupError(f"{mutant.name}: {why}")
         done: list[Cut] = []
-        for cut in powercut.cuts(_KIND, seed, range(groups), source=source, all_in_turn=True):
-            done.append(cut)
-            # Not at the first thing that breaks: a bug may stop recovery before it loses a line.
-            if mutant is not None and _seen(cut):
-                break
+        cuts = powercut.cuts(_KIND, seed, range(groups), source=source, all_in_turn=True)
+        with closing(cuts):
+            for cut in cuts:
+                done.append(cut)
+                # Not at the first that breaks: a bug may stop recovery before it loses a line.
+                if mutant is not None and _seen(cut):
+                    break
         return done
 
 

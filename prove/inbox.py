@@ -69,6 +69,8 @@ class Handing:
     began: float
     ended: float
     deadline: float
+    giving_back: bool = False
+    """It was about to, and was not heard of again."""
     given_back: bool = False
 
 
@@ -79,7 +81,6 @@ class Story:
     handed: list[Handing] = field(default_factory=list[Handing])
     acked: list[tuple[int, float, float]] = field(default_factory=list[tuple[int, float, float]])
     """Attempt, begin and end of acknowledgements that were accepted."""
-    refused: int = 0
 
 
 @dataclass
@@ -251,14 +252,13 @@ class Round:
             case "A":
                 story.acked.append((attempt, *rest))
                 self.acks += 1
-            case "L":
-                story.refused += 1
-                self.counts["stale_refused"] += 1
             case _:
-                mine = [each for each in story.handed if each.attempt == attempt]
-                for each in mine:
-                    each.given_back |= what == "B"
-                    each.deadline = max(each.deadline, *rest, 0.0)
+                self.counts["stale_refused"] += what == "L"
+                for each in story.handed:
+                    if each.attempt == attempt:
+                        each.giving_back = what == "G"
+                        each.given_back |= what == "B"
+                        each.deadline = max(each.deadline, *rest, 0.0)
 
     # -- what it comes to --------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Round:
             return [f"try {one.attempt} was handed out twice"]
         if two.attempt > one.attempt + 1:
             self.counts["claims_of_the_killed"] += two.attempt - one.attempt - 1
-        if one.given_back:
+        if one.given_back or one.giving_back:
             self.counts["given_back"] += 1
         elif self.died.get(one.life, two.ended + 1) <= two.ended:
             self.counts["claimant_died"] += 1
