@@ -47,7 +47,7 @@ class Visit:
 
     def go(self, path: str) -> None:
         self.page.goto(self.board.url + path)
-        self.page.wait_for_selector("#live[data-state=live]")
+        self.page.wait_for_selector("#live:is([data-state=live], [data-state=still])")
 
     def picture(self, name: str) -> None:
         """Kept after the run, to be looked at."""

@@ -310,7 +310,7 @@ def test_what_changed_under_the_hands_of_who_decides_is_told_and_not_approved(
         page.fill("#decision textarea", "Well done.")
         made.verbs("job steward", id="changed", decision="reject", guidance="Shorter")
         made.run("changed")
-        page.wait_for_selector("#decision[data-old] .stale")
+        page.wait_for_selector("#decision form[data-old] .stale")
         assert "Wrote the notes for 4.2." in page.inner_text("#decision")
         decide(visit, "Approve")
         refused = page.wait_for_selector("#decision .refused:not([hidden])").inner_text()

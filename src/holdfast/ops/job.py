@@ -30,7 +30,7 @@ from holdfast.jobs.steward import cancel, check_activates
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.job_damage import lost_rows, warn_of_damage
+from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage
 from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import (
     Decrypt,
@@ -331,8 +331,9 @@ def list_jobs(
     waiting: Annotated[bool, Arg("Only those that wait for a person")] = False,
     status: Annotated[str | None, Arg("Only those in this state")] = None,
 ) -> Rows:
-    if status is not None and status not in STATES:
-        raise UsageError(f"there is no state {status[:40]!r}", hint=f"one of {', '.join(STATES)}")
+    states = (*STATES, DAMAGED)
+    if status is not None and status not in states:
+        raise UsageError(f"there is no state {status[:40]!r}", hint=f"one of {', '.join(states)}")
     with queue_of(call) as queue:
         order, current = queue.waiting(), queue.current()
     rows = _rows(call, names(call), order)
@@ -340,8 +341,8 @@ def list_jobs(
     rows = [each for each in rows if status in (None, each["status"])]
     if waiting:
         rows = [_asking(each) for each in rows if each["waits_for"] or each["runner_gone"]]
-    states = [str(each["status"]) for each in rows]
-    counts = {"jobs": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
+    found = [str(each["status"]) for each in rows]
+    counts = {"jobs": len(rows), **{state: found.count(state) for state in sorted(set(found))}}
     return Rows(rows, {**counts, "in_use": current})
 
 

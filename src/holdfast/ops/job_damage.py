@@ -55,6 +55,7 @@ def lost_rows(call: Context, but: set[str]) -> list[Record]:
 
 
 def _row(name: str) -> Record:
+    """With the fields of every other row: lists and pages look at them without asking."""
     unused = {kind: {"share": None, "level": "green"} for kind in ("cost", "time", "iterations")}
     return {
         "job": name,
@@ -69,9 +70,16 @@ def _row(name: str) -> Record:
         "used": unused,
         "rank": None,
         "runner": None,
+        "runner_gone": False,
+        "suspending": False,
         "waits_for": None,
+        "why": None,
         "could": [],
+        "next": ["holdfast check"],
         "shown": "",
+        "changed_files": [],
+        "files_note": None,
+        "unknown_costs": 0,
         "description": "its history is damaged or gone: see `holdfast check`",
         "updated_at": None,
     }

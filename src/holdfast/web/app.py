@@ -170,7 +170,9 @@ def _failed(request: Request, error: Exception) -> JSONResponse | HTMLResponse:
     if request.url.path.startswith("/api"):
         return api.failed(request, error)
     assert isinstance(error, HoldfastError)
-    return HTMLResponse(pages.trouble(error), api.STATUS.get(error.exit_code, 409))
+    return HTMLResponse(
+        pages.trouble(error, request.url.path), api.STATUS.get(error.exit_code, 409)
+    )
 
 
 def _odd(request: Request, error: Exception) -> JSONResponse | HTMLResponse:

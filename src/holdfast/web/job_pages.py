@@ -10,9 +10,12 @@ from fastapi.responses import Response
 
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.ops.job_damage import DAMAGED
 
 PAGE_OF_CALLS, MOST_CALLS = 20, 2000
 MOST_DECISIONS = 50
+MOST_PATCH = 400_000
+"""Characters of a patch, as an export has it: the verb has the rest."""
 _ORDER = {"RUNNING": 1, "PENDING": 2, "REVIEWING": 2, "DRAFT": 3}
 
 
@@ -41,7 +44,7 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
             "jobs.html",
             jobs=sorted(found["rows"], key=_first),
             counts=every["counts"],
-            states=[each for each in STATES if each in every["counts"]],
+            states=[each for each in (DAMAGED, *STATES) if each in every["counts"]],
             chosen=status,
             waiting=waiting,
             as_of=found["as_of"],
@@ -58,6 +61,7 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
             items=_newest_first(history),
             asking=history["asking"],
             points=history["recovery_points"][::-1],
+            models=_models(shown["data"]["phases"]),
             total=history["calls"],
             shown=len(history["interactions"]),
             more=min(MOST_CALLS, calls * 3),
@@ -85,6 +89,33 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
             differs = error
         return page("replay.html", job=shown, found=found, differs=differs)
 
+    @router.get("/decisions")
+    def decisions() -> str:
+        found = ask("job list", waiting=True)
+        some = found["rows"][:MOST_DECISIONS]
+        return page(
+            "decisions.html",
+            jobs=[ask("job show", id=row["job"])["data"] for row in some],
+            more=len(found["rows"]) - len(some),
+            as_of=found["as_of"],
+        )
+
+    _add_files(router, ask, page)
+
+
+def _add_files(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
+    """What is read of a job beside its page: its files, and itself as a file."""
+
+    @router.get("/jobs/{id}/files")
+    def files(id: str) -> str:
+        shown, patch, wrong = ask("job show", id=id)["data"], "", None
+        try:
+            patch = ask("job diff", id=id, patch=True)["data"]["patch"].rstrip("\n")
+        except HoldfastError as error:
+            wrong = error
+        lines, rest = patch[:MOST_PATCH].split("\n"), len(patch) - MOST_PATCH
+        return page("files.html", job=shown, lines=lines if patch else [], rest=rest, wrong=wrong)
+
     @router.get("/jobs/{id}/{name}.html")
     def export(id: str, name: str) -> Response:
         if name != id:
@@ -99,17 +130,6 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
         text = ask("job show", id=id, csv=True)["data"]["csv"]
         return Response(text, media_type="text/csv; charset=utf-8", headers=_kept(f"{id}.csv"))
 
-    @router.get("/decisions")
-    def decisions() -> str:
-        found = ask("job list", waiting=True)
-        some = found["rows"][:MOST_DECISIONS]
-        return page(
-            "decisions.html",
-            jobs=[ask("job show", id=row["job"])["data"] for row in some],
-            more=len(found["rows"]) - len(some),
-            as_of=found["as_of"],
-        )
-
 
 def _kept(name: str) -> dict[str, str]:
     """As a file: its own style is not one that a page of ours may have."""
@@ -117,10 +137,19 @@ def _kept(name: str) -> dict[str, str]:
 
 
 def _first(row: dict[str, Any]) -> tuple[int, float, str]:
-    """Those that wait for somebody, then those that go on, in the order of the queue."""
-    place = 0 if row["waits_for"] or row["runner_gone"] else _ORDER.get(row["status"], 4)
+    """Those that need somebody, then those that go on, in the order of the queue."""
+    needs = row["waits_for"] or row["runner_gone"] or row["status"] == DAMAGED
+    place = 0 if needs else _ORDER.get(row["status"], 4)
     rank = row["rank"]
     return place, float("inf") if rank is None else rank, row["job"]
+
+
+def _models(phases: list[dict[str, Any]]) -> list[tuple[str | None, list[str]]]:
+    """Each model with the phases that it does: a job may have hundreds of them."""
+    found: dict[str | None, list[str]] = {}
+    for each in phases:
+        found.setdefault(each["model"], []).append(each["name"])
+    return list(found.items())
 
 
 def _newest_first(history: dict[str, Any]) -> list[dict[str, Any]]:

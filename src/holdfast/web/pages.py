@@ -15,12 +15,13 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
-from holdfast.clock import instant_of
+from holdfast.clock import instant_of, zone
 from holdfast.codec import DecodeError, decode
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.layout import CACHE
 from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.operation import Table
@@ -76,16 +77,37 @@ def ago(seconds: float | None) -> str:
     return f"{round(seconds)}s"
 
 
-def clock_of(stamp: object) -> str:
-    """The hour of a time stamp, as its zone has it; the day where that is another question."""
+def _here(context: Context, stamp: object) -> datetime | None:
+    """When that was by the clock of the home: histories of jobs have UTC, ledgers do not."""
     try:
-        return datetime.fromisoformat(str(stamp)).strftime("%H:%M:%S")
+        at = datetime.fromisoformat(str(stamp))
     except ValueError:
-        return str(stamp or "")
+        return None
+    where = context.get("zone")
+    return at if where is None or at.tzinfo is None else at.astimezone(where)
 
 
-def day_of(stamp: object) -> str:
-    return str(stamp or "")[:10]
+@pass_context
+def clock_of(context: Context, stamp: object) -> str:
+    """The hour of a time stamp; the day where that is another question."""
+    at = _here(context, stamp)
+    return str(stamp or "") if at is None else at.strftime("%H:%M:%S")
+
+
+@pass_context
+def day_of(context: Context, stamp: object) -> str:
+    at = _here(context, stamp)
+    return str(stamp or "")[:10] if at is None else at.strftime("%Y-%m-%d")
+
+
+def lasted(seconds: float) -> str:
+    """How long something took or may take, in units in which people count."""
+    if seconds < 60:
+        return f"{round(seconds, 1):g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min")] if hours else [(minutes, "min"), (rest, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def length(row: Mapping[str, Any]) -> str:
@@ -134,6 +156,7 @@ _FILTERS: dict[str, Any] = {
     "ago": ago,
     "clock": clock_of,
     "day": day_of,
+    "lasted": lasted,
     "length": length,
     "money": money,
     "meaning": meaning,
@@ -149,16 +172,23 @@ def draw(name: str, **values: Any) -> str:
 
 def stale_link() -> str:
     told = {"title": "This link is used up", "text": "A link works once, and for a minute."}
-    return draw("message.html", **told, hint="Run `holdfast up` again: it prints a new one.")
+    return draw(
+        "message.html", **told, hint="Run `holdfast up` again: it prints a new one.", up="/"
+    )
 
 
 def nothing_here() -> str:
-    return draw("message.html", title="Nothing here", text="There is no such page.", hint="")
+    return draw(
+        "message.html", title="Nothing here", text="There is no such page.", hint="", up="/"
+    )
 
 
-def trouble(error: HoldfastError) -> str:
+def trouble(error: HoldfastError, path: str) -> str:
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
-    return draw("message.html", title=title, text=error.message, hint=error.hint or "")
+    if isinstance(error, Corrupt):
+        title = "Damaged"
+    up = "/jobs" if path.startswith("/jobs/") else "/"
+    return draw("message.html", title=title, text=error.message, hint=error.hint or "", up=up)
 
 
 def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> APIRouter:
@@ -171,9 +201,9 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
 
     def page(template: str, **values: Any) -> str:
         with opened() as context:
-            today = context.home().today()
-        shared = {"read_only": read_only, "today": today, "decisions": _decisions(ask)}
-        return draw(template, **shared, **values)
+            home = context.home()
+            shared = {"today": home.today(), "zone": zone(home.settings.timezone)}
+        return draw(template, read_only=read_only, decisions=_decisions(ask), **shared, **values)
 
     job_pages.add(router, ask, page)
 

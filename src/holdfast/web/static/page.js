@@ -14,6 +14,7 @@ let paused = false;
 let due = false;
 let busy = false;
 let lastSeen = 0;
+let outdated = false;
 
 function say(state, words) {
   live.dataset.state = state;
@@ -26,7 +27,12 @@ async function redraw() {
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     if (answer.status === 401) { say("lost", "logged out: run `holdfast up`"); return; }
-    if (answer.ok) takeOver(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.ok) takeOver(fresh);
+    // What is on the page is no longer so, and nothing newer can be shown.
+    if (!answer.ok) say("lost", `out of date: ${fresh.querySelector("main p")?.textContent ?? answer.status}`);
+    else if (outdated) say("live", "live");
+    outdated = !answer.ok;
     lastSeen = performance.now();
   } catch { /* the stream tells that the server is gone */ } finally {
     busy = false;
@@ -35,10 +41,11 @@ async function redraw() {
 }
 
 function takeOver(fresh) {
+  document.title = fresh.title;
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
     if (!next || next.innerHTML === part.dataset.drawn) continue;
-    if (undecided(part)) continue;
+    if (undecided(part, next)) continue;
     if (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) continue;
     part.dataset.drawn = next.innerHTML;
     const known = new Set([...part.querySelectorAll("tr[id]")].map((row) => row.id));
@@ -80,6 +87,7 @@ function listen() {
 }
 
 function pause() {
+  if (live.dataset.state === "still") return;
   paused = !paused;
   $("pause").setAttribute("aria-pressed", String(paused));
   $("pause").textContent = paused ? "Go on" : "Pause";
@@ -88,7 +96,7 @@ function pause() {
 }
 
 // Ages grow although nothing happens.
-setInterval(() => { if (!document.hidden && performance.now() - lastSeen > 10_000) changed(); }, 5_000);
+setInterval(() => { if (live.dataset.state !== "still" && !document.hidden && performance.now() - lastSeen > 10_000) changed(); }, 5_000);
 
 // --- rows and keys ---------------------------------------------------------------------------
 
@@ -166,4 +174,5 @@ talk();
 steward();
 document.addEventListener("said", redraw);
 token();
-listen();
+// What was derived for this one look, as a replay is, would be derived again with every event.
+if (document.querySelector("main [data-live]")) listen(); else say("still", "as it was when opened");

@@ -2,14 +2,20 @@
 // redrawn under his hands, and when it has changed meanwhile, he is told before and refused after.
 import { call, toast } from "./act.js";
 
-// Whether a part is being decided about and has to stay as it is.
-export function undecided(part) {
+// Whether a part is being decided about and has to stay as it is.  `next` is what it would become: a
+// form is old if what it is bound to is another one there, not because others came or went.
+export function undecided(part, next) {
   if (!("careful" in part.dataset)) return false;
   if ("fresh" in part.dataset) { delete part.dataset.fresh; delete part.dataset.old; return false; }
   const written = [...part.querySelectorAll("textarea, input")].some((field) => field.value !== field.defaultValue);
   const held = written || part.querySelector("button:hover, button:focus-visible, .refused:not([hidden])");
-  if (held) part.dataset.old = ""; else delete part.dataset.old;
-  return Boolean(held);
+  if (!held) { delete part.dataset.old; return false; }
+  part.dataset.old = "";
+  for (const form of part.querySelectorAll("form.decide")) {
+    const now = next.querySelector(`#${CSS.escape(form.id)}`);
+    form.toggleAttribute("data-old", now?.dataset.shown !== form.dataset.shown);
+  }
+  return true;
 }
 
 // What is there now, with what was written kept.
@@ -38,9 +44,10 @@ function refuse(form, error) {
   look.type = "button";
   look.dataset.look = "";
   look.textContent = "Show what waits now";
-  box.replaceChildren(title, words, look);
+  // Whoever mistyped something mends it; what he decides about is still there.
+  box.replaceChildren(title, words, ...(error.code === "usage" ? [] : [look]));
   box.hidden = false;
-  look.focus();
+  if (look.isConnected) look.focus();
 }
 
 async function decide(button) {
@@ -49,9 +56,9 @@ async function decide(button) {
   const said = form.elements.guidance?.value.trim();
   if (said && button.dataset.says) body[button.dataset.says] = said;
   for (const field of form.querySelectorAll("input[data-limit]")) {
-    if (button.dataset.steward === "job/resume" && field.value) {
-      body[field.name] = field.type === "number" ? Number(field.value) : field.value;
-    }
+    if (button.dataset.steward !== "job/resume") continue;
+    if (!field.value) { field.focus(); toast("Say how much it may use in all."); return; }
+    body[field.name] = field.type === "number" ? Number(field.value) : field.value;
   }
   if ("needs" in button.dataset && !said) { form.elements.guidance.focus(); toast("Say what is wrong: the agent is told."); return; }
   const buttons = [...form.querySelectorAll("button")];
