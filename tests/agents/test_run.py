@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.agent import Agent, Start
+from holdfast.proc import procfs
 from holdfast.store.home import Home
 from holdfast.store.vfs import this_process
-from tests.agents.world import PATIENCE, journal, living, run, running, shown, until
+from tests.agents.world import PATIENCE, journal, living, new_word, run, running, shown, until
 from tests.ledger.shell import Shell
+from tests.proc.world import lacking
+
+SEEN = pytest.mark.skipif(
+    lacking("cgroup") is not None and os.geteuid() == 0,
+    reason="in a pid namespace a command sees no keeper, and the kernel ends all of it",
+)
 
 
 def test_the_exit_code_and_the_output_are_those_of_the_command(shell: Shell) -> None:
@@ -173,6 +180,65 @@ def test_a_killed_wrapper_is_a_crash_on_record_and_its_command_is_gone(
     assert not Path(f"/proc/{child}").exists()
     until(lambda: shown(shell, "metrics.json")["lifetime"]["sessions_crashed"] == 1)
     assert shell("run", "--agent", "rio", "--", "true").code == 0
+
+
+@SEEN
+def test_a_command_that_stops_its_keeper_does_not_outlive_its_wrapper(
+    shell: Shell, tmp_path: Path
+) -> None:
+    word, mark = new_word(), tmp_path / "stopped"
+    code = (
+        "import os, signal, time; os.kill(os.getppid(), signal.SIGSTOP); "
+        f"open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    )
+    words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
+    with running(shell, *words, env={"WORD": word}) as wrapper:
+        until(mark.exists)
+        wrapper.send_signal(signal.SIGKILL)
+        until(lambda: journal(shell)[-1]["event"] == "session_end")
+    assert journal(shell)[-1]["cause"] == "crashed"
+    until(lambda: not living(word))
+
+
+@SEEN
+def test_what_a_wrapper_and_its_keeper_left_is_ended_by_the_next_start_which_says_so(
+    shell: Shell, tmp_path: Path
+) -> None:
+    word, mark = new_word(), tmp_path / "ready"
+    code = (
+        "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True); "
+        f"open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    )
+    words = ("run", "--agent", "rio", "--", sys.executable, "-c", code)
+    with running(shell, *words, env={"WORD": word}) as wrapper:
+        until(mark.exists)
+        wrapper.send_signal(signal.SIGSTOP)
+        (keeper,) = (each for each in procfs.descendants(wrapper.pid) if procfs.kept_by(each.pid))
+        os.kill(keeper.pid, signal.SIGKILL)
+        wrapper.send_signal(signal.SIGKILL)
+        wrapper.wait(PATIENCE)
+    until(lambda: len(living(word)) == 1)  # what has left the command
+    ran = shell("run", "--agent", "rio", "--", "true")
+    assert living(word) == []
+    assert "what still ran of it was ended (processes: 1)" in ran.err
+    crash = next(line for line in journal(shell) if line.get("cause") == "crashed")
+    assert crash["summary"].endswith("what still ran of it was ended (processes: 1)")
+
+
+@SEEN
+def test_a_command_whose_keeper_is_killed_is_said_to_have_lost_it(shell: Shell) -> None:
+    word = new_word()
+    code = (
+        "import os, signal, subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True, "
+        f"env={{**os.environ, 'WORD': {word!r}}}); "
+        "print('working', flush=True); os.kill(os.getppid(), signal.SIGKILL); signal.pause()"
+    )
+    assert run(shell, code=code).code == 1
+    assert living(word) == []
+    _, error, end = journal(shell)
+    said = "the process that watched over it was killed, and all of it was ended: working"
+    assert (error["kind"], error["message"]) == ("lost", said)
+    assert (end["outcome"], end["cause"], end["summary"]) == ("error", "lost", said)
 
 
 @pytest.mark.parametrize("listener", ["gone", "full"])

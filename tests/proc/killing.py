@@ -42,6 +42,7 @@ class Wrapper:
         *,
         forks: bool = False,
         dies: str = "",
+        around: str = "",
     ) -> None:
         self._fifo = scratch / f"orphaned-{secrets.token_hex(4)}"
         os.mkfifo(self._fifo)
@@ -54,6 +55,7 @@ class Wrapper:
             "fifo": str(self._fifo),
             "forks": forks,
             "dies": dies,
+            "around": around,
         }
         self.process = subprocess.Popen(
             [sys.executable, WRAPPER, json.dumps(given)],

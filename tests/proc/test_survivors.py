@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clock import FakeClock
+from holdfast.clock import FakeClock, SystemClock
 from holdfast.errors import UsageError
 from holdfast.proc import procfs
+from holdfast.proc.around import Around
 from holdfast.proc.limits import Limits, Means
-from holdfast.proc.survivors import Mark, end, find_survivors
+from holdfast.proc.survivors import Mark, end, end_around, find_survivors
 from holdfast.proc.tree import Child, Tree
 from holdfast.testing import refused
 from tests.proc.killing import Wrapper
@@ -106,6 +107,17 @@ def test_when_the_keeper_is_stopped_limits_still_hold(
     assert tree.run().outcome == "stopped"
 
 
+def test_a_keeper_that_the_command_stopped_still_tells_how_it_ended(word: str) -> None:
+    script = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); print('stopped it')"
+    ended = Tree(
+        [*PYTHON, script],
+        env={**os.environ, "WORD": word},
+        means=["group"],
+        limits=Limits(time=30, grace=0),
+    ).run()
+    assert (ended.outcome, ended.code, ended.last_line) == ("exited", 0, "stopped it")
+
+
 @pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # the keeper outlives our wait
 def test_one_that_cannot_be_reaped_does_not_hang_us(
     means: Means, word: str, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +166,42 @@ def test_when_the_wrapper_is_killed_the_keeper_ends_the_tree_and_runs_the_comman
         assert not os.path.exists(wrapper.mark.cgroup)
 
 
+def test_a_wrapper_that_is_killed_while_its_keeper_is_stopped_leaves_nothing(
+    wrapper: Wrapper, word: str
+) -> None:
+    # Both stand still at once, as the living wrapper would have its keeper go on.
+    os.kill(wrapper.process.pid, signal.SIGSTOP)
+    keeper = wrapper.keeper()
+    assert keeper is not None
+    os.kill(keeper, signal.SIGSTOP)
+    eventually(lambda: is_stopped(keeper))
+    wrapper.kill()
+    assert wrapper.orphaned() == "nothing is left"
+    assert living(word) == []
+    assert find_survivors(wrapper.mark) == []
+
+
+def is_stopped(pid: int) -> bool:
+    seen = procfs.stat(pid)
+    return seen is not None and seen.state == "T"
+
+
+def test_the_next_start_has_a_keeper_go_on_that_is_still_stopped(word: str) -> None:
+    script = "kill -STOP $$; echo goes on"
+    with subprocess.Popen(
+        ["sh", "-c", script, procfs.KEEPER, word], stdout=subprocess.PIPE
+    ) as keeper:
+        try:
+            eventually(lambda: is_stopped(keeper.pid))
+            assert end(Mark("other", SystemClock().boot())) == 0
+            assert is_stopped(keeper.pid)
+            assert end(Mark(word, SystemClock().boot())) == 0
+            eventually(lambda: not is_stopped(keeper.pid))
+            assert keeper.communicate(timeout=60)[0] == b"goes on\n"
+        finally:
+            keeper.kill()
+
+
 def test_a_fork_of_the_wrapper_does_not_hide_its_death(
     means: Means, word: str, tmp_path: Path
 ) -> None:
@@ -196,6 +244,40 @@ def test_when_both_are_killed_the_next_start_ends_the_tree(
         assert end(wrapper.mark, grace=0.05) == 1
     assert living(word) == []
     assert end(wrapper.mark) == 0
+
+
+@pytest.mark.parametrize("environment", ["kept", "empty"])
+def test_trees_of_which_nothing_was_written_down_are_found_by_the_name_around_them(
+    means: Means, word: str, environment: str, tmp_path: Path
+) -> None:
+    if means == "group" and environment == "empty":
+        pytest.skip("nothing tells whose it is")
+    command = daemon(word, environment, then=STAY)
+    with Wrapper(command, word, means, tmp_path, around=word) as wrapper:
+        assert wrapper.line() == "settled"
+        os.kill(wrapper.process.pid, signal.SIGSTOP)
+        keeper = wrapper.keeper()
+        assert keeper is not None
+        os.kill(keeper, signal.SIGKILL)
+        wrapper.kill()
+        assert end_around(f"{word}-other") == end_around(word[:-1]) == 0
+        found = end_around(word)
+        assert found >= 1 or means == "pidns"  # there the kernel was faster
+        eventually(lambda: living(word) == [])
+        assert end_around(word) == 0
+        if wrapper.mark.cgroup is not None:
+            assert not os.path.exists(wrapper.mark.cgroup)
+
+
+def test_whoever_is_around_a_tree_learns_that_its_keeper_was_killed(word: str) -> None:
+    script = "import os, signal; os.kill(os.getppid(), signal.SIGKILL); signal.pause()"
+    env = {**os.environ, "WORD": word}
+    with Around(word) as around:
+        assert Tree([*PYTHON, script], env=env, means=["group"]).run().outcome == "lost"
+    assert (around.lost_keeper, around.left) == (True, 0)
+    with around:
+        assert Tree(["true"], env=env).run().outcome == "exited"
+    assert not around.lost_keeper
 
 
 # --- marks ----------------------------------------------------------------------------------

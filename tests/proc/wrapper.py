@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import time
+from contextlib import nullcontext
 
 from holdfast.errors import Busy
+from holdfast.proc.around import Around
 from holdfast.proc.limits import Limits
 from holdfast.proc.survivors import find_survivors
 from holdfast.proc.tree import Tree
@@ -25,15 +27,16 @@ def main() -> None:
                 time.sleep(0.01)
             os._exit(0)
 
-    tree = Tree(
-        given["command"],
-        env={**os.environ, "WORD": given["word"]},
-        means=[given["means"]],
-        limits=Limits(grace=0.1),
-        on_start=on_start,
-        on_output=lambda stream, data: os.write(1, data) and None,
-        orphaned=["sh", "-c", f"echo nothing is left > {given['fifo']}"],
-    )
+    with Around(given["around"]) if given["around"] else nullcontext():
+        tree = Tree(
+            given["command"],
+            env={**os.environ, "WORD": given["word"]},
+            means=[given["means"]],
+            limits=Limits(grace=0.1),
+            on_start=on_start,
+            on_output=lambda stream, data: os.write(1, data) and None,
+            orphaned=["sh", "-c", f"echo nothing is left > {given['fifo']}"],
+        )
     os.write(1, json.dumps(tree.mark.as_dict()).encode() + b"\n")
     try:
         with tree:

@@ -120,6 +120,7 @@ class Agent:
         self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
+        self._remains: dict[str, int] = {}
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class Agent:
         buried = self.bury(but=start.role)
         self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
-            end_remains(before)
+            self._end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
         begun = ""
 
@@ -229,7 +230,7 @@ class Agent:
             role, name = session["role"], session["session_id"]
             if role == but or self.is_live(role):
                 continue
-            end_remains(session)
+            self._end_remains(session)
             lease = self._lease(role)
 
             def last(name: str = name) -> Sequence[Record]:
@@ -272,7 +273,8 @@ class Agent:
         lines: list[Record] = []
         for session in dead:
             what = _named(session)
-            message = f"{session['session_id']} crashed: its process is gone"
+            still = self.told_of_remains(session["session_id"])
+            message = f"{session['session_id']} crashed: its process is gone{still}"
             lines += [
                 {"event": "error", **what, "kind": "crashed", "message": message},
                 {
@@ -285,6 +287,15 @@ class Agent:
                 },
             ]
         return lines
+
+    def _end_remains(self, session: Session) -> None:
+        if count := end_remains(session):
+            self._remains[session["session_id"]] = count
+
+    def told_of_remains(self, session: str) -> str:
+        """What to add about a crash of which processes were left, and ended by us."""
+        count = self._remains.get(session)
+        return f", and what still ran of it was ended (processes: {count})" if count else ""
 
     def _lasted(self, session: Session) -> Record:
         """How long it took; of a crash, until it was found."""
@@ -522,14 +533,15 @@ class Agent:
         self.close()
 
 
-def end_remains(session: Session) -> None:
-    """End what is left of the processes of a session whose wrapper is gone."""
+def end_remains(session: Session) -> int:
+    """End what is left of the processes of a session whose wrapper is gone; how many there were."""
     if session.get("tree") is None:
-        return
+        return 0
     from holdfast.proc.survivors import Mark, end  # noqa: PLC0415 - only after a crash
 
     with suppress(UsageError):  # somebody edited the mark: nobody is ended because of it
-        end(Mark.of(session["tree"]))
+        return end(Mark.of(session["tree"]))
+    return 0
 
 
 def _half_told(what: str, error: HoldfastError) -> HoldfastError:

@@ -91,7 +91,10 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
         opened = agent.start(start, owner=this_process())
         buried += opened.buried
         one = _Run(home, agent, plan, opened, place, signals)
-        one.warnings += [f"{name} had crashed; that is on record now" for name in buried]
+        one.warnings += [
+            f"{name} had crashed{agent.told_of_remains(name)}; that is on record now"
+            for name in buried
+        ]
         try:
             agent.desk.hand_out(opened.id, opened.fence, this_process())
             text = context.compose(context.with_mail(agent, given, opened.id))
@@ -385,6 +388,7 @@ def _message(ended: Ended, cause: str | None, failed: str | None) -> str:
         "timeout": f"timeout after {ended.duration:.0f} s",
         "cost": "it spent more than it may",
         "stopped": "stopped",
+        "lost": ended.told_lost,
         "not_started": f"could not be started: {ended.error}",
     }.get(cause or "", f"ended: {cause}")
     said = failed or ended.last_line[:200]

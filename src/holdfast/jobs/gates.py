@@ -32,6 +32,8 @@ class Passed(NamedTuple):
     seconds: float = 0.0
     runs: tuple[Record, ...] = ()
     test_pass_rate: str | None = None
+    lost: bool = False
+    """Whether the one that did not pass was ended by somebody, and says nothing about the work."""
 
     def record(self) -> Record:
         return {"ok": self.ok, "seconds": round(self.seconds, 3), "runs": list(self.runs)}
@@ -54,12 +56,13 @@ def pass_gates(
     runs: list[Record] = []
     seconds, rate = 0.0, None
     for gate in gates:
-        run = _run(gate, min(gate.timeout_seconds, left - seconds), folder, clock, within)
+        most = min(gate.timeout_seconds, left - seconds)
+        run, lost = _run(gate, most, folder, clock, within)
         runs.append(run)
         seconds += run["seconds"]
         rate = _rate(run["output"]) or rate
         if run["exit_code"] != 0:
-            return Passed(False, seconds, tuple(runs), rate)
+            return Passed(False, seconds, tuple(runs), rate, lost)
     return Passed(True, seconds, tuple(runs), rate)
 
 
@@ -69,11 +72,11 @@ def _run(
     folder: str,
     clock: Clock,
     within: Callable[[Sequence[str]], Sequence[str]] | None,
-) -> Record:
+) -> tuple[Record, bool]:
     told: Record = {"name": gate.name or gate.run, "run": gate.run}
     if most <= 0:
         said = "it was not tried: the time of the job is used up"
-        return {**told, "exit_code": TIMED_OUT, "seconds": 0.0, "output": said}
+        return {**told, "exit_code": TIMED_OUT, "seconds": 0.0, "output": said}, False
     try:
         words = words_of(gate)
         ended = Tree(
@@ -85,18 +88,17 @@ def _run(
             clock=clock,
         ).run()
     except HoldfastError as error:
-        return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}
+        return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}, False
     output = ended.tail[-_SHOWN:].strip()
     if ended.outcome == "timeout":
         # First: what it printed until then may look like the reason.
         whose = "" if most == gate.timeout_seconds else ", all that the job had left"
         output = f"it did not end in {most:.3g} s{whose}\n{output}".strip()
-    return {
-        **told,
-        "exit_code": ended.exit_code,
-        "seconds": round(ended.duration, 3),
-        "output": output,
-    }
+    lost = ended.outcome == "lost"
+    if lost:
+        output = f"{ended.told_lost}\n{output}".strip()
+    told |= {"exit_code": ended.exit_code, "seconds": round(ended.duration, 3), "output": output}
+    return told, lost
 
 
 def doubts(gates: Iterable[Gate]) -> Iterator[str]:

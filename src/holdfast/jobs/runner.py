@@ -29,11 +29,13 @@ from holdfast.jobs.call import Answer, Call, Prepared
 from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
+from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
 from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
+from holdfast.proc.limits import told_lost
 from holdfast.store.failpoints import hit
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _TINY = 1e-9
 _AT_ONCE = 0.002
 """Seconds of work that a power cut may cost, where all of it was free and can be had again."""
+_EFFECT = "may have had an effect: look, then decide"
 _MOST_RAW = 1 << 20
 """Characters of a reply that are kept; a longer one is no answer to anything."""
 
@@ -75,6 +78,7 @@ class Runner:
         )
         self._watch, self._rng = watch or _unwatched, rng or Random()
         self._charges = Charges(job)
+        self._around = around(job)
         self._sealed = job.spec.sensitive
         self._files_change = any_acts(job.spec)
         self._part_name = job.seals.name_of if self._sealed else hash_of
@@ -115,7 +119,12 @@ class Runner:
         if state["status"] != "RUNNING" or call is None:
             return False
         phase = next(each for each in spec_of(state).phases if each.name == call["phase"])
+        ended = end_remains(self.job) if acts(call["model"]) or phase.gates else ""
         if call["outcome"] is not None:
+            if ended:
+                self.job.decide(
+                    lambda _: [{"event": "note", "reason": f"the runner died: {ended}"}]
+                )
             told = self._prompt_of(call["sequence"])
             left = Call(
                 call["sequence"],
@@ -136,18 +145,21 @@ class Runner:
             self._conclude(left, answer, [])
             return True
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
-        self.job.decide(lambda now: [self._lost(now, again=again) | {"charge": call["charge"]}])
+        ended = f" ({ended})" if ended else ""
+        self.job.decide(
+            lambda now: [self._lost(now, ended, again=again) | {"charge": call["charge"]}]
+        )
         self._watch("lost", self.job.known())
         return True
 
-    def _lost(self, state: JobState, *, again: bool) -> Record:
+    def _lost(self, state: JobState, ended: str, *, again: bool) -> Record:
         check(state, "lost")
         call = state["call"]
         whom = f"{call['model']} was asked in phase {call['phase']}"
         if again:
-            reason = f"the runner died while {whom}; it is asked again"
+            reason = f"the runner died while {whom}{ended}; it is asked again"
             return _move("lost", call["state_before"], reason)
-        reason = f"the runner died while {whom}, which may have had an effect: look, then decide"
+        reason = f"the runner died while {whom}{ended}, which {_EFFECT}"
         return _move("lost", "INTERVENTION_REQUIRED", reason)
 
     def _claim(self) -> Call | None:
@@ -259,7 +271,8 @@ class Runner:
     def _ask(self, call: Call) -> Answer:
         began = self._clock.boottime()
         try:
-            reply = self.crew.model(call.model).ask(self._request)
+            with self._around:
+                reply = self.crew.model(call.model).ask(self._request)
             answer = Answer("SUCCESS", reply.text, reply=reply)
         except InvalidOutput as error:
             # What came is judged by the rules of the job, which may be milder than the schema.
@@ -277,6 +290,8 @@ class Runner:
                 retryable=error.retryable,
                 free=error.free,
             )
+            if self._around.lost_keeper:
+                answer = _without_keeper(call, answer, self._around.left)
         hit("job.answered")
         raw = answer.raw
         if len(raw) > _MOST_RAW:
@@ -300,7 +315,8 @@ class Runner:
     ) -> Call | None:
         """What is made of a reply, and where the job goes from there."""
         following: Prepared | None = None
-        verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
+        with self._around:
+            verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
         tree = self._kept(call, verdict)
 
         def decide(state: JobState) -> Sequence[Record]:
@@ -391,6 +407,14 @@ class Runner:
             self._charges.settle()
         finally:
             self._charges.close()
+
+
+def _without_keeper(call: Call, answer: Answer, left: int) -> Answer:
+    """Whatever a program said last, it did not end by itself: how far it came is not known."""
+    again = call.phase.repeatable is True and not left
+    said = f"{told_lost(left)}: {call.model} was asked in phase {call.phase.name}"
+    error = said if again else f"{said}, which {_EFFECT}"
+    return answer._replace(outcome="ERROR", error=error, retryable=again, free=False)
 
 
 def is_ready(state: JobState) -> bool:

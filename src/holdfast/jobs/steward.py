@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_states import FINAL, TRANSITIONS
-from holdfast.errors import BadName, NotFound, UsageError
+from holdfast.errors import BadName, Busy, NotFound, UsageError
 from holdfast.jobs.crew import any_acts
+from holdfast.jobs.remains import end_remains
 from holdfast.jobs.state import (
     Refused,
     check,
@@ -344,12 +345,22 @@ def _check_raised(state: JobState, limits: Record, name: str) -> None:
 
 
 def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
+    state = job.state()
+    check(state, "cancel")
+    ended = ""
+    if state["call"] is not None and job.holder() is None:
+        try:
+            ended = end_remains(job)
+        except (Busy, UsageError) as error:
+            ended = error.message  # a job that cannot be cancelled over it would help nobody
+    said = "; ".join(each for each in (reason or "cancelled", ended) if each)
+
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "cancel")
         call: Record = state["call"] or {}
         # Nobody will answer for it: what was set aside for it counts as spent.
         ends = {name: call.get(name) for name in ("sequence", "charge")}
-        return [move("cancel", "CANCELED", reason=reason or "cancelled", by=by, **ends)]
+        return [move("cancel", "CANCELED", reason=said, by=by, **ends)]
 
     # Whose key is lost can still be ended.
     job.decide(decide, blind=reason is None)

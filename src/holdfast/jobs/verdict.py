@@ -186,7 +186,9 @@ def verdict_on(
     verdict = verdict._replace(gate=passed)
     if passed.ok:
         return verdict
-    return verdict._replace(action="RETRY", complaint=passed.complaint)
+    # Nobody can mend what a gate that was ended from outside did not say.
+    action = "STUCK" if passed.lost else "RETRY"
+    return verdict._replace(action=action, complaint=passed.complaint)
 
 
 def _judged(call: Call, answer: Answer, state: JobState, workspace: str) -> Judged:

@@ -38,14 +38,27 @@ def _own() -> str | None:
     own = next((line[3:] for line in lines if line.startswith("0::")), None)
     if own is None or own.startswith("/.."):
         return None
-    for line in mounts:
-        before, _, after = line.partition(" - ")
-        if after.startswith("cgroup2 "):
-            root, point = before.split()[3:5]
-            if own == root or root == "/" or own.startswith(f"{root}/"):
-                inside = own.removeprefix(root.rstrip("/"))
-                return f"{point}{inside}".rstrip("/")
+    for root, point in _mounts(mounts):
+        if own == root or root == "/" or own.startswith(f"{root}/"):
+            inside = own.removeprefix(root.rstrip("/"))
+            return f"{point}{inside}".rstrip("/")
     return None
+
+
+def _mounts(lines: list[str]) -> list[list[str]]:
+    """Of each cgroup file system what of it is seen, and where."""
+    parted = [line.partition(" - ") for line in lines]
+    return [before.split()[3:5] for before, _, after in parted if after.startswith("cgroup2 ")]
+
+
+def named(prefix: str) -> list[str]:
+    """All groups that we can see whose name begins so; slow, for use after a crash."""
+    try:
+        mounts = read("/proc/self/mountinfo").decode().splitlines()
+    except (OSError, ValueError):
+        return []
+    found = [folder for _, point in _mounts(mounts) for folder in _folders(point)]
+    return [folder for folder in found if os.path.basename(folder).startswith(prefix)]
 
 
 def make(path: str, *, memory: int | None, tasks: int | None) -> bool:

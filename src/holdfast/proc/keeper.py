@@ -328,6 +328,8 @@ def main() -> NoReturn:
         order = receive(control)
         if order is not None:
             libc.adopt_orphans()
+            # What we keep can stop us, and then nobody but the kernel is left to have us go on.
+            libc.signal_when_parent_goes(signal.SIGCONT)
             keeper = Keeper(control, order)
             try:
                 keeper.start()

@@ -141,7 +141,7 @@ class Launch:
         try:
             if means == "cgroup":
                 cgroup.join(self.order["cgroup"] or "")
-            libc.die_with_parent(signal.SIGKILL)
+            libc.signal_when_parent_goes(signal.SIGKILL)
         except OSError as error:
             self._give_up(b"join", error)
         self._tell(b"forked", 0)
@@ -169,7 +169,7 @@ class Launch:
         if os.read(hold, 1) != b"r":
             os._exit(FAILED)
         try:
-            libc.die_with_parent(signal.SIGKILL)
+            libc.signal_when_parent_goes(signal.SIGKILL)
             libc.mount_proc()
             child = os.fork()
         except OSError as error:

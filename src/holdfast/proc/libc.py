@@ -20,8 +20,8 @@ def adopt_orphans() -> None:
     _call("prctl", _SET_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent(number: int) -> None:
-    """Get this signal when the parent goes; kept over exec."""
+def signal_when_parent_goes(number: int) -> None:
+    """Get this signal when the parent goes, or the thread of it that made us; kept over exec."""
     _call("prctl", _SET_DEATH_SIGNAL, number, 0, 0, 0)
 
 

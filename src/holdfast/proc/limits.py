@@ -94,6 +94,10 @@ class Ended:
     error: str | None = None
 
     @property
+    def told_lost(self) -> str:
+        return told_lost(self.left)
+
+    @property
     def truncated(self) -> bool:
         return bool(self.stdout.dropped or self.stderr.dropped)
 
@@ -109,3 +113,9 @@ class Ended:
         if self.outcome == "exited" and self.code is not None:
             return self.code
         return self.code or 1
+
+
+def told_lost(left: int) -> str:
+    """What `lost` is for people; `left` is how many processes not even SIGKILL ended."""
+    ended = f"{left} of its processes do not end" if left else "all of it was ended"
+    return f"the process that watched over it was killed, and {ended}"

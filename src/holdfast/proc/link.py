@@ -13,6 +13,7 @@ from contextlib import suppress
 from signal import SIGCONT
 
 from holdfast.errors import from_os
+from holdfast.proc import procfs
 
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PROGRAM = (
@@ -31,7 +32,7 @@ class Link:
                 # business, and reading them takes longer than all the rest.
                 python = [sys.executable, "-I", "-S", "-c", _PROGRAM]
                 self._process = subprocess.Popen(
-                    [*python, str(theirs.fileno()), _PACKAGES, "holdfast-keeper", name],
+                    [*python, str(theirs.fileno()), _PACKAGES, procfs.KEEPER, name],
                     stdin=stdin,
                     stdout=stdout,
                     stderr=stderr,
@@ -58,7 +59,12 @@ class Link:
     def tell(self, letter: str) -> None:
         with suppress(OSError):
             self._socket.send(letter.encode())
-            self._process.send_signal(SIGCONT)  # what it keeps may have stopped it
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the keeper go on; what it keeps may have stopped it."""
+        with suppress(OSError):
+            self._process.send_signal(SIGCONT)
 
     def watch(self, selector: selectors.BaseSelector, handler: object) -> None:
         selector.register(self._socket, selectors.EVENT_READ, handler)

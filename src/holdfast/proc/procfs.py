@@ -22,6 +22,9 @@ Process = tuple[int, int]
 TREE = "HOLDFAST_TREE"
 """Names the trees that a process belongs to, outermost first, joined by `:`."""
 
+KEEPER = "holdfast-keeper"
+"""Stands before the id of its tree at the end of a keeper's command line."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -145,6 +148,15 @@ def trees_of(pid: int) -> list[str]:
     _, named, rest = (b"\0" + environment).partition(f"\0{TREE}=".encode())
     value = rest.split(b"\0", 1)[0] if named else b""
     return value.decode(errors="replace").split(":")
+
+
+def kept_by(pid: int) -> str | None:
+    """The tree whose keeper a process is, if it is one."""
+    try:
+        words = read(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return None
+    return words[-2].decode(errors="replace") if words[-3:-2] == [KEEPER.encode()] else None
 
 
 def shared_memory_counted_once(pid: int) -> int | None:

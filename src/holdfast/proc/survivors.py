@@ -17,6 +17,7 @@ from typing import cast
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Busy, UsageError
 from holdfast.proc import cgroup, procfs
+from holdfast.proc.around import is_within
 from holdfast.proc.procfs import Process
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -111,11 +112,13 @@ def end(
     """End every member of the tree and return how many there were.
 
     SIGTERM first if there is a `grace`. Busy if some cannot be ended. The keeper of a tree is
-    no member: if it lives, it is at the same work, and goes when that is done.
+    no member: if it lives, it is at the same work, and goes when that is done. One that was
+    stopped is told to go on.
     """
     clock = clock or SystemClock()
     if clock.boot() != mark.boot:
         return 0
+    _wake_keepers(mark.id)
     met: set[Process] = set()
     number = signal.SIGTERM if grace > 0 else signal.SIGKILL
     pause, deadline = _PAUSE, clock.boottime() + (grace or PATIENCE)
@@ -143,6 +146,26 @@ def end(
     if group := _group(mark):
         cgroup.remove(group)
     return len(met)
+
+
+def end_around(id: str) -> int:
+    """End every tree that was begun in the block of this `Around`; how many processes there were.
+
+    What emptied its environment is found in the control group of its tree, wherever that is.
+    """
+    boot, prefix = SystemClock().boot(), group_name(f"{id}.")
+    marks = [Mark(id, boot)]
+    for path in cgroup.named(prefix):
+        tree = os.path.basename(path).removeprefix(group_name(""))
+        if _ID.fullmatch(tree):
+            marks.append(Mark(tree, boot, path))
+    return sum(map(end, marks))
+
+
+def _wake_keepers(id: str) -> None:
+    for one in procfs.everything().values():
+        if one.state in "Tt" and is_within(procfs.kept_by(one.pid) or "", id):
+            procfs.send(one.process, signal.SIGCONT)
 
 
 def _group_is_empty(mark: Mark) -> bool:

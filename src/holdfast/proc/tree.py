@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple, Self
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Busy, ConfigError, UsageError, typed
-from holdfast.proc import cgroup, procfs, survivors
+from holdfast.proc import around, cgroup, procfs, survivors
 from holdfast.proc.command import program_of
 from holdfast.proc.gauge import Gauge
 from holdfast.proc.limits import Ended, Limits, Means, Outcome, Progress, Sample
@@ -95,13 +95,14 @@ class Tree:
         self._blocked = blocked
         self._beat_every = beat_every
         place = cgroup.place() if "cgroup" in self._means else None
-        id = id or secrets.token_hex(8)
+        self._around = around.current()
+        id = id or (self._around.name_one() if self._around else secrets.token_hex(8))
         group = f"{place}/{survivors.group_name(id)}" if place else None
         self.mark = Mark(id, self._clock.boot(), group)
         """Write this down before the start, to find the tree again."""
         self.child: Child | None = None
-        outer = self._environment.get(procfs.TREE)
-        self._environment[procfs.TREE] = f"{outer}:{id}" if outer else id
+        trees = [self._environment.get(procfs.TREE), self._around and self._around.id, id]
+        self._environment[procfs.TREE] = ":".join(each for each in trees if each)
 
         self._input = stdin.encode() if isinstance(stdin, str) else stdin
         self._output = Output(keep, limits.output)
@@ -321,6 +322,7 @@ class Tree:
         if self._output.over:
             self._end("output")
         if now >= self._next_look:
+            link.wake()
             self._look()
         if self._on_beat is not None and now >= self._next_beat:
             self._next_beat = now + self._beat_every
@@ -456,6 +458,8 @@ class Tree:
     def _tell_all(self) -> Ended:
         final = self._gauge.final() if self._gauge is not None else Sample()
         outcome, code, number = self._outcome()
+        if outcome == "lost" and self._around is not None:
+            self._around.lost_keeper, self._around.left = True, self._left
         refused = self._refusal() if outcome == "not_started" else None
         return Ended(
             outcome=outcome,
