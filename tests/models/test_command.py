@@ -32,6 +32,7 @@ from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import Message, Reply, Request, Usage
 from holdfast.models.registry import open_model
 from tests.models.programs import RECORD, Make, failure, printing, question, running, told
+from tests.proc.world import lacking
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -418,6 +419,22 @@ def test_more_memory_than_it_may_use_ends_it(make: Make) -> None:
     program = make("import time; held = bytearray(400 << 20); time.sleep(60); print(1)")
     error = failure(Command([program], memory=100 << 20))
     assert "memory" in error.message
+
+
+@pytest.mark.skipif(
+    lacking("cgroup") is not None and os.geteuid() == 0,
+    reason="in a pid namespace a program sees no keeper",
+)
+def test_a_program_whose_keeper_was_killed_is_not_taken_by_its_last_words(make: Make) -> None:
+    program = make("""
+        import os, signal, sys, time
+        print("HTTP 429 Too Many Requests, try again in 1 s", file=sys.stderr, flush=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    """)
+    error = failure(Command([program]))
+    assert not error.retryable
+    assert "the process that watched over it was killed" in error.message
 
 
 # --- surroundings ---------------------------------------------------------------------------

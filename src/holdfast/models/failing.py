@@ -57,6 +57,12 @@ class Failing(NamedTuple):
                 return ModelError(
                     f"{self.name}: {ended.error}", hint="run it by hand to see what is wrong"
                 )
+            case "lost":
+                # Whatever it said last: somebody ended it, and asking again may do things twice.
+                return ModelError(
+                    f"{self.name}: {ended.told_lost}",
+                    hint="it may have done part of its work: look, then ask again",
+                )
             case _:
                 how = f"ended by signal {ended.signal}" if ended.signal else ended.outcome
                 return self.said(how, ended, told)
