@@ -227,10 +227,26 @@ def test_a_refusal_names_what_can_be_done_instead(desk: Desk) -> None:
         assert each in hint
 
 
+@pytest.mark.parametrize("state", [each for each in TABLE if each not in FINAL])
+def test_a_refusal_names_suspend_where_it_is_possible(desk: Desk, state: str) -> None:
+    reach(desk, state)
+    hint = desk.refused("job", *ACTIONS["reject" if state == "DRAFT" else "set"])["hint"]
+    assert ("suspend" in TABLE[state]) == ("suspend" in hint.split(": ")[1].split(", "))
+
+
+@pytest.mark.parametrize("state", ["INTERVENTION_REQUIRED", "HALTED_COST", "approval", "suspended"])
+@pytest.mark.parametrize("words", [(), ("--response", json.dumps(DONE)), ("--dry-run",)])
+def test_what_is_refused_is_what_was_typed(desk: Desk, state: str, words: tuple[str, ...]) -> None:
+    reach(desk, state)
+    desk.refused("job", "step", "demo", *words, says="step is refused")
+    desk.refused("job", "run", "demo", says="run is refused")
+
+
 DOES: dict[str, tuple[str, ...]] = {
     "activate": ACTIONS["activate"],
     "run": ("run", "demo"),
     "cancel": ACTIONS["cancel"],
+    "suspend": ACTIONS["suspend"],
     "rewind": ACTIONS["rewind"],
     "resume": ("resume", "demo", "--max-cost", "5", "--max-time", "2h"),
     "resume --max-iterations": ACTIONS["resume --max-iterations"],

@@ -150,6 +150,9 @@ def test_the_rest_of_a_job_is_asked_again_upon_the_same_files(desk: Desk, source
         desk.ok("job", "diff", each, "--patch")["data"]["patch"] for each in ("demo", again["new"])
     ]
     assert patches[0] == patches[1] and "made.txt" in patches[0]
+    assert (again["was"]["unknown_costs"], again["now"]["unknown_costs"]) == (1, 1)
+    said = desk("job", "replay", "demo", "--from", "1", "--model", "scripted:echo").out
+    assert said.count("and what 1 call cost is not known\n") == 2
 
 
 # --- packed ---------------------------------------------------------------------------------
@@ -173,6 +176,7 @@ def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
         found = tar.extractfile("workspace/made.txt")
         assert found is not None and found.read() == b"by the worker\n"
     assert desk.show()["status"] == "SUCCESS"
+    assert f"files: {folder / files['name']}\n" in desk("job", "show", "demo").out
     assert [desk.ok(*each)["data"] for each in words] == before
     again = desk.ok("job", "replay", "demo")["data"]
     assert {**again, "lines": 0} == {**replayed, "lines": 0}

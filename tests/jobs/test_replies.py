@@ -216,6 +216,10 @@ def test_a_rehearsal_says_where_an_answer_leads_and_changes_no_byte(
     told = desk.ok("job", "step", "demo", "--response", text, "--dry-run")["data"]
     assert (told["from"], told["to"]) == ("PENDING", to)
     assert [each["kind"] for each in told["violations"]] == kinds
+    said = desk("job", "step", "demo", "--response", text, "--dry-run").out
+    assert f"PENDING → {to}" in said
+    for each in told["violations"]:
+        assert each["reason"] in said
     assert desk.digest() == before
     assert desk.audit() == []
 

@@ -45,6 +45,7 @@ _BUDGET = {
     "max_seconds": "max_seconds",
     "max_iterations": "max_iterations",
 }
+_SAID = {"max_cost_usd": "max_cost", "max_seconds": "max_time", "timeout_seconds": "timeout"}
 _IGNORED = frozenset(
     {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
 )
@@ -211,7 +212,7 @@ def _checked(value: dict[str, Any], where: str) -> JobSpec:
         spec = JobSpec.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        at = ".".join(str(each) for each in first["loc"])
+        at = ".".join(_SAID.get(str(each), str(each)) for each in first["loc"])
         hint = (
             f"isolation is one of {', '.join(ISOLATIONS)}"
             if at == "isolation"

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from holdfast.codec import Record
-from holdfast.jobs.damage import damage
+from holdfast.jobs.damage import damage, spoilt_views
 from holdfast.jobs.job import Job
 from holdfast.jobs.lost import is_lost
 from holdfast.jobs.queue import folders
@@ -46,6 +46,17 @@ def warn_of_damage(call: Context, job: Job) -> list[str]:
             f"see `holdfast check` and `holdfast job replay {job.name}`"
         )
     return found
+
+
+def warn_of_views(call: Context, job: Job) -> None:
+    """Tell that files made from the history are not what was made of it."""
+    if job.holder() is not None:
+        return  # who writes one stamps it first
+    for each in spoilt_views(job):
+        call.warn(
+            f"{each} is not what was written: cut off, or edited by somebody; the history is what "
+            "counts, and `holdfast rebuild` makes it anew"
+        )
 
 
 def lost_rows(call: Context, but: set[str]) -> list[Record]:
