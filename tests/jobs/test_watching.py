@@ -107,6 +107,7 @@ def test_a_provider_that_fails_is_told_as_that_and_asking_again_is_a_try(desk: D
         rf"{re.escape(worker)} failed: unavailable: 503.*; asked again in \d s → PENDING", failed
     ), failed
     assert again.startswith(f"1/2 work  asking {worker}, try 2  (2 calls, ")
+    assert re.search(r" ERROR +RETRY +PENDING ", desk("job", "history", "demo").out)
 
 
 def test_no_answer_in_time_is_told_as_that(desk: Desk) -> None:

@@ -113,8 +113,8 @@ def as_html(job: Job, diff: str = "", damage: Sequence[str] | None = None) -> st
     state, told = job.state(), timeline(job)
     spec = spec_of(state)
     parts = [
-        _head(job, state, spec),
         _damaged(damage) if damage else None,
+        _head(job, state, spec),
         _figures(state, told),
         tag("section", _phases(state), aria_label="Phases"),
         _section("What happened", _timeline(told)),
@@ -159,8 +159,11 @@ def _damaged(places: Sequence[str]) -> Html:
         rows.append(tag("li", f"and {more:,} more"))
     return tag(
         "section",
-        tag("h2", "This history is damaged"),
-        tag("p", "It is not what was written. What cannot be read is left out of this page:"),
+        tag(
+            "p",
+            tag("b", "This history is damaged."),
+            " It is not what was written; what cannot be read is left out of this page:",
+        ),
         tag("ul", *rows),
         class_="damaged",
         role="alert",

@@ -102,8 +102,8 @@ def step(
 ) -> Show | Change:
     """Have one agent asked, or take an answer from somebody else
 
-    --response FILE reads the answer from a file, - from standard input. With --dry-run the prompt
-    is shown, or where the answer would lead; nothing is changed.
+    --response FILE reads the answer from a file or a pipe, - from standard input. With --dry-run
+    the prompt is shown, or where the answer would lead; nothing is changed.
     """
     check_length(response or "")
     with opened(call, id, change=not dry_run) as job:
