@@ -246,8 +246,10 @@ def test_a_shown_file_of_a_job_that_is_over_is_told_and_made_anew(desk: Desk, na
     assert desk("job", "show", "demo").err == ""
     file.write_bytes(whole[: len(whole) // 2])
     assert f"jobs/demo/{name} is not what was written" in desk("job", "show", "demo").err
+    assert f"{name} is not what was written" in desk("doctor").out
     assert desk("rebuild").code == 0
     assert desk("job", "show", "demo").err == ""
+    assert desk("doctor").code == 0
     assert json.loads(file.read_bytes())["job_id"] == "demo"
 
 

@@ -86,6 +86,8 @@ def test_a_folder_gives_its_name_to_a_spec_that_has_none(desk: Desk) -> None:
         (("--prompt", "a", "--gate", "echo 'open"), 2, "echo 'open"),
         (("missing.yaml",), 4, "missing.yaml"),
         (("--prompt", "a", "--runner", "x"), 2, "--runner"),
+        (("--prompt", "a", "--base", "main"), 2, "the base 'main' is of no use"),
+        (("--prompt", "a", "--base", "main", "--source", "."), 2, "of no use to isolation dir"),
         (("--prompt", "a", "--agent", "x"), 2, "--agent"),
         (("--prompt", "a", "--model", "x"), 2, "--model"),
         (("--prompt", "a", "--resume"), 2, "--resume"),

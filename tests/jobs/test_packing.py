@@ -155,6 +155,24 @@ def test_the_rest_of_a_job_is_asked_again_upon_the_same_files(desk: Desk, source
     assert said.count("and what 1 call cost is not known\n") == 2
 
 
+@pytest.mark.parametrize("names", [("source", "base"), ("gitSourceRepo", "baseBranch")])
+def test_a_spec_may_name_a_repository_and_a_branch_that_is_not_the_usual_one(
+    desk: Desk, source: Path, names: tuple[str, str]
+) -> None:
+    git(source, "switch", "-qc", "release")
+    (source / "kept.txt").write_text("as it is released\n")
+    git(source, "commit", "-qam", "Released")
+    git(source, "switch", "-q", "main")
+    fields = dict(zip(names, (str(source), "release"), strict=True))
+    models = {"worker": desk.program(WORKER)}
+    desk.ok("job", "new", desk.spec(job_id="demo", prompt="P", models=models, **fields))
+    assert not desk.cwd.is_relative_to(source)
+    desk.ran()
+    assert (desk.workspace() / "kept.txt").read_text() == "as it is released\n"
+    desk.ok("job", "merge", "demo")
+    assert git(source, "merge-base", "job-demo", "release") == git(source, "rev-parse", "release")
+
+
 # --- packed ---------------------------------------------------------------------------------
 
 
