@@ -228,10 +228,12 @@ def test_a_refusal_names_what_can_be_done_instead(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("state", [each for each in TABLE if each not in FINAL])
-def test_a_refusal_names_suspend_where_it_is_possible(desk: Desk, state: str) -> None:
+def test_a_refusal_names_suspend_and_set_where_they_are_possible(desk: Desk, state: str) -> None:
     reach(desk, state)
     hint = desk.refused("job", *ACTIONS["reject" if state == "DRAFT" else "set"])["hint"]
-    assert ("suspend" in TABLE[state]) == ("suspend" in hint.split(": ")[1].split(", "))
+    could = hint.split(": ")[1].split(", ")
+    assert ("suspend" in TABLE[state]) == ("suspend" in could)
+    assert ("set" in could) == ("activate" in could) == (state == "DRAFT")
 
 
 @pytest.mark.parametrize("state", ["INTERVENTION_REQUIRED", "HALTED_COST", "approval", "suspended"])
@@ -247,6 +249,7 @@ DOES: dict[str, tuple[str, ...]] = {
     "run": ("run", "demo"),
     "cancel": ACTIONS["cancel"],
     "suspend": ACTIONS["suspend"],
+    "set": ACTIONS["set"],
     "rewind": ACTIONS["rewind"],
     "resume": ("resume", "demo", "--max-cost", "5", "--max-time", "2h"),
     "resume --max-iterations": ACTIONS["resume --max-iterations"],

@@ -38,6 +38,8 @@ def doable(state: dict[str, Any]) -> list[str]:
             could.append("steward answer")
         if hold is not None:
             could = [*(each for each in could if each != "run"), *_WHEN_HELD[hold]]
+    if status == "DRAFT":
+        could += ["run", "set"]
     if state["suspending"]:
         could.append("resume")
     elif hold is None and status in SUSPENDABLE:
