@@ -320,7 +320,7 @@ def _acts_first(plan: Plan) -> bool:
 def main() -> int:
     assert sys.argv[1] == BROKEN
     real = Runner._lost
-    Runner._lost = lambda self, state, *, again: real(self, state, again=True)
+    Runner._lost = lambda self, state, *, again, ended: real(self, state, again=True, ended=ended)
     return holdfast(sys.argv[2:])
 
 

@@ -232,6 +232,10 @@ def one_job(
     one = Case(plan, expected, places, template)
     for death in [only] if only is not None else deaths(places, tier, rng):
         fired, says = struck(one, death)
+        while not fired and not says and death.place:
+            # Views and some syncs go by the clock, so there may be fewer places than before.
+            death = death._replace(place=death.place - 1)
+            fired, says = struck(one, death)
         result.tried += 1
         result.fired += fired > 0
         counts[f"died at {places[death.place]}"] += 1

@@ -149,6 +149,11 @@ def test_a_usage_error_has_our_form_in_both_languages(words: list[str], says: st
     assert says in ran.error()["message"]
 
 
+def test_a_word_too_many_is_answered_with_an_example() -> None:
+    ran = run("toy", "write", "--agent", "a", "x", "y")
+    assert lines(ran)[-1].startswith("hint: put text of several words in quotes; for example: ")
+
+
 def test_a_usage_error_after_the_verb_still_answers_in_json() -> None:
     assert run("toy", "write", "x", "--json").error()["code"] == "usage"
     assert run("toy", "write", "--", "--json").err.startswith("error: ")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from holdfast.jobs.export import as_html
+from holdfast.jobs.job import Job
 from holdfast.ops import job_damage
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -63,6 +66,45 @@ def test_a_history_that_was_changed_does_not_replay_and_every_look_at_it_warns(
         assert says in ran.err
         assert "holdfast check" in ran.err
         assert "job replay demo" in ran.err
+
+
+@pytest.mark.parametrize(("how", "says"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_taken_elsewhere_of_a_damaged_history_says_so_itself(
+    over: Desk, how: Change, says: str
+) -> None:
+    change(over, how)
+    page = over.cwd / "page.html"
+    for words in (
+        ("job", "export", "demo", "--out", str(page)),
+        ("job", "history", "demo", "--format", "html", "--out", str(page)),
+    ):
+        ran = over(*words)
+        assert (ran.code, says in ran.err) == (0, True), ran
+        text = unescape(page.read_text("utf-8"))
+        above, _, _ = text.partition("What happened")
+        assert "This history is damaged" in above
+        assert says in above
+        assert "damaged, see above" in text
+        page.unlink()
+    told = over.ok("job", "history", "demo", "--format", "json")["data"]
+    assert told["verified"]
+    assert says in told["damage"][0]
+
+
+def test_what_is_taken_elsewhere_of_a_sound_history_says_that_it_was_verified(over: Desk) -> None:
+    page = over.cwd / "page.html"
+    assert over("job", "export", "demo", "--out", str(page)).err == ""
+    text = page.read_text("utf-8")
+    assert "every line is what was written" in text
+    assert "damaged" not in text.partition("</style>")[2]
+    assert over.ok("job", "history", "demo", "--format", "json")["data"]["damage"] == []
+
+
+def test_of_very_many_damaged_places_the_first_are_in_the_page(over: Desk) -> None:
+    with Home.open(str(over.home)) as home, Job(home, "demo") as job:
+        page = as_html(job, damage=[f"history.jsonl:{number}: odd" for number in range(2000)])
+    assert "history.jsonl:19: odd" in page and "history.jsonl:20: odd" not in page
+    assert "and 1,980 more" in page
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"event":"note","te'])

@@ -146,6 +146,7 @@ def test_a_second_runner_is_refused_by_name_until_the_first_is_dead(desk: Desk) 
         until(begun.exists)
         lease = desk.home / "jobs/demo/.runner.lease"
         os.utime(lease, (0, 0))  # however old it looks
+        assert desk("doctor", "--fix").code == 0  # and whoever cleans up
         error = desk.refused("job", "run", "demo", code=5, says=f"process {first.pid}")
         assert "job cancel demo" in error["hint"]
         first.kill()
@@ -228,9 +229,29 @@ def test_a_manifest_that_was_cut_off_costs_nothing_and_is_written_again(
 ) -> None:
     desk.new("--worker", desk.script(DONE))
     (desk.home / "jobs/demo/manifest.json").write_bytes(damage)
-    assert desk.status() == "DRAFT"
+    shown = desk("job", "show", "demo", "--json")
+    assert (shown.code, shown.json()["data"]["status"]) == (0, "DRAFT")
+    assert "jobs/demo/manifest.json is not what was written" in shown.err
+    assert "holdfast rebuild" in shown.err
     desk.ok("job", "activate", "demo")
     assert desk.manifest()["status"] == "PENDING"
+    assert desk("job", "show", "demo").err == ""
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "jobHistory.json"])
+def test_a_shown_file_of_a_job_that_is_over_is_told_and_made_anew(desk: Desk, name: str) -> None:
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    file = desk.home / "jobs/demo" / name
+    whole = file.read_bytes()
+    assert desk("job", "show", "demo").err == ""
+    file.write_bytes(whole[: len(whole) // 2])
+    assert f"jobs/demo/{name} is not what was written" in desk("job", "show", "demo").err
+    assert f"{name} is not what was written" in desk("doctor").out
+    assert desk("rebuild").code == 0
+    assert desk("job", "show", "demo").err == ""
+    assert desk("doctor").code == 0
+    assert json.loads(file.read_bytes())["job_id"] == "demo"
 
 
 def test_a_manifest_that_somebody_edited_decides_nothing_and_is_kept(desk: Desk) -> None:

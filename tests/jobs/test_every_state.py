@@ -227,10 +227,29 @@ def test_a_refusal_names_what_can_be_done_instead(desk: Desk) -> None:
         assert each in hint
 
 
+@pytest.mark.parametrize("state", [each for each in TABLE if each not in FINAL])
+def test_a_refusal_names_suspend_and_set_where_they_are_possible(desk: Desk, state: str) -> None:
+    reach(desk, state)
+    hint = desk.refused("job", *ACTIONS["reject" if state == "DRAFT" else "set"])["hint"]
+    could = hint.split(": ")[1].split(", ")
+    assert ("suspend" in TABLE[state]) == ("suspend" in could)
+    assert ("set" in could) == ("activate" in could) == (state == "DRAFT")
+
+
+@pytest.mark.parametrize("state", ["INTERVENTION_REQUIRED", "HALTED_COST", "approval", "suspended"])
+@pytest.mark.parametrize("words", [(), ("--response", json.dumps(DONE)), ("--dry-run",)])
+def test_what_is_refused_is_what_was_typed(desk: Desk, state: str, words: tuple[str, ...]) -> None:
+    reach(desk, state)
+    desk.refused("job", "step", "demo", *words, says="step is refused")
+    desk.refused("job", "run", "demo", says="run is refused")
+
+
 DOES: dict[str, tuple[str, ...]] = {
     "activate": ACTIONS["activate"],
     "run": ("run", "demo"),
     "cancel": ACTIONS["cancel"],
+    "suspend": ACTIONS["suspend"],
+    "set": ACTIONS["set"],
     "rewind": ACTIONS["rewind"],
     "resume": ("resume", "demo", "--max-cost", "5", "--max-time", "2h"),
     "resume --max-iterations": ACTIONS["resume --max-iterations"],

@@ -214,7 +214,7 @@ def test_an_export_that_cannot_be_put_in_place_leaves_nothing_behind(
 def test_the_history_is_a_table_for_people_and_a_document_for_programs(made: Errands) -> None:
     table = made.shell("job", "history", "parse-dates").out
     assert "STATUS_AFTER" in table
-    assert re.search(r"1 +\S+ +review +supervisor +\S+ +RETRY +PENDING", table)
+    assert re.search(r"1 +\S+ +review +supervisor +\S+ +SUCCESS +RETRY +PENDING +\d", table)
     last = made.verbs("job history", id="parse-dates", limit=1)
     assert [row["sequence"] for row in last.rows] == [3]
     assert last.truncated and last.counts == {"calls": 4}

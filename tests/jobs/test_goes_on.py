@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,30 @@ def test_a_spec_of_a_job_that_could_never_end_is_refused(
     spec = desk.spec(**{"prompt": "P", "models": {"worker": "scripted:echo"}, **told})
     desk.refused("job", "new", spec, "--id", "demo", code=2, says=says)
     assert desk.ok("job", "list")["rows"] == []
+
+
+def test_a_worktree_of_no_repository_is_refused_before_there_is_a_job(desk: Desk) -> None:
+    plain = desk.cwd / "plain"
+    plain.mkdir()
+    words = ("--prompt", "P", "--worker", "scripted:echo", "--isolation", "worktree")
+    error = desk.refused(
+        "job", "new", *words, "--source", str(plain), code=3, says="not in a git repository"
+    )
+    assert "git init" in error["hint"]
+    assert desk.ok("job", "list")["rows"] == []
+
+
+@pytest.mark.parametrize("isolation", ["sandbox", "directory"])
+def test_a_program_that_a_sandbox_hides_is_told_when_the_job_is_made(
+    desk: Desk, isolation: str
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        script = Path(folder, "work.py")
+        script.write_text("print()", encoding="utf-8")
+        ran = desk("job", "new", "--prompt", "P", "--isolation", isolation, "--worker",
+                   f"command:python3 {script}", "--gate", f"sh {script}")  # fmt: skip
+    assert ran.code == 0
+    assert ran.err.count(f"{script} is not there in the sandbox") == (isolation == "sandbox")
 
 
 def test_a_phase_with_a_very_long_name_is_listed_and_shown(desk: Desk) -> None:

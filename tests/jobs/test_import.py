@@ -206,6 +206,16 @@ def test_both_forms_of_the_history_give_the_same_calls(verbs: Verbs, tmp_path: P
         assert not [finding for finding in read.findings if finding.level == "error"]
 
 
+def test_a_list_of_calls_as_the_object_has_them_is_taken_too(verbs: Verbs, tmp_path: Path) -> None:
+    tree = folder(tmp_path / "tree")
+    job(tree, "listed", manifest(), [told(0), told(1)])
+    job(tree, "object", manifest(), recorded(told(0), told(1)))
+    came = states(verbs("import", src=str(tree)))
+    assert came["listed/jobHistory.json"] == came["object/jobHistory.json"] != "quarantined"
+    found = histories(verbs.path)
+    assert found["listed"]["interactions"] == found["object"]["interactions"] != []
+
+
 def test_what_is_unknown_survives(verbs: Verbs, tmp_path: Path) -> None:
     tree = folder(tmp_path / "tree")
     point = {"id": "half", "sequence": 0, "resume_phase": "review", "colour": "green"}

@@ -86,6 +86,8 @@ def test_a_folder_gives_its_name_to_a_spec_that_has_none(desk: Desk) -> None:
         (("--prompt", "a", "--gate", "echo 'open"), 2, "echo 'open"),
         (("missing.yaml",), 4, "missing.yaml"),
         (("--prompt", "a", "--runner", "x"), 2, "--runner"),
+        (("--prompt", "a", "--base", "main"), 2, "the base 'main' is of no use"),
+        (("--prompt", "a", "--base", "main", "--source", "."), 2, "of no use to isolation dir"),
         (("--prompt", "a", "--agent", "x"), 2, "--agent"),
         (("--prompt", "a", "--model", "x"), 2, "--model"),
         (("--prompt", "a", "--resume"), 2, "--resume"),
@@ -122,7 +124,9 @@ def test_what_makes_no_job_is_refused_and_leaves_nothing(
         ({"prompt": "a", "budget": 5}, "budget: a number, not a mapping"),
         ({"prompt": "a", "budget": ["a"]}, "budget: a list, not a mapping"),
         ({"prompt": "a", "budget": False}, "budget: a truth value, not a mapping"),
-        ({"prompt": "a", "budget": {"max_cost": "5"}}, "max_cost"),
+        ({"prompt": "a", "budget": {"max_cost": "5"}}, "budget.max_cost: "),
+        ({"prompt": "a", "budget": {"max_cost": -5}}, "budget.max_cost: "),
+        ({"prompt": "a", "phases": [{"name": "x", "timeout": -1}]}, "phases.0.timeout: "),
         (
             {"prompt": "a", "budget": {"max_cost": 1, "max_cost_usd": 2}},
             "max_cost_usd is said twice",
@@ -438,6 +442,7 @@ def test_run_takes_the_first_of_the_queue_and_says_when_it_is_empty(desk: Desk) 
     ran = desk("job", "run", "--json")
     assert (ran.code, ran.json()["applied"]) == (0, False)
     assert "no job waits" in ran.json()["detail"]
+    assert "in_use" not in desk("job", "list").err
     for id in ("a", "b"):
         desk.new(*ECHO, "--activate", id=id)
     desk.ok("job", "set", "b", "--rank", "0")

@@ -150,6 +150,27 @@ def test_the_rest_of_a_job_is_asked_again_upon_the_same_files(desk: Desk, source
         desk.ok("job", "diff", each, "--patch")["data"]["patch"] for each in ("demo", again["new"])
     ]
     assert patches[0] == patches[1] and "made.txt" in patches[0]
+    assert (again["was"]["unknown_costs"], again["now"]["unknown_costs"]) == (1, 1)
+    said = desk("job", "replay", "demo", "--from", "1", "--model", "scripted:echo").out
+    assert said.count("and what 1 call cost is not known\n") == 2
+
+
+@pytest.mark.parametrize("names", [("source", "base"), ("gitSourceRepo", "baseBranch")])
+def test_a_spec_may_name_a_repository_and_a_branch_that_is_not_the_usual_one(
+    desk: Desk, source: Path, names: tuple[str, str]
+) -> None:
+    git(source, "switch", "-qc", "release")
+    (source / "kept.txt").write_text("as it is released\n")
+    git(source, "commit", "-qam", "Released")
+    git(source, "switch", "-q", "main")
+    fields = dict(zip(names, (str(source), "release"), strict=True))
+    models = {"worker": desk.program(WORKER)}
+    desk.ok("job", "new", desk.spec(job_id="demo", prompt="P", models=models, **fields))
+    assert not desk.cwd.is_relative_to(source)
+    desk.ran()
+    assert (desk.workspace() / "kept.txt").read_text() == "as it is released\n"
+    desk.ok("job", "merge", "demo")
+    assert git(source, "merge-base", "job-demo", "release") == git(source, "rev-parse", "release")
 
 
 # --- packed ---------------------------------------------------------------------------------
@@ -173,6 +194,7 @@ def test_a_packed_job_is_shown_as_before(desk: Desk, source: Path) -> None:
         found = tar.extractfile("workspace/made.txt")
         assert found is not None and found.read() == b"by the worker\n"
     assert desk.show()["status"] == "SUCCESS"
+    assert f"files: {folder / files['name']}\n" in desk("job", "show", "demo").out
     assert [desk.ok(*each)["data"] for each in words] == before
     again = desk.ok("job", "replay", "demo")["data"]
     assert {**again, "lines": 0} == {**replayed, "lines": 0}

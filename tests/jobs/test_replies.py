@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import subprocess
+import termios
+import threading
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli import arguments
 from holdfast.clock import instant_of
 from holdfast.testing import Turner
 from tests.jobs.desk import AGAIN, DONE, Desk
@@ -206,6 +216,10 @@ def test_a_rehearsal_says_where_an_answer_leads_and_changes_no_byte(
     told = desk.ok("job", "step", "demo", "--response", text, "--dry-run")["data"]
     assert (told["from"], told["to"]) == ("PENDING", to)
     assert [each["kind"] for each in told["violations"]] == kinds
+    said = desk("job", "step", "demo", "--response", text, "--dry-run").out
+    assert f"PENDING → {to}" in said
+    for each in told["violations"]:
+        assert each["reason"] in said
     assert desk.digest() == before
     assert desk.audit() == []
 
@@ -232,6 +246,83 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(desk: Desk) -> None:
 
 
 # --- calls that fail ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sign", ["", "@"])
+def test_an_answer_comes_through_a_pipe_also_in_parts(desk: Desk, sign: str) -> None:
+    """By a number, as `<(…)` of a shell gives one, and by a name."""
+    desk.new("--worker", desk.script(), "--activate")
+    named = desk.cwd / "pipe"
+    os.mkfifo(named)
+    for reply, path in ((AGAIN, None), (DONE, named)):
+        with piped(json.dumps(reply).encode(), path) as name:
+            desk.ok("job", "step", "demo", "--response", f"{sign}{name}")
+    assert [each["response"]["action"] for each in desk.calls()] == ["RETRY", "COMPLETED"]
+
+
+@contextmanager
+def piped(data: bytes, path: Path | None) -> Iterator[str]:
+    """A pipe to which somebody writes in two parts, the second when the first was taken."""
+
+    def write(end: int) -> None:
+        with open(end, "wb", buffering=0) as file:
+            file.write(data[:9])
+            while unread(file.fileno()):
+                os.sched_yield()
+            file.write(data[9:])
+
+    if path is None:
+        reader, writer = os.pipe()
+        thread = threading.Thread(target=write, args=(writer,))
+        name = f"/dev/fd/{reader}"
+    else:
+        reader = -1
+        thread = threading.Thread(target=lambda: write(os.open(path, os.O_WRONLY)))
+        name = str(path)
+    thread.start()
+    try:
+        yield name
+    finally:
+        thread.join(10)
+        if reader >= 0:
+            os.close(reader)
+
+
+def unread(pipe: int) -> int:
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+def test_a_pipe_to_which_nobody_writes_is_not_waited_for_without_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arguments, "WAIT_MS", 50)
+    desk.new("--worker", desk.script(), "--activate")
+    os.mkfifo(desk.cwd / "pipe")
+    for name in ("pipe", "@pipe"):
+        error = desk.refused("job", "step", "demo", "--response", name, code=2, says="nobody wrote")
+        assert "begin what writes to it" in error["hint"]
+
+
+def test_a_pipe_without_end_is_not_read_without_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arguments, "MAX_FILE", 1 << 20)
+    desk.new("--worker", desk.script(), "--activate")
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as without_end:
+        assert without_end.stdout is not None
+        path = f"/dev/fd/{without_end.stdout.fileno()}"
+        desk.refused("job", "step", "demo", "--response", path, code=2, says="larger than 1 MiB")
+        without_end.kill()
+    desk.refused("job", "step", "demo", "--response", "/dev/zero", code=2, says="larger than 1 MiB")
+
+
+@pytest.mark.parametrize("name", ["reply.json", "./reply", "answers/1.txt", "."])
+def test_a_misspelt_file_is_not_taken_for_an_answer(desk: Desk, name: str) -> None:
+    desk.new("--worker", desk.script(), "--activate")
+    desk.refused("job", "step", "demo", "--response", name, code=2, says=f"cannot read {name}")
+    assert desk.status() == "PENDING"
 
 
 def test_a_file_with_an_answer_is_named_with_or_without_a_sign(desk: Desk) -> None:

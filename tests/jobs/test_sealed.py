@@ -13,7 +13,7 @@ from holdfast.contracts.jobs import HISTORY, LOG, MANIFEST
 from holdfast.jobs.history import prompt_of_call
 from holdfast.jobs.job import Job
 from holdfast.store.home import Home
-from tests.jobs.desk import Desk
+from tests.jobs.desk import DONE, Desk
 
 # Words that nothing but a text of the job has.
 PROMPT, OBJECTIVE, INSTRUCTION = "quagga-prompt", "quagga-objective", "quagga-instruction"
@@ -246,6 +246,14 @@ def test_a_run_prints_nothing_of_what_was_said(desk: Desk, keys: Path) -> None:
     assert [word for word in words if word in printed] == []
     shown = desk("job", "history", "demo", "--decrypt", "--json")
     assert SUMMARY in shown.out, "who asks for it with the key sees it"
+
+
+def test_a_warning_about_a_sensitive_answer_does_not_quote_it(desk: Desk, keys: Path) -> None:
+    odd = {**DONE, "evidence_files": ["the-plan.md"]}
+    desk.new("--worker", desk.script(odd), "--sensitive")
+    ran = desk("job", "run", "demo")
+    assert "warning: [sealed]" in ran.out
+    assert "the-plan" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("another", [True, False])

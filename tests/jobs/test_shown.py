@@ -294,6 +294,15 @@ def test_a_limit_that_is_reached_already_is_refused_also_of_a_suspended_job(desk
 # --- back and out ---------------------------------------------------------------------------
 
 
+def test_that_there_are_older_recovery_points_is_told(desk: Desk) -> None:
+    desk.new("--worker", desk.script(DONE), "--activate")
+    for name in ("one", "two", "three"):
+        desk.ok("job", "checkpoint", "demo", name)
+    assert "recovery points: one, two, three;" in desk("job", "show", "demo").out
+    desk.ok("job", "checkpoint", "demo", "four")
+    assert "recovery points: 1 older, two, three, four;" in desk("job", "show", "demo").out
+
+
 def test_recovery_points_are_shown_with_the_way_back(desk: Desk) -> None:
     two(desk)
     desk.ok("job", "step", "demo")

@@ -107,6 +107,7 @@ def test_a_provider_that_fails_is_told_as_that_and_asking_again_is_a_try(desk: D
         rf"{re.escape(worker)} failed: unavailable: 503.*; asked again in \d s → PENDING", failed
     ), failed
     assert again.startswith(f"1/2 work  asking {worker}, try 2  (2 calls, ")
+    assert re.search(r" ERROR +RETRY +PENDING ", desk("job", "history", "demo").out)
 
 
 def test_no_answer_in_time_is_told_as_that(desk: Desk) -> None:
@@ -128,6 +129,38 @@ def test_one_call_of_unknown_cost_is_singular(desk: Desk) -> None:
     two_phases(desk, desk.program(f"print('{json.dumps(DONE)}')"), desk.script(DONE))
     assert any("what 1 call cost is not known" in line for line in told(desk))
     assert "what 1 call cost is not known" in desk("job", "show", "demo").out
+
+
+def test_what_is_odd_about_an_answer_that_is_taken_is_told_with_it(desk: Desk) -> None:
+    odd = {**DONE, "evidence_files": ["gone.md"], "summary_for_supervisor": "A. B. C. D."}
+    two_phases(desk, desk.script(odd), desk.script(DONE))
+    _, _, *warnings = desk("job", "step", "demo").out.splitlines()[:4]
+    assert [each.strip() for each in warnings] == [
+        "warning: gone.md: evidence that is not in the workspace",
+        "warning: summary_for_supervisor: 4 sentences, 3 are enough",
+    ]
+    assert "warning" not in desk("job", "step", "demo").out
+
+
+def test_of_very_much_that_is_odd_the_first_is_told(desk: Desk) -> None:
+    odd = {**DONE, "evidence_files": [f"gone-{number}.md" for number in range(40)]}
+    two_phases(desk, desk.script(odd), desk.script(DONE))
+    out = desk("job", "step", "demo").out
+    assert out.count("warning: gone-") == 5
+    assert "warning: and more, see `holdfast job history demo --format json`" in out
+
+
+def test_nobody_is_said_to_be_asked_where_an_answer_is_given(desk: Desk) -> None:
+    two_phases(desk, desk.script(), desk.script(DONE))
+    out = desk("job", "step", "demo", "--response", json.dumps(DONE)).out
+    assert "asking" not in out
+    assert "worker said COMPLETED" in out
+
+
+def test_a_gate_that_begins_with_a_line_of_signs_is_told_without_them(desk: Desk) -> None:
+    gate = [{"run": "sh -c 'echo ======; echo FAIL: it; exit 3'", "name": "tests"}]
+    two_phases(desk, desk.program(f"print('{json.dumps(DONE)}')"), desk.script(DONE), gates=gate)
+    assert "not accepted: gate tests ended with 3 → PENDING" in desk("job", "step", "demo").out
 
 
 # --- on a terminal --------------------------------------------------------------------------

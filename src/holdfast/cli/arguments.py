@@ -6,6 +6,9 @@ Text is passed on untouched; what is not UTF-8 is refused, since no record could
 from __future__ import annotations
 
 import os
+import re
+import select
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +18,11 @@ from holdfast.errors import UsageError
 from holdfast.ops.parameter import Parameter
 
 MAX_FILE = 64 << 20
+WAIT_MS = 10_000
+"""How long a pipe may have nobody who writes to it.  One who has opened it is waited for, however
+long he takes: he may be a model."""
+_AT_ONCE = 1 << 16
+_LIKE_A_FILE = re.compile(r"[^\s{}\[\]\"]*(?:/[^\s{}\[\]\"]*|\.[A-Za-z0-9]{1,8})")
 
 
 def decoded(words: Sequence[str]) -> list[str]:
@@ -38,7 +46,20 @@ def with_files(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> di
 
 
 def _names_file(value: str, parameter: Parameter) -> bool:
-    return value == "-" or value[:1] == "@" or (parameter.bare_file and os.path.isfile(value))
+    if value == "-" or value[:1] == "@":
+        return True
+    if not parameter.bare_file:
+        return False
+    # A misspelt name would be taken for the text itself.
+    return _LIKE_A_FILE.fullmatch(value) is not None or _is_there(value)
+
+
+def _is_there(path: str) -> bool:
+    """Whether something has that name: also a pipe, as `<(…)` of a shell is one."""
+    try:
+        return os.path.exists(path)
+    except ValueError:
+        return False
 
 
 def _decoded(number: int, word: str) -> str:
@@ -79,10 +100,44 @@ def _content(value: str, parameter: Parameter) -> str:
 
 
 def _file(path: str) -> bytes:
-    from pathlib import Path
-
-    with Path(path).open("rb") as file:
+    with open(path, "rb", opener=_without_waiting) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            return _piped(file.fileno(), path)
+        os.set_blocking(file.fileno(), True)
         return file.read(MAX_FILE + 1)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Who else opens a pipe waits until somebody writes to it, which may be never."""
+    return os.open(path, flags | os.O_NONBLOCK)  # noqa: TID251 - a file of the user's, to read
+
+
+def _piped(descriptor: int, path: str) -> bytes:
+    """What is written to a pipe until all who do have ended; UsageError if nobody does."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    data = bytearray()
+    somebody = waited = False
+    while len(data) <= MAX_FILE:
+        try:
+            part = os.read(descriptor, _AT_ONCE)
+        except BlockingIOError:  # somebody has opened it, and has said nothing yet
+            somebody = True
+            poll.poll()
+            continue
+        data += part
+        somebody = somebody or bool(part)
+        if part:
+            continue
+        if somebody:
+            break
+        if waited:
+            raise UsageError(
+                f"nobody wrote to the pipe {path} for {WAIT_MS / 1000:g} s",
+                hint="begin what writes to it first, or name a file",
+            )
+        somebody, waited = bool(poll.poll(WAIT_MS)), True
+    return bytes(data)
 
 
 def _stdin() -> bytes:

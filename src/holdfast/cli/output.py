@@ -167,7 +167,8 @@ class Output:
         self._footer(result)
 
     def _footer(self, result: Rows) -> None:
-        said = [f"{safe(key)} {safe(str(value))}" for key, value in result.counts.items()]
+        told = {key: value for key, value in result.counts.items() if value is not None}
+        said = [f"{safe(key)} {safe(str(value))}" for key, value in told.items()]
         if said or not result.rows:
             self._talk(", ".join(said) or "nothing to show")
         if result.truncated:

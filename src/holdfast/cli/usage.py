@@ -50,9 +50,9 @@ def _explain(error: click.UsageError, table: Table) -> tuple[str, str]:
         case click.BadParameter(param=click.Parameter(type=click.Choice() as choice)):
             return _plain(error.format_message()), _close(choice, error.message) or see_help
         case click.UsageError() if "unexpected extra argument" in error.message:
-            return _plain(
-                error.format_message()
-            ), f"put text of several words in quotes; {see_help}"
+            example = f"for example: {operation.example}" if operation else see_help
+            hint = f"put text of several words in quotes; {example}"
+            return _plain(error.format_message()), hint
         case _:
             return _plain(error.format_message()), see_help
 

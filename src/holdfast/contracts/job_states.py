@@ -79,6 +79,8 @@ TRANSITIONS: dict[Cause, tuple[tuple[State, ...], tuple[State, ...]]] = {
 }
 """For each cause the states in which it may happen, and those that may follow."""
 
+SUSPENDABLE: frozenset[State] = frozenset((*_STOPPED, "RUNNING"))
+"""Where a person can let a job wait; that is a hold, and no state of its own."""
 CLAIMABLE: frozenset[State] = frozenset(TRANSITIONS["claim"][0])
 
 _UNTOLD: tuple[Cause, ...] = ("activate", "continue", "resume")

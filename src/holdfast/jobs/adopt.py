@@ -231,13 +231,15 @@ def _reading(file: Foreign, kind: Kind, job: str) -> _Read:
         value = decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
     except DecodeError as error:
         raise ValueError(str(error)) from None
+    if kind is HISTORY:
+        value = _in_its_object(value)
     # Once in its own form, where what is odd can be mended, and once in ours.
     mended: list[Finding] = []
     form = kind.form_of(value)
     odd: list[str] = []
     while True:
         if isinstance(value, dict):
-            value = _named(cast("dict[str, Any]", value), job, odd)  # pyright: ignore[reportUnnecessaryCast]
+            value = _named(cast("dict[str, Any]", value), job, odd)
         reading = (
             salvaged(kind, form, value, odd) if kind is HISTORY else kind.read(value, form=form)
         )
@@ -259,6 +261,16 @@ def _reading(file: Foreign, kind: Kind, job: str) -> _Read:
             raise ValueError(error.message) from None
     said = [*odd, *filter(None, [_told(list(dict.fromkeys(mended))[:3])])]
     return _Read(cast("Record", value), "; ".join(said))
+
+
+def _in_its_object(value: Any) -> Any:
+    """A list of calls that are as the object has them, without the object."""
+    if not isinstance(value, list):
+        return value
+    calls = cast("list[Any]", value)
+    if not calls or not all(isinstance(each, dict) and "sequence" in each for each in calls):
+        return calls
+    return {"created_at": None, "interactions": calls}
 
 
 def _named(value: Record, job: str, odd: list[str]) -> Record:

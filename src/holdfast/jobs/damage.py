@@ -6,6 +6,7 @@ looked at; here is told that something is left out.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Corrupt
@@ -37,6 +38,17 @@ def damage(job: Job) -> list[str]:
     if stamp is None or job.log.contains(stamp.cursor):
         return []
     return [f"{job.log.key}: line {stamp.cursor.seq} was there and is not there any more"]
+
+
+def spoilt_views(job: Job) -> list[str]:
+    """The files made from the history that hold something else, or are gone."""
+    found: list[str] = []
+    for name in ("manifest.json", "jobHistory.json"):
+        with closing(job.home.cell(f"{job.key}/{name}")) as cell:
+            stamp = cell.peek()
+        if stamp is not None and not stamp.shown:
+            found.append(f"{job.key}/{name}")
+    return found
 
 
 def check_undamaged(job: Job) -> None:

@@ -31,6 +31,8 @@ from holdfast.jobs.timeline import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.contracts.job_spec import JobSpec
     from holdfast.jobs.job import Job
     from holdfast.jobs.state import Job as JobState
@@ -54,6 +56,7 @@ COLUMNS = (
 )
 _LONGEST = 400_000
 """Characters of one text: the history has the rest."""
+_MOST_PLACES = 20
 MOST_BYTES = 4 * (_LONGEST + 1)
 """What has to be read of a text to see whether it is longer."""
 _FORMULA = re.compile(r"\s*[=+\-@]")
@@ -101,21 +104,23 @@ def _cell(value: Any) -> str:
 # --- one page that opens anywhere -----------------------------------------------------------
 
 
-def as_html(job: Job, diff: str = "") -> str:
+def as_html(job: Job, diff: str = "", damage: Sequence[str] | None = None) -> str:
     """Everything there is about a job, in one file that asks for nothing and runs nothing.
 
-    `diff` is what the job did to its files, as git tells it.
+    `diff` is what the job did to its files, as git tells it; `damage` where its history is not what
+    was written, None if nobody looked.  The page is read where no warning goes with it.
     """
     state, told = job.state(), timeline(job)
     spec = spec_of(state)
     parts = [
+        _damaged(damage) if damage else None,
         _head(job, state, spec),
         _figures(state, told),
         tag("section", _phases(state), aria_label="Phases"),
         _section("What happened", _timeline(told)),
         _section("Recovery points", _points(told.points)) if told.points else None,
         _section("Files", _diff(diff)) if diff.strip() else None,
-        _foot(job),
+        _foot(job, damage),
     ]
     style = resources.files(__package__ or "holdfast.jobs").joinpath("sheet.css").read_text("utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
@@ -145,6 +150,23 @@ def _head(job: Job, state: JobState, spec: JobSpec) -> Html:
         tag("h1", job.name, " ", _state(in_words(state), meaning(state))),
         tag("p", state["why"], class_="lede") if state["why"] else None,
         tag("p", spec.task, class_="wanted") if spec.task else None,
+    )
+
+
+def _damaged(places: Sequence[str]) -> Html:
+    rows = [tag("li", each) for each in places[:_MOST_PLACES]]
+    if more := len(places) - len(rows):
+        rows.append(tag("li", f"and {more:,} more"))
+    return tag(
+        "section",
+        tag(
+            "p",
+            tag("b", "This history is damaged."),
+            " It is not what was written; what cannot be read is left out of this page:",
+        ),
+        tag("ul", *rows),
+        class_="damaged",
+        role="alert",
     )
 
 
@@ -390,12 +412,15 @@ def _diff(text: str) -> Html:
     return tag("pre", *lines, class_="diff")
 
 
-def _foot(job: Job) -> Html:
+def _foot(job: Job, damage: Sequence[str] | None) -> Html:
     head = job.log.head()
+    verified = "damaged, see above" if damage else "every line is what was written"
+    if damage is None:
+        verified = "not verified"
     told = (
-        f"Holdfast {__version__}, {job.now()}. Line {head.seq} of history.jsonl, hash {head.hash}."
+        f"Holdfast {__version__}, {job.now()}. Line {head.seq} of history.jsonl, hash {head.hash}: "
     )
-    return tag("footer", told)
+    return tag("footer", told, verified, ".")
 
 
 def _many(count: int, noun: str) -> str:

@@ -59,6 +59,14 @@ class Packed(NamedTuple):
     applied: bool
 
 
+def packed_in(job: Job) -> str | None:
+    """The archive that has the files of a job, where they are nowhere else."""
+    told: Record = job.state()["archived"] or {}
+    if not told.get("files") or has_files(job):
+        return None
+    return f"{job.home.path}/{job.key}/{FILES}"
+
+
 def check_packable(state: JobState) -> None:
     if state["status"] not in FINAL:
         raise refusal(state, "archive", why="only a job that is over can be packed")

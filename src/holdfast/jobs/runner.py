@@ -147,12 +147,12 @@ class Runner:
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
         ended = f" ({ended})" if ended else ""
         self.job.decide(
-            lambda now: [self._lost(now, ended, again=again) | {"charge": call["charge"]}]
+            lambda now: [self._lost(now, again=again, ended=ended) | {"charge": call["charge"]}]
         )
         self._watch("lost", self.job.known())
         return True
 
-    def _lost(self, state: JobState, ended: str, *, again: bool) -> Record:
+    def _lost(self, state: JobState, *, again: bool, ended: str = "") -> Record:
         check(state, "lost")
         call = state["call"]
         whom = f"{call['model']} was asked in phase {call['phase']}"
@@ -162,7 +162,7 @@ class Runner:
         reason = f"the runner died while {whom}{ended}, which {_EFFECT}"
         return _move("lost", "INTERVENTION_REQUIRED", reason)
 
-    def _claim(self) -> Call | None:
+    def _claim(self, word: str = "asked") -> Call | None:
         """Put the intent on record, and money aside; None if the job may not go on."""
         state = self.job.known()
         if state["hold"] is not None:
@@ -194,9 +194,9 @@ class Runner:
             if not claimed:
                 self._charges.release(call.charge)
         if claimed:
-            return self._claimed(call, request)
+            return self._claimed(call, request, word)
         if moved:
-            return self._claim()
+            return self._claim(word)
         self._watch("halted", self.job.known())
         return None
 
@@ -213,8 +213,8 @@ class Runner:
         with suppress(HoldfastError):
             self.job.decide(decide)
 
-    def _claimed(self, call: Call, request: Request) -> Call:
-        self._watch("asked", self.job.known())
+    def _claimed(self, call: Call, request: Request, word: str = "asked") -> Call:
+        self._watch(word, self.job.known())
         self._request = request
         hit("job.claimed")
         return call
@@ -350,8 +350,15 @@ class Runner:
         verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
         if not (before and self.job.kept_all):
             self._tell_masked(call, answer.raw)
-        self._watch("judged", self.job.known())
+        self._watch("judged", self._with_warnings(verdict))
         return self._claimed(following.call, following.request) if following else None
+
+    def _with_warnings(self, verdict: Verdict) -> JobState:
+        """The state, with what was odd about an answer that was taken: no state keeps that."""
+        state = self.job.known()
+        if not verdict.warnings:
+            return state
+        return {**state, "warned": [each.reason for each in verdict.warnings]}
 
     def _comes_again(self, answer: Answer, verdict: Verdict, following: Prepared) -> bool:
         """Whether nobody is told of an answer that cost nothing, and the next costs nothing."""
@@ -379,7 +386,7 @@ class Runner:
         """Take an answer from a person or a script instead of asking."""
         check_length(raw)
         self.recover()
-        call = self._claim()
+        call = self._claim("given")
         if call is not None:
             self._finish(call, Answer("SUCCESS", raw, simulated=True))
         return self.job.known()

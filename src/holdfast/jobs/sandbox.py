@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from holdfast.errors import ConfigError
@@ -59,6 +60,21 @@ def _frame(program: str) -> list[str]:
 def _programs() -> list[str]:
     """The folders where programs are looked for."""
     return [place for place in os.environ.get("PATH", "").split(os.pathsep) if place]
+
+
+def hidden_in(commands: Iterable[str]) -> list[str]:
+    """The files that commands name and that are not to be seen inside."""
+    own = tuple(f"{os.path.realpath(place)}/" for place in _OWN)
+    found: dict[str, None] = {}
+    for command in commands:
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            continue
+        for word in words:
+            if os.path.isfile(word) and os.path.realpath(word).startswith(own):
+                found[word] = None
+    return list(found)
 
 
 @lru_cache(maxsize=1)

@@ -45,6 +45,7 @@ _BUDGET = {
     "max_seconds": "max_seconds",
     "max_iterations": "max_iterations",
 }
+_SAID = {"max_cost_usd": "max_cost", "max_seconds": "max_time", "timeout_seconds": "timeout"}
 _IGNORED = frozenset(
     {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
 )
@@ -211,7 +212,7 @@ def _checked(value: dict[str, Any], where: str) -> JobSpec:
         spec = JobSpec.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        at = ".".join(str(each) for each in first["loc"])
+        at = ".".join(_SAID.get(str(each), str(each)) for each in first["loc"])
         hint = (
             f"isolation is one of {', '.join(ISOLATIONS)}"
             if at == "isolation"
@@ -270,8 +271,8 @@ def settled(spec: JobSpec, options: Options) -> JobSpec:
             value[name] = said
     if options.source is not None:
         value["source"] = os.path.abspath(options.source)
-        if options.isolation is None and "isolation" not in value:
-            value["isolation"] = "worktree" if _is_repository(value["source"]) else "directory"
+    if value.get("source") is not None and "isolation" not in value:
+        value["isolation"] = "worktree" if _is_repository(value["source"]) else "directory"
     models = dict(value.get("models") or {})
     models |= {
         role: ref
@@ -349,6 +350,9 @@ def check_there(spec: JobSpec) -> None:
     source = spec.source
     if source is not None and not os.path.isdir(source):
         raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)
+    if spec.base is not None and (source is None or spec.isolation in ("none", "directory")):
+        why = f"the base {spec.base[:80]!r} is of no use to isolation {spec.isolation}"
+        raise BadValue(why, hint="--isolation worktree, of a repository that --source names")
     _check_attachments(spec)
     for phase in spec.phases:
         if "COMPLETED" not in phase.accepts:

@@ -17,8 +17,9 @@ from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
-from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, Hold, State, allowed
+from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, State
 from holdfast.errors import Corrupt, HoldfastError
+from holdfast.jobs.doable import SAID, doable
 from holdfast.jobs.said import as_said
 from holdfast.store.primitives import Line
 
@@ -194,48 +195,14 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
     if status in FINAL:
         hint = "it is over; `holdfast job new` begins another one"
     else:
-        hint = f"what can be done now: {', '.join(_doable(state))}"
+        hint = f"what can be done now: {', '.join(doable(state))}"
     return Refused(f"{name} is {status}{held}: {cause} is refused{why and f', {why}'}", hint=hint)
-
-
-def waits_for_approval(state: Job) -> bool:
-    """Whether a person can agree; a job of elsewhere may be held for it in another state."""
-    return state["hold"] == "approval" and state["status"] in TRANSITIONS["approve"][0]
-
-
-def _doable(state: Job) -> list[str]:
-    """What people can do, as the command line calls it."""
-    if waits_for_approval(state):
-        return ["cancel", "steward approve", "steward reject"]
-    status: State = state["status"]
-    hold: Hold | None = state["hold"]
-    could: list[str] = [_SAID.get(each, each) for each in allowed(status) if each in _BY_PEOPLE]
-    if "steward continue" in could:
-        could.append("steward answer")
-    if hold is not None:
-        could = [*(each for each in could if each != "run"), *_WHEN_HELD[hold]]
-    return sorted(could)
-
-
-_BY_PEOPLE: frozenset[Cause] = frozenset(
-    ("activate", "claim", "continue", "halt", "resume", "rewind", "cancel")
-)
-_SAID: dict[Cause, str] = {
-    "claim": "run",
-    "continue": "steward continue",
-    "halt": "steward halt",
-}
-_WHEN_HELD: dict[Hold, tuple[str, ...]] = {
-    "suspended": ("resume",),
-    "approval": (),
-    "iterations": ("resume --max-iterations",),
-}
 
 
 def check(state: Job, cause: Cause) -> None:
     """Refuse what the table does not allow."""
     if state["status"] not in TRANSITIONS[cause][0]:
-        raise refusal(state, _SAID.get(cause, cause))
+        raise refusal(state, SAID.get(cause, cause))
 
 
 # --- one act for each event -----------------------------------------------------------------

@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
-from holdfast.contracts.job_states import FINAL, TRANSITIONS
+from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS
 from holdfast.errors import BadName, Busy, NotFound, UsageError
 from holdfast.jobs.crew import any_acts
+from holdfast.jobs.doable import waits_for_approval
 from holdfast.jobs.remains import end_remains
-from holdfast.jobs.state import (
-    Refused,
-    check,
-    phase_of,
-    ready_state,
-    refusal,
-    spec_of,
-    waits_for_approval,
-)
+from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
 from holdfast.jobs.touched import Touched, touched
 
 if TYPE_CHECKING:
@@ -269,7 +262,7 @@ def suspend(job: Job, reason: str | None = None) -> None:
     """Let a job wait; one whose call is in flight waits when that has ended."""
 
     def decide(state: JobState) -> Sequence[Record]:
-        if state["status"] not in ("PENDING", "REVIEWING", "RUNNING", "INTERVENTION_REQUIRED"):
+        if state["status"] not in SUSPENDABLE:
             raise refusal(state, "suspend")
         if state["hold"] == "suspended" or state["suspending"]:
             raise refusal(state, "suspend", why="it is suspended already")

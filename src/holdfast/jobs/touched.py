@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError
-from holdfast.jobs.state import capped, waits_for_approval
+from holdfast.jobs.doable import waits_for_approval
+from holdfast.jobs.state import capped
 from holdfast.layout import JOB_FILES
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.jobs import history
+from holdfast.jobs.damage import spoilt_views
 from holdfast.jobs.job import Job, is_job_id
 from holdfast.jobs.lost import is_lost
 from holdfast.jobs.queue import SHAPE, Queue, folders
@@ -134,6 +135,11 @@ def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
                 whom = f" while {call['model']} was asked" if call else ""
                 fix = f"`holdfast job run {name}` goes on, or asks you whether to"
                 yield Trouble(name, f"its runner died{whom}", fix)
+            if job.holder() is None:
+                for key in spoilt_views(job):
+                    file = key.rpartition("/")[2]
+                    fix = "`holdfast rebuild` makes it anew from the history, which counts"
+                    yield Trouble(name, f"{file} is not what was written", fix)
 
 
 def waiting(home: Home, layout: Layout = HOLDFAST) -> tuple[int, int]:

@@ -26,6 +26,14 @@ from holdfast.proc.limits import Ended
 _SHOWN_LINES, _SHOWN, _MOST_SHOWN, _LOOKED_AT = 8, 1_000, 8_000, 8_000
 
 
+_MEANT = {
+    124: " (out of time, as `timeout` says it)",
+    137: " (killed, by signal 9)",
+    143: " (told to end, by signal 15)",
+}
+"""What a shell, or `timeout`, that was between us and the program tells of how that one ended."""
+
+
 class Failing(NamedTuple):
     """How a program tells of its failures."""
 
@@ -39,7 +47,8 @@ class Failing(NamedTuple):
             case "exited" if ended.code == 0:
                 return None if told is None else self.said(told, ended, "")
             case "exited":
-                return self.said(f"exit code {ended.code}", ended, told)
+                meant = _MEANT.get(ended.code, "") if ended.code is not None else ""
+                return self.said(f"exit code {ended.code}{meant}", ended, told)
             case "timeout":
                 return too_late(self.name, timeout)
             case "output":

@@ -15,7 +15,9 @@ from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.gates import doubts
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.origin import repository_of
 from holdfast.jobs.packing import check_kept
+from holdfast.jobs.sandbox import hidden_in
 from holdfast.jobs.spec import (
     Options,
     check_amount,
@@ -30,7 +32,7 @@ from holdfast.jobs.steward import cancel, check_activates
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage
+from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_views
 from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import (
     Decrypt,
@@ -124,6 +126,8 @@ def new(
             call.warn(note)
     whole = settled(told, options)
     check_there(whole)
+    if whole.isolation == "worktree" and whole.source is not None:
+        repository_of(whole.source, needed=True)
     name = _named(whole, id, spec)
     if dry_run:
         return Change(
@@ -146,11 +150,21 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
         _register(call, job, use=True)
         for doubt in doubts(gate for phase in spec.phases for gate in phase.gates):
             call.warn(doubt)
+        if spec.isolation == "sandbox":
+            for path in hidden_in(_commands(spec)):
+                call.warn(f"{path} is not there in the sandbox, whose /tmp and /run are empty")
         if queued:
             _activate_new(call, job)
         status = job.state()["status"]
         data = details(job)
     return Change(name, applied=True, detail=f"{name} is {status}", data=data)
+
+
+def _commands(spec: JobSpec) -> list[str]:
+    """What of a job is run, and would not be by a model."""
+    asked = [spec.model_of(phase) or "" for phase in spec.phases]
+    gates = [gate.run for phase in spec.phases for gate in phase.gates]
+    return [*(each.partition(":")[2] for each in asked if each.startswith("command:")), *gates]
 
 
 def _activate_new(call: Context, job: Job) -> None:
@@ -377,6 +391,7 @@ def show(
     with opened(call, id, decrypt=decrypt) as job:
         if not call.from_afar:  # lists of jobs ask so of each one
             warn_of_damage(call, job)
+            warn_of_views(call, job)
         if csv:
             from holdfast.jobs.export import as_csv
 
@@ -419,7 +434,7 @@ def _text(told: Record) -> str:
         for each in told["phases"]
     )
     lines.append(f"  phases: {marks}")
-    lines.append(f"  files: {told['workspace']}")
+    lines.append(f"  files: {told['packed'] or told['workspace']}")
     lines += _ways_back(told)
     lines += [f"  {'or' if at else 'next'}: {each}" for at, each in enumerate(told["next"])]
     return "\n".join(lines) + "\n"
@@ -438,6 +453,8 @@ def _ways_back(told: Record) -> list[str]:
     points: list[str] = told["points"][-_POINTS_SHOWN:]
     if not points:
         return []
+    before = len(told["points"]) - len(points)
+    points = [f"{before} older", *points] if before else points
     back = f"; `holdfast job rewind {told['job']} --point ID` goes back to one"
     can = "rewind" in told["could"]
     return [f"  recovery points: {', '.join(points)}{back if can else ''}"]

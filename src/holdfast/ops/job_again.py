@@ -104,6 +104,7 @@ def _figures(state: Record) -> Record:
         "status": state["status"],
         "calls": state["steps"],
         "cost_usd": round(state["cost_usd"], 6),
+        "unknown_costs": state["unknown"],
         "seconds": round(state["seconds"], 3),
         "result": state["result"],
     }
@@ -112,4 +113,7 @@ def _figures(state: Record) -> Record:
 def _told(figures: Record) -> str:
     cost, seconds = figures["cost_usd"], figures["seconds"]
     calls = many(figures["calls"], "call")
-    return f"{figures['status']} after {calls}, {cost:.4f} USD, {seconds:.1f} s"
+    told = f"{figures['status']} after {calls}, {seconds:.1f} s, {cost:.4f} USD"
+    if unknown := figures["unknown_costs"]:
+        told += f" and what {many(unknown, 'call')} cost is not known"
+    return told

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from holdfast.codec import Record
-from holdfast.jobs.damage import damage
+from holdfast.jobs.damage import damage, spoilt_views
 from holdfast.jobs.job import Job
 from holdfast.jobs.lost import is_lost
 from holdfast.jobs.queue import folders
@@ -19,12 +19,11 @@ beside the 15 that reading it takes."""
 _PACKED, _TIMES = ".zst", 10
 
 
-def verified(call: Context, job: Job) -> bool:
-    """Look whether the history is what was written, unless that takes too long; whether it did."""
+def looked_for_damage(call: Context, job: Job) -> list[str] | None:
+    """Tell what is not as it was written, and return it; None if to look takes too long."""
     if call.from_afar and _length(job) > MOST_VERIFIED:
-        return False
-    warn_of_damage(call, job)
-    return True
+        return None
+    return warn_of_damage(call, job)
 
 
 def _length(job: Job) -> int:
@@ -37,13 +36,26 @@ def _length(job: Job) -> int:
     return size
 
 
-def warn_of_damage(call: Context, job: Job) -> None:
-    """Tell that something is left out."""
-    if found := damage(job):
+def warn_of_damage(call: Context, job: Job) -> list[str]:
+    """Tell that something is left out; each place where it is."""
+    found = damage(job)
+    if found:
         more = f" and {len(found) - 1} more" if found[1:] else ""
         call.warn(
             f"the history of {job.name} is damaged: {found[0]}{more}; bad lines are left out, "
             f"see `holdfast check` and `holdfast job replay {job.name}`"
+        )
+    return found
+
+
+def warn_of_views(call: Context, job: Job) -> None:
+    """Tell that files made from the history are not what was made of it."""
+    if job.holder() is not None:
+        return  # who writes one stamps it first
+    for each in spoilt_views(job):
+        call.warn(
+            f"{each} is not what was written: cut off, or edited by somebody; the history is what "
+            "counts, and `holdfast rebuild` makes it anew"
         )
 
 

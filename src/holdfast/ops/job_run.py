@@ -27,6 +27,9 @@ from holdfast.ops.job_watch import watching
 from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
 from holdfast.ops.parameter import Arg
 
+_STEPS = ("DRAFT", "PENDING", "REVIEWING", "RUNNING")
+"""RUNNING is refused by who runs it, and gone on with if he is dead."""
+
 
 def run(
     call: Context,
@@ -49,7 +52,8 @@ def _run_next(call: Context) -> Show | Change:
     with queue_of(call) as queue:
         waiting = queue.waiting()
     if not waiting:
-        return Change("queue", applied=False, detail="no job waits in the queue")
+        detail = "no job waits in the queue; `holdfast job run ID` runs one that is not in it"
+        return Change("queue", applied=False, detail=detail)
     first: HoldfastError | None = None
     for name in waiting:
         before = _calls_of(call, name)
@@ -98,8 +102,8 @@ def step(
 ) -> Show | Change:
     """Have one agent asked, or take an answer from somebody else
 
-    --response FILE reads the answer from a file, - from standard input. With --dry-run the prompt
-    is shown, or where the answer would lead; nothing is changed.
+    --response FILE reads the answer from a file or a pipe, - from standard input. With --dry-run
+    the prompt is shown, or where the answer would lead; nothing is changed.
     """
     check_length(response or "")
     with opened(call, id, change=not dry_run) as job:
@@ -107,7 +111,7 @@ def step(
             job.reveal()
             return _rehearsed(call, job, response)
         state = job.state()
-        if state["status"] in FINAL:
+        if state["status"] not in _STEPS or state["hold"] is not None:
             raise refusal(state, "step")
         with running(call, job) as runner:
             runner.step() if response is None else runner.respond(response)
@@ -237,4 +241,11 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     line = verdict.line(state, state["sequence"], "")
     data = {**told, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
     data["violations"] = [each._asdict() for each in [*verdict.violations, *verdict.warnings]]
-    return Show(data, text=f"{job.name}: {before} → {line['status']} ({line['action']})\n")
+    said = [f"{job.name}: {before} → {line['status']} ({line['action']})"]
+    if line.get("complaint"):
+        said.append(f"  why: {indented(line['complaint'])}")
+    said += [f"  refused: {each.reason}" for each in verdict.violations]
+    said += [f"  warning: {each.reason}" for each in verdict.warnings]
+    if phase.gates:
+        said.append("  the gates of the phase were not tried")
+    return Show(data, text="\n".join(said) + "\n")

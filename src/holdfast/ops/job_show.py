@@ -12,7 +12,7 @@ from holdfast.jobs.packing import changes_of, check_kept
 from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.job_damage import verified
+from holdfast.ops.job_damage import looked_for_damage, warn_of_damage
 from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
 from holdfast.ops.parameter import Arg
 
@@ -42,14 +42,14 @@ def history(
     if out is not None and format != "html":
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id, decrypt=decrypt) as job:
-        looked = verified(call, job)
+        found = looked_for_damage(call, job)
         if format == "html":
-            return _page(call, job, out, decrypt=decrypt)
+            return _page(call, job, out, found, decrypt=decrypt)
         told = timeline(job, limit=limit, only=only)
         if only is not None and not told.calls:
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
         if format == "json":
-            data = told.record(job.state()) | {"verified": looked}
+            data = told.record(job.state()) | {"verified": found is not None, "damage": found or []}
             return Show(data, text=pretty(data).decode(), exact=True)
     more = only is None and told.total > len(told.calls)
     return Rows([_row(each) for each in told.calls], {"calls": told.total}, truncated=more)
@@ -85,22 +85,25 @@ def export(
 ) -> Change:
     """Write everything about a job into one page that opens without a network"""
     with opened(call, id, decrypt=decrypt) as job:
-        return _written(job, _html(call, job, decrypt=decrypt), out, replace=replace)
+        page = _html(call, job, warn_of_damage(call, job), decrypt=decrypt)
+        return _written(job, page, out, replace=replace)
 
 
-def _page(call: Context, job: Job, out: str | None, *, decrypt: bool) -> Show | Change:
-    page = _html(call, job, decrypt=decrypt)
+def _page(
+    call: Context, job: Job, out: str | None, damage: list[str] | None, *, decrypt: bool
+) -> Show | Change:
+    page = _html(call, job, damage, decrypt=decrypt)
     if out is None:
         return Show({"html": page}, text=page, exact=True)
     return _written(job, page, out)
 
 
-def _html(call: Context, job: Job, *, decrypt: bool) -> str:
+def _html(call: Context, job: Job, damage: list[str] | None, *, decrypt: bool) -> str:
     from holdfast.jobs.export import MOST_BYTES, as_html
 
     if job.spec.sensitive and not decrypt:
         call.warn(f"{job.name} is sensitive: without its files and what was said")
-        return as_html(job)
+        return as_html(job, damage=damage)
     try:
         diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
@@ -109,7 +112,7 @@ def _html(call: Context, job: Job, *, decrypt: bool) -> str:
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
         call.warn(f"without the files of {job.name}: {error.message}")
-    return as_html(job, diff)
+    return as_html(job, diff, damage)
 
 
 def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:

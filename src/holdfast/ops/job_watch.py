@@ -17,6 +17,7 @@ from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 
 _REFUSED = "The answer breaks the rules: "
+_WARNED = 5
 
 
 @contextmanager
@@ -60,8 +61,10 @@ class _Steps:
         at = phases.index(name) + 1
         head, behind = f"{at}/{len(phases)} {name}", len(phases) - at
         self._meanwhile = state["not_before"]
-        if word == "waiting":
-            return  # what failed, and that it is asked again, was told just now
+        if word in ("waiting", "given"):
+            # What failed, and that it is asked again, was told just now; and who gives an answer
+            # himself knows it.
+            return
         if word == "asked":
             self._meanwhile = self._asking(state, head, behind)
             if self._live:
@@ -73,6 +76,10 @@ class _Steps:
             left = f", about {_span(behind * each)} to go behind this phase"
         used = _used(state, answered=word == "judged")
         self._tell(f"{self._elapsed():7.1f}s  {head}  {said}  ({used}{left})\n")
+        warned: list[str] = state.get("warned", []) if word == "judged" else []
+        more = [f"and more, see `holdfast job history {state['job_id']} --format json`"]
+        for each in [*warned[:_WARNED], *(more if len(warned) > _WARNED else [])]:
+            self._tell(f"{'':10}warning: {' '.join(each.split())}\n")
 
     def _said(self, word: str, state: Record) -> str:
         match word:
@@ -142,7 +149,7 @@ def words_of(said: Record) -> str:
         case _:
             pass
     if complaint := said.get("complaint"):
-        why = str(complaint).splitlines()[0].rstrip(": ")
+        why = str(complaint).splitlines()[0].rstrip(": =-_*#")
         return f"{said['role']} said {said['action']}, not accepted: {why}"
     return f"{said['role']} said {said['action']}: {summary}"
 
@@ -151,7 +158,8 @@ def _without_words(state: Record) -> Record:
     """The state of a sensitive job without what was said: lines end up in somebody's logs."""
     last: Record = state["last"] or {}
     hidden = {name: BLANK for name in ("summary", "complaint") if last.get(name)}
-    return {**state, "why": state["why"] and BLANK, "last": {**last, **hidden}}
+    warned = [BLANK for _ in state.get("warned", [])]
+    return {**state, "why": state["why"] and BLANK, "last": {**last, **hidden}, "warned": warned}
 
 
 def _again(state: Record) -> str:

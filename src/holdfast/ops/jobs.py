@@ -11,6 +11,7 @@ from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.lost import check_not_lost
+from holdfast.jobs.packing import packed_in
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
@@ -153,6 +154,7 @@ def details(job: Job) -> Record:
         "points": [each["id"] for each in state["points"]],
         "isolation": spec.isolation,
         "workspace": job.workspace_shown(),
+        "packed": packed_in(job),
         "origin": state["origin"],
         "spec": state["spec"],
     }

@@ -49,7 +49,8 @@ class Arg(NamedTuple):
     """On the command line `@FILE` and `-` stand for what the file or the standard input holds.
     The verb sees only the text, so a remote caller can name no file."""
     bare_file: bool = False
-    """The `@` may be left out where a file has that name: no such text is called like a file."""
+    """The `@` may be left out: what is there under that name, or is called like a file, is one, as
+    no such text is."""
     is_path: bool = False
     """It names a file of whoever sits at the machine: only the command line has it."""
 
