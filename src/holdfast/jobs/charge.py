@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.codec import Record
 from holdfast.errors import OverBudget
 from holdfast.ids import SessionId, is_agent_id, session_id
+from holdfast.jobs.verdict import many
 from holdfast.layout import CACHE
 from holdfast.spend.book import OF_A_JOB, Spend
 from holdfast.spend.budget import Budget, budget_of
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.store.primitives import Cursor, Line
     from holdfast.store.projection import Projection
+
+
+def told_usd(cost_usd: float | None, unknown: int, most: float | None = None) -> str:
+    """Money, as people are told of it: what nobody knows the cost of did not cost 0."""
+    limit = "" if most is None else f" of {most:g}"
+    known = f"{cost_usd or 0.0:.4f}{limit} USD"
+    if not unknown:
+        return known
+    hidden = f"what {many(unknown, 'call')} cost is not known"
+    if cost_usd:
+        return f"{known} and {hidden}"
+    return hidden if most is None else f"{hidden}, limit {most:g} USD"
+
+
+def known_usd(state: Record) -> float | None:
+    """What was spent; None if nobody knows of anything."""
+    return round(state["cost_usd"], 6) or (None if state["unknown"] else 0.0)
 
 
 class Charges:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import __version__
 from holdfast.codec import Record
+from holdfast.jobs.charge import known_usd
 from holdfast.jobs.history import calls
 from holdfast.jobs.markup import Child, Html, tag
 from holdfast.jobs.state import spec_of
@@ -172,12 +173,13 @@ def _damaged(places: Sequence[str]) -> Html:
 
 def _figures(state: JobState, told: Timeline) -> Html:
     limits, share = state["limits"], used(state)
-    unknown = f", {state['unknown']} of unknown cost" if state["unknown"] else ""
+    known = known_usd(state)
+    unknown = f", {_many(state['unknown'], 'call')} of unknown cost" if state["unknown"] else ""
     tokens = [each for call in told.calls if (each := _tokens(call)) is not None]
     rows = [
         (
             "Cost",
-            f"${state['cost_usd']:.4f}",
+            "unknown" if known is None else f"${known:.4f}",
             f"of ${limits.get('max_cost_usd', 0):g}{unknown}",
             "cost",
         ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.contracts.job_states import TRANSITIONS, Action, after
 from holdfast.errors import HoldfastError
+from holdfast.jobs.charge import known_usd
 from holdfast.jobs.reply import TAG, Rules, judge
 from holdfast.jobs.state import fold, initial, spec_of
 from holdfast.jobs.verdict import Verdict
@@ -39,7 +40,7 @@ class Replayed(NamedTuple):
     calls: int
     lines: int
     status: str
-    cost_usd: float
+    cost_usd: float | None
     trouble: tuple[str, ...] = ()
 
 
@@ -63,7 +64,7 @@ def replay(job: Job, until: int | None = None) -> Replayed:
         elif event == "move":
             _check_move(job.name, state, record, sequence)
         state = _folded(state, line)
-    return Replayed(ended, number, state["status"], round(state["cost_usd"], 9))
+    return Replayed(ended, number, state["status"], known_usd(state))
 
 
 def _folded(state: JobState, line: Line) -> JobState:

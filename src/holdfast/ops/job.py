@@ -12,6 +12,7 @@ from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
 from holdfast.jobs.attachment import ATTACHMENTS
+from holdfast.jobs.charge import told_usd
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.gates import doubts
 from holdfast.jobs.job import Job, job_id
@@ -408,13 +409,11 @@ def _text(told: Record) -> str:
         lines.append(f"  {told['description']}")
     limits, used = told["limits"], told["used"]
     lines.append(
-        f"  {told['cost_usd']:.4f} of {limits.get('max_cost_usd', 0):g} USD "
+        f"  {told_usd(told['cost_usd'], told['unknown_costs'], limits.get('max_cost_usd', 0))} "
         f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
         f"({used['time']['level']}), "
         f"{told['calls']} of {many(limits.get('max_iterations', 0), 'call')}"
     )
-    if told["unknown_costs"]:
-        lines.append(f"  what {many(told['unknown_costs'], 'call')} cost is not known")
     if told["runner"]:
         lines.append(f"  run by process {told['runner']}")
     if told["runner_gone"]:

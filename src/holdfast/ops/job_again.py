@@ -9,6 +9,7 @@ from typing import Annotated
 from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_place
+from holdfast.jobs.charge import known_usd, told_usd
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
@@ -103,7 +104,7 @@ def _figures(state: Record) -> Record:
     return {
         "status": state["status"],
         "calls": state["steps"],
-        "cost_usd": round(state["cost_usd"], 6),
+        "cost_usd": known_usd(state),
         "unknown_costs": state["unknown"],
         "seconds": round(state["seconds"], 3),
         "result": state["result"],
@@ -111,9 +112,6 @@ def _figures(state: Record) -> Record:
 
 
 def _told(figures: Record) -> str:
-    cost, seconds = figures["cost_usd"], figures["seconds"]
+    cost = told_usd(figures["cost_usd"], figures["unknown_costs"])
     calls = many(figures["calls"], "call")
-    told = f"{figures['status']} after {calls}, {seconds:.1f} s, {cost:.4f} USD"
-    if unknown := figures["unknown_costs"]:
-        told += f" and what {many(unknown, 'call')} cost is not known"
-    return told
+    return f"{figures['status']} after {calls}, {figures['seconds']:.1f} s, {cost}"

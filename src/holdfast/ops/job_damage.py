@@ -77,7 +77,7 @@ def _row(name: str) -> Record:
         "in_words": "damaged",
         "phase": None,
         "calls": 0,
-        "cost_usd": 0.0,
+        "cost_usd": None,
         "seconds": 0.0,
         "used": unused,
         "rank": None,

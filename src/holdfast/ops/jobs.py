@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
+from holdfast.jobs.charge import known_usd
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.packing import packed_in
@@ -107,7 +108,7 @@ def row(job: Job, rank: int | None = None) -> Record:
         "in_words": "its runner is gone" if gone else in_words(state),
         "phase": phase_of(state).name if spec.phases else None,
         "calls": state["steps"],
-        "cost_usd": round(state["cost_usd"], 6),
+        "cost_usd": known_usd(state),
         "seconds": round(state["seconds"], 3),
         "used": used(state),
         "rank": rank,
