@@ -50,6 +50,9 @@ def test_what_nobody_knows_the_price_of_is_said_and_what_a_gate_printed_is_inden
     assert "(4 calls, what 4 calls cost is not known, limit 10 USD)" in ran.out
     assert "ended with 1: one\n    two\nnext: " in ran.out
     assert "ended with 1: one\n    two\n  worker said" in desk("job", "show", "demo").out
+    page = desk.ok("job", "history", "demo", "--format", "html")["data"]["html"]
+    assert page.count("ended with 1: one</li>") == 4
+    assert "one\ntwo\n[exit 1" in page
 
 
 def test_a_job_that_the_budget_of_the_day_refuses_says_why_and_goes_on_when_there_is_money(

@@ -95,16 +95,19 @@ def _examined(response: Record) -> Record:
                 doubts[path] = state
             if state is None or each["reason"].startswith("and "):
                 wrong.append({"bad": bad, "kind": each["kind"], "reason": each["reason"]})
-    wrong += [
-        {"bad": True, "kind": name, "reason": response[name]}
-        for name in ("overruled", "error")
-        if response.get(name)
-    ]
+    # What a gate printed is told whole beside it.
+    heads = {"overruled": headline(response.get("overruled") or ""), "error": response.get("error")}
+    wrong += [{"bad": True, "kind": name, "reason": why} for name, why in heads.items() if why]
     files = [
         {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
         for path in response["evidence_files"]
     ]
     return {"heard": answer_in(response), "evidence": files, "wrong": wrong}
+
+
+def headline(complaint: str) -> str:
+    """What a complaint begins with, without the rule that some programs draw below it."""
+    return complaint.partition("\n")[0].rstrip(": =-_*#")
 
 
 def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:

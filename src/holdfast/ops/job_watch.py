@@ -14,6 +14,7 @@ from holdfast.jobs.charge import told_usd
 from holdfast.jobs.runner import Watch
 from holdfast.jobs.sealed import BLANK, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
+from holdfast.jobs.timeline import headline
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 
@@ -150,8 +151,7 @@ def words_of(said: Record) -> str:
         case _:
             pass
     if complaint := said.get("complaint"):
-        why = str(complaint).splitlines()[0].rstrip(": =-_*#")
-        return f"{said['role']} said {said['action']}, not accepted: {why}"
+        return f"{said['role']} said {said['action']}, not accepted: {headline(complaint)}"
     return f"{said['role']} said {said['action']}: {summary}"
 
 
