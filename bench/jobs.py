@@ -228,6 +228,7 @@ def beside_peers(setup: Setup, outcome: Outcome) -> None:
         for peer in peers
     }
     beside = tuple(kept[PLAIN].fifths())
+    outcome.numbers["rates_of_plain"] = [significant(each) for each in beside]
     for peer in (GRAPH_SYNC, DBOS):
         ratio = kept[OURS].total.rate / kept[peer].total.rate
         what = f"{task.steps:,} steps: durable steps per second, against {peer.name}"

@@ -12,7 +12,9 @@ from bench.frame import NOTHING, Sample, Setup
 from bench.peers.driver import conversation, digest
 from bench.peers.talk import Peer, Talk, Task
 
-TURN, QUICK_TURN = 200, 50
+TURN, QUICK_TURN = 1_000, 50
+"""Steps at a time.  Some do things by the clock now and then: a manifest, a checkpoint.  Who was
+paused does them as soon as he goes on, so short turns would be mostly that."""
 MOST_SECONDS = 360.0
 """A peer that has taken longer is stopped where it is."""
 RESUMES, QUICK_RESUMES = 5, 1
@@ -34,9 +36,13 @@ class Kept:
         return sum(self.turns, NOTHING)
 
     def fifths(self) -> list[float]:
-        """Rates of five stretches of the run, for its spread."""
+        """Rates of five stretches of the run but the first, for its spread.
+
+        SQLite, which stands for the machine, makes its log longer in the first and writes over it
+        in the others: that it is slower there is none of the machine's doing.
+        """
         size = max(1, len(self.turns) // 5)
-        stretches = [self.turns[at : at + size] for at in range(0, len(self.turns), size)]
+        stretches = [self.turns[at : at + size] for at in range(size, len(self.turns), size)]
         return [sum(each, NOTHING).rate for each in stretches if len(each) == size]
 
     def resume_ms(self) -> float:
