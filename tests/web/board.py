@@ -98,6 +98,12 @@ def _joined(data: bytes) -> bytes:
     return whole
 
 
+def page_of(board: Board, path: str) -> str:
+    answer = board.get(path)
+    assert answer.status == 200, answer
+    return answer.body.decode()
+
+
 @contextmanager
 def up(shell: Shell, *words: str) -> Iterator[Board]:
     process = subprocess.Popen(

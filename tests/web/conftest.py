@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.ledger.shell import Shell
 from tests.web.board import Board, a_home, up
 from tests.web.browsing import ARGUMENTS, CHROMIUM
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    with up(a_home(tmp_path_factory.mktemp("board"))) as board:
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Of the home that is shown; a file of tests that needs another one has its own."""
+    return a_home(tmp_path_factory.mktemp("board"))
+
+
+@pytest.fixture(scope="module")
+def board(shell: Shell) -> Iterator[Board]:
+    with up(shell) as board:
         board.log_in()
         yield board
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from holdfast import jobs, web
 from holdfast.web.pages import lasted
 from tests.ledger.shell import Shell
 from tests.web.aftermath import HOSTILE
-from tests.web.board import Board, up
+from tests.web.board import Board, page_of
 from tests.web.browsing import NEEDS_CHROMIUM, SIZES, visiting
 from tests.web.errands import Errands, a_stuck_one, an_approval, said, spent
-from tests.web.test_job_shown import letter, page_of
+from tests.web.test_job_shown import letter
 
 LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunter"
 SHEETS = (
@@ -50,10 +49,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Errands:
 
 
 @pytest.fixture(scope="module")
-def board(made: Errands) -> Iterator[Board]:
-    with up(made.shell) as board:
-        board.log_in()
-        yield board
+def shell(made: Errands) -> Shell:
+    return made.shell
 
 
 def test_a_job_whose_history_is_gone_takes_no_page_down_and_stands_among_the_first(

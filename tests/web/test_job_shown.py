@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agents.world import until
 from tests.ledger.shell import PATIENCE, Shell
-from tests.web.board import Board, up
+from tests.web.board import Board, page_of
 from tests.web.errands import Errands, a_stuck_one, said
 
 WRITES = """\
@@ -31,16 +30,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Errands:
 
 
 @pytest.fixture(scope="module")
-def board(made: Errands) -> Iterator[Board]:
-    with up(made.shell) as board:
-        board.log_in()
-        yield board
-
-
-def page_of(board: Board, path: str) -> str:
-    answer = board.get(path)
-    assert answer.status == 200, answer
-    return answer.body.decode()
+def shell(made: Errands) -> Shell:
+    return made.shell
 
 
 def letter(made: Errands, id: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.agents.world import until
 from tests.jobs.test_import import call, folder, job, manifest, recorded, told
 from tests.ledger.shell import PATIENCE, Shell
 from tests.web.aftermath import HOSTILE
-from tests.web.board import Board, up
+from tests.web.board import Board, page_of, up
 from tests.web.browsing import NEEDS_CHROMIUM, SIZES, Visit, visiting
 from tests.web.errands import Errands, a_stuck_one, an_approval, errands, hostile, said
 
@@ -31,16 +30,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Errands:
 
 
 @pytest.fixture(scope="module")
-def board(made: Errands) -> Iterator[Board]:
-    with up(made.shell) as board:
-        board.log_in()
-        yield board
-
-
-def page_of(board: Board, path: str) -> str:
-    answer = board.get(path)
-    assert answer.status == 200, answer
-    return answer.body.decode()
+def shell(made: Errands) -> Shell:
+    return made.shell
 
 
 def waiting(board: Board) -> list[str]:

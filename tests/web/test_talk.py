@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,10 +44,8 @@ def a_talk(place: Path, *asked: str) -> Shell:
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    with up(a_talk(tmp_path_factory.mktemp("talk"), *ASKED)) as board:
-        board.log_in()
-        yield board
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return a_talk(tmp_path_factory.mktemp("talk"), *ASKED)
 
 
 def turns(board: Board, agent: str = "rio") -> list[dict[str, Any]]:
