@@ -71,10 +71,11 @@ def test_the_help_of_a_verb_explains_everything_it_takes() -> None:
         "--event info|task_start|error  What kind of event  [default: info]\n",
         "--data JSON|@FILE|-            More, as JSON\n",
         "--dry-run                      Only say what would be done\n",
-        "--json ",
+        "\nSee `holdfast --help` for --home, --layout and --json.\n",
         "\nExample:\n  holdfast toy write x\n",
     ):
         assert part in ran.out
+    assert "--layout PRESET" not in ran.out
 
 
 @pytest.mark.parametrize("words", [["-h"], ["toy", "-h"], ["toy", "write", "-h"]])

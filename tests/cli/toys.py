@@ -12,12 +12,13 @@ from holdfast import errors
 from holdfast.cli.main import main
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, Stream
-from holdfast.ops.operation import CLI_ONLY, Operation, Table
+from holdfast.ops.operation import CLI, Operation, Table, example, read
 from holdfast.ops.parameter import Arg
 
 Text = Annotated[str, Arg("Any text at all", positional=True)]
 
 
+@example("holdfast toy write x")
 def write(
     context: Context,
     text: Text,
@@ -31,10 +32,7 @@ def write(
     from_: Annotated[str | None, Arg("Who asked for it")] = None,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Change:
-    """Write a toy.
-
-    Nothing is kept: the arguments come back as they were understood.
-    """
+    """Nothing is kept: the arguments come back as they were understood."""
     seen = {
         "text": text,
         "agent": agent,
@@ -49,6 +47,7 @@ def write(
     return Change(agent, not dry_run, f"wrote {text}", data=seen, dry_run=dry_run)
 
 
+@example("holdfast toy list", columns="seq agent summary missing")
 def rows(context: Context, *, found: Annotated[bool, Arg("Exit with 1")] = False) -> Rows:
     """List two rows."""
     return Rows(
@@ -61,31 +60,37 @@ def rows(context: Context, *, found: Annotated[bool, Arg("Exit with 1")] = False
     )
 
 
+@example("holdfast echo x")
 def echo(context: Context, text: Text) -> Rows:
     """List one row that holds the text."""
     return Rows([{"agent": "rio", "summary": text}])
 
 
+@example("holdfast document x")
 def document(context: Context, text: Text) -> Show:
     """Show a document that holds the text."""
     return Show({"name": text, "inner": {text: 1}, "items": [{"a": text}], "flags": [True, None]})
 
 
+@example("holdfast quote x")
 def quote(context: Context, text: Text) -> Show:
     """Show the text as the verb's own text."""
     return Show({"text": text}, text=text)
 
 
+@example("holdfast payload x")
 def payload(context: Context, text: Text) -> Show:
     """Show the text as something that another program reads."""
     return Show({"text": text}, text=text, exact=True)
 
 
+@example("holdfast many x")
 def many(context: Context, n: Annotated[int, Arg("How many rows", positional=True)]) -> Rows:
     """List so many rows."""
     return Rows([{"n": number, "pad": "x" * 100} for number in range(n)])
 
 
+@example("holdfast fail x")
 def fail(context: Context, kind: Annotated[str, Arg("Which error", positional=True)]) -> Show:
     """Fail in one of many ways."""
     context.warn("about to fail")
@@ -104,12 +109,14 @@ def fail(context: Context, kind: Annotated[str, Arg("Which error", positional=Tr
             raise getattr(errors, kind)(f"{kind} happened", hint="try something else")
 
 
+@example("holdfast warn x")
 def warn(context: Context, text: Text) -> Show:
     """Warn, and work."""
     context.warn(text)
     return Show({"fine": True})
 
 
+@example("holdfast toy follow x", columns="seq summary")
 def follow(context: Context, first: Text) -> Stream:
     """Give a row for the text, then one for each line of the standard input."""
 
@@ -125,11 +132,13 @@ def follow(context: Context, first: Text) -> Stream:
     return Stream(flow())
 
 
+@example("holdfast collector x")
 def collector(context: Context) -> Show:
     """Say whether garbage is collected while a verb runs."""
     return Show({"enabled": gc.isenabled()})
 
 
+@example("holdfast descriptors x")
 def descriptors(context: Context) -> Show:
     """Say which number the next opened file gets."""
     number = os.open(os.devnull, os.O_RDONLY)
@@ -137,16 +146,8 @@ def descriptors(context: Context) -> Show:
     return Show({"next": number})
 
 
-def _toy(name: str, function: str, *columns: str) -> Operation:
-    return Operation(
-        name=name,
-        summary=f"Toy {function}",
-        function=f"tests.cli.toys:{function}",
-        effect="read",
-        faces=CLI_ONLY,
-        example=f"holdfast {name} x",
-        columns=columns,
-    )
+def _toy(name: str, function: str) -> Operation:
+    return read(name, f"Toy {function}", f"tests.cli.toys:{function}", CLI)
 
 
 TABLE = Table(
@@ -157,18 +158,12 @@ TABLE = Table(
         ),
         _toy("descriptors", "descriptors"),
         _toy("toy write", "write"),
-        _toy("toy list", "rows", "seq", "agent", "summary", "missing"),
+        _toy("toy list", "rows"),
         _toy("toy echo", "echo"),
-        _toy("toy follow", "follow", "seq", "summary"),
+        _toy("toy follow", "follow"),
         _toy("toy remote", "rows")._replace(faces=frozenset({"http"})),
         _toy("web only", "rows")._replace(faces=frozenset({"http", "mcp"})),
-        Operation(
-            name="toy absent",
-            summary="A verb whose module cannot be imported",
-            function="tests.cli.no_such_module:absent",
-            effect="read",
-            example="holdfast toy absent",
-        ),
+        read("toy absent", "A verb whose module cannot be imported", "tests.cli.no_such_module"),
     ],
     {"toy": "Things to play with", "web": "Things of another face"},
 )

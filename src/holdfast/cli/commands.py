@@ -17,32 +17,23 @@ from holdfast.cli.arguments import wants_json, with_files
 from holdfast.cli.usage import NoVerb, translated
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
-from holdfast.ops.operation import CLI_ONLY, Operation, Table
+from holdfast.ops.operation import CLI, Operation, Table, example, read
 from holdfast.ops.parameter import Parameter, parameters
 
 PROGRAM = "holdfast"
 TAGLINE = "Durable state for fleets of LLM agents, in files you can read."
 HOME_HELP = "The home; else $HOLDFAST_HOME, the nearest .holdfast/ above, the user's own"
-LAYOUT_HELP = "Whose tree it is: holdfast, teleo, luka, qjson, logist, omc"
+LAYOUT_HELP = "Directory layout: holdfast, teleo, luka, qjson, logist, omc"
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 
 # What only this face can have, since it is about this face.
-COMPLETION = Operation(
-    name="completion",
-    summary="Print the script that makes a shell complete our commands",
-    function="holdfast.cli.completion:completion",
-    effect="read",
-    faces=CLI_ONLY,
-    example='eval "$(holdfast completion bash)"',
+COMPLETION = read(
+    "completion",
+    "Print the script that makes a shell complete our commands",
+    "holdfast.cli.completion",
+    CLI,
 )
-VERSION = Operation(
-    name="version",
-    summary="Print the version",
-    function="holdfast.cli.commands:version",
-    effect="read",
-    faces=CLI_ONLY,
-    example="holdfast --version",
-)
+VERSION = read("version", "Print the version", "holdfast.cli.commands", CLI)
 
 
 class Request(NamedTuple):
@@ -80,6 +71,7 @@ def complete(table: Table, question: str) -> int:
     return shell_complete(tree(table), extra, PROGRAM, COMPLETE_VARIABLE, question)
 
 
+@example("holdfast --version")
 def version(context: Context) -> Show:
     return Show({"version": __version__}, text=f"{PROGRAM} {__version__}")
 
@@ -160,8 +152,8 @@ class Verb(click.Command):
         return [*needed, "[OPTIONS]", *arguments]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _, _, more = (self.operation.load().__doc__ or "").partition("\n\n")
-        self.help = "\n\n".join(filter(None, [self.operation.summary + ".", _unindented(more)]))
+        more = _unindented(self.operation.load().__doc__ or "")
+        self.help = f"{self.operation.summary}.\n\n{more}"
         super().format_help_text(ctx, formatter)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -169,6 +161,15 @@ class Verb(click.Command):
         if taken:
             with formatter.section("Arguments"):
                 formatter.write_dl([each.get_help_record(ctx) for each in taken])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = {each.keyword for each in self.parameters if each.kind != "argument"}
+        records = [each.get_help_record(ctx) for each in self.get_params(ctx) if each.name in own]
+        if records:
+            with formatter.section("Options"):
+                formatter.write_dl([each for each in records if each])
+        formatter.write_paragraph()
+        formatter.write("See `holdfast --help` for --home, --layout and --json.\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Example"):

@@ -14,16 +14,16 @@ from holdfast.cli.commands import COMPLETE_VARIABLE, PROGRAM
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
+@example('eval "$(holdfast completion bash)"')
 def completion(
     context: Context,
     shell: Annotated[Literal["bash", "zsh", "fish"], Arg("Which shell", positional=True)],
 ) -> Show:
-    """Print the completion script.
-
-    For bash and zsh: put `eval "$(holdfast completion bash)"` into your profile.  For fish:
+    """For bash and zsh: put `eval "$(holdfast completion bash)"` into your profile. For fish:
     `holdfast completion fish > ~/.config/fish/completions/holdfast.fish`.
     """
     known = get_completion_class(shell)

@@ -12,13 +12,15 @@ from holdfast.codec import Record
 from holdfast.errors import Corrupt
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.status import known_agent, now, row_of
 
 By = Literal["health", "name"]
 
 
-def list_agents(
+@example("holdfast agent list --by health", columns="place agent health reason")
+def list_(
     context: Context,
     *,
     by: Annotated[By, Arg("In the order in which to wake them, or by name")] = "name",
@@ -44,6 +46,7 @@ def list_agents(
     return Rows(rows, {"agents": len(rows), **counts})
 
 
+@example("holdfast agent show rio")
 def show(
     context: Context,
     agent: Annotated[str, Arg("Which one", positional=True)],

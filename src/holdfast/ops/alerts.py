@@ -12,12 +12,14 @@ from holdfast.errors import ConfigError, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.status import now
 from holdfast.settings import settings
 from holdfast.store.home import SETTINGS, Home
 
 
+@example("holdfast alerts check")
 def check(
     context: Context,
     *,
@@ -40,6 +42,7 @@ def check(
     return Show(data, text=text, exit_code=ATTENTION if rows else 0)
 
 
+@example("holdfast alerts list", columns="id agent kind since times acked_by says")
 def list_(context: Context) -> Rows:
     home = context.home()
     with Alerts(home) as alerts:
@@ -48,6 +51,7 @@ def list_(context: Context) -> Rows:
     return Rows(rows, {"open": len(rows), "not_acknowledged": waiting})
 
 
+@example('holdfast alerts ack alert-1 --note "restarted it"')
 def ack(
     context: Context,
     id: Annotated[str, Arg("Which alert", positional=True)],

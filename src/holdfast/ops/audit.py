@@ -11,13 +11,15 @@ from holdfast.ids import agent_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show, Stream
 from holdfast.ops.moment import moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 _PAUSE = 0.2
 _SHOWN = ("job_id", "agent", "sequence", "detail")
 
 
-def list_entries(
+@example("holdfast audit list --kind refusal --since 7d", columns="seq ts kind job_id agent detail")
+def list_(
     context: Context,
     *,
     job: Annotated[str | None, Arg("Only of this job", metavar="ID")] = None,
@@ -41,6 +43,7 @@ def list_entries(
     return Rows([_row(each) for each in shown], counts, truncated=len(shown) < len(found))
 
 
+@example("holdfast audit tail --agent rio --follow", columns="seq ts kind job_id agent detail")
 def tail(
     context: Context,
     *,
@@ -81,6 +84,7 @@ def _follow(
             context.clock.sleep(_PAUSE)
 
 
+@example("holdfast audit show 1")
 def show(
     context: Context,
     seq: Annotated[int, Arg("Its number in the audit", positional=True, metavar="N")],

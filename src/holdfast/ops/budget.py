@@ -11,6 +11,7 @@ from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows
 from holdfast.ops.moment import moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.spend.book import Spend, Tally, total
 from holdfast.spend.budget import budget_of
@@ -21,6 +22,7 @@ FLEET = "(all)"
 """In place of an agent; no agent can be called so."""
 
 
+@example("holdfast budget show", columns="agent usd unknown reserved_usd limit_usd left_usd")
 def show(
     context: Context,
     agent: Annotated[str | None, Arg("Only this agent", positional=True)] = None,
@@ -46,6 +48,7 @@ def show(
     return Rows(rows, {"day": when, "agents": len(names), "unknown": everybody.unknown})
 
 
+@example("holdfast budget set --session 2 --day 5 --fleet-day 20")
 def set_(
     context: Context,
     agent: Annotated[str | None, Arg("Only for this agent", positional=True)] = None,
@@ -61,11 +64,9 @@ def set_(
     ] = None,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Change:
-    """Say how much may be spent.
-
-    The limits stand in holdfast.toml; whatever else stands there stays as it is, comments too.
-    They hold for sessions that begin from now on. `none` takes a limit away; for one agent, the
-    limit of all agents then holds again.
+    """The limits are kept in holdfast.toml; the rest of the file, comments too, stays unchanged.
+    They apply to sessions that start from now on. `none` removes a limit; an agent without a
+    limit of its own has the limit of all agents.
     """
     home = context.home_to_change()
     name = None if agent is None else agent_id(agent).lower()

@@ -14,6 +14,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.model import chosen, schema_from, told
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _HELP = (
 _WORDS = ("/memory", "/tasks", "/inbox", "/cost", "/history", "/help", "/quit")
 
 
+@example('holdfast agent chat rio "What is next?" --model scripted:echo')
 def chat(
     context: Context,
     agent: Annotated[str, Arg("With whom", positional=True)],

@@ -18,6 +18,7 @@ from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.examine import examine
 from holdfast.ops.examine_fleet import has_state
 from holdfast.ops.home import own_home
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.status import now
 from holdfast.store.check import check
@@ -27,6 +28,7 @@ from holdfast.store.sweep import sweep
 Row = dict[str, Any]
 
 
+@example("holdfast doctor --fix", columns="check state detail fix")
 def doctor(
     context: Context,
     *,

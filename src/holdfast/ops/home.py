@@ -18,6 +18,7 @@ from holdfast.ledger.book import Ledger, agents, key_of
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.examine import proved
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.spend import book
 from holdfast.store.check import HARMLESS
@@ -27,6 +28,7 @@ from holdfast.store.view import Shape
 CORRUPT = 6
 
 
+@example("holdfast init rio clay")
 def init(
     context: Context,
     agent: Annotated[Sequence[str], Arg("Agents to make", positional=True)] = (),
@@ -117,6 +119,7 @@ def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
     return home, False
 
 
+@example("holdfast check --json", columns="kind key detail repair")
 def check(
     context: Context,
     *,
@@ -143,6 +146,7 @@ def own_home(context: Context) -> Home:
     return home
 
 
+@example("holdfast rebuild")
 def rebuild(
     context: Context,
     *,
@@ -201,6 +205,7 @@ def _rebuilt_of_the_fleet(home: Home, *, dry_run: bool) -> Iterator[tuple[str, l
             yield key, view.kept_aside
 
 
+@example("holdfast path rio")
 def path(
     context: Context,
     id: Annotated[str | None, Arg("An agent, a session, a job or a key", positional=True)] = None,

@@ -16,6 +16,7 @@ from holdfast.ids import agent_id, mapped_agent_id, session_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.session import Type
 
@@ -33,6 +34,7 @@ _STOPPED_BY_ANSWER = frozenset({"PostToolUse", "PostToolUseFailure"})
 """It stops when told so; code 2 would only tell the model.  After a Stop it would go on."""
 
 
+@example("holdfast hook claude-code --agent rio")
 def claude_code(
     context: Context,
     *,

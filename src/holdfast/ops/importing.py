@@ -24,6 +24,7 @@ from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.recognise import Member, Recognised, owner_of, recognise
 from holdfast.ops.tree import Tree
@@ -52,29 +53,31 @@ class Row(NamedTuple):
         }
 
 
+@example(
+    "holdfast import /opt/agents/agent-state --dry-run",
+    columns="agent part file state entries detail",
+)
 def import_(
     context: Context,
     src: Annotated[str, Arg("A tree of agents' state or of ledgers, or a part", positional=True)],
     *,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Rows:
-    """Bring a tree of another system into the home
-
-    SRC is only read. --layout says whose tree it is (teleo: agents' state; luka: ledgers; logist:
-    jobs); without it, its content tells. Files are kept byte for byte under `imported`, with their
-    sha256 in a chained line; what could not be read is kept too, and not used (`quarantined`). A
-    file that was imported before is left out, so the same import twice adds nothing, and one that
-    was cut off is completed by running it again.
+    """SRC is only read. --layout names its format (teleo: agents' state; luka: ledgers; logist:
+    jobs); without it, the content decides. Files are kept byte for byte under `imported`, each with
+    its sha256 in a chained line; a file that cannot be read is kept too, and not used
+    (`quarantined`). A file that was imported before is left out, so that a second import adds
+    nothing, and an import that was cut off is completed by running it again.
 
     Flags that agents left for each other in a shared folder (`collective/flag-SENDER-TOPIC.md`)
-    become messages in the inboxes of those they name, each once.
+    become messages in the inboxes of the agents they name, each once.
 
-    A job comes with its calls, and in the state that it had; one that somebody ran there waits for
-    a decision here. Amounts of its manifest are cents. Its workspace is left where it is.
+    A job comes with its calls and its state; a job that was running there waits for a decision
+    here. Amounts of its manifest are cents. Its workspace is left where it is.
 
-    An agent or job whose name does not fit gets one that does: accents dropped, other characters
-    become dashes, and 8 digits of the sha256 of its name follow. An agent's manifest keeps the name
-    as `display_name`, a job's history as its origin.
+    An agent or job with a name that is not allowed gets another: accents dropped, other characters
+    replaced by dashes, and 8 digits of the sha256 of its name appended. An agent's manifest keeps
+    the name as `display_name`, a job's history as its origin.
     """
     said = context.take_layout()
     with Tree(src) as tree:

@@ -25,6 +25,7 @@ from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration, moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 ALL = "all"
@@ -43,6 +44,7 @@ def _agent(call: Context, name: str, *, change: bool = False) -> Generator[Agent
 # --- sending --------------------------------------------------------------------------------
 
 
+@example('holdfast inbox send --from leo --to rio --priority high --subject Fees "See #12"')
 def send(
     call: Context,
     body: Annotated[str, Arg("What there is to say", positional=True, or_file=True)],
@@ -158,7 +160,10 @@ def _count(call: Context, name: str, number: int, id: str, *, again: bool) -> No
 # --- looking --------------------------------------------------------------------------------
 
 
-def list_messages(
+@example(
+    "holdfast inbox list --agent rio", columns="id state priority type from subject attempt note"
+)
+def list_(
     call: Context,
     *,
     agent: Whose,
@@ -209,6 +214,7 @@ def _row(letter: Letter) -> Record:
     return row | {"since": utc_stamp(letter.since)}
 
 
+@example("holdfast inbox show --agent rio msg-abc123")
 def show(call: Context, id: Id, *, agent: Whose) -> Show:
     with _agent(call, agent) as one:
         letter = one.desk.inbox.find(id)
@@ -246,6 +252,10 @@ def mail_of(call: Context, agent: str, most: int) -> Mail:
 # --- taking and giving back -----------------------------------------------------------------
 
 
+@example(
+    "holdfast inbox take --agent rio --lease 10m --limit 5",
+    columns="id priority type from subject attempt",
+)
 def take(
     call: Context,
     id: Annotated[
@@ -276,6 +286,7 @@ def take(
     return Rows(rows, {"messages": len(rows)}, plain=text.split("\n") if rows else None)
 
 
+@example("holdfast inbox ack --agent rio msg-abc123 --as-task")
 def ack(
     call: Context,
     id: Id,
@@ -308,6 +319,7 @@ def _not_claimed(one: Agent, id: str) -> Change:
     )
 
 
+@example("holdfast inbox return --agent rio msg-abc123")
 def return_(
     call: Context,
     id: Id,
@@ -333,6 +345,7 @@ def return_(
     raise UsageError(f"{id} is {letter.state}", hint="only what was taken, or is dead, goes back")
 
 
+@example("holdfast inbox purge --older-than 90d --dry-run", columns="agent messages file")
 def purge(
     call: Context,
     *,

@@ -48,6 +48,7 @@ from holdfast.ops.jobs import (
     workspace_of,
 )
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 _FILES_SHOWN, _POINTS_SHOWN = 20, 3
@@ -62,6 +63,7 @@ Text = Annotated[str | None, Arg("What is to be done", or_file=True)]
 Files = Annotated[str | None, Arg("Files to look at, with commas between", metavar="A,B")]
 
 
+@example('holdfast job new --prompt "Say hello" --worker scripted:echo --id hello')
 def new(
     call: Context,
     spec: Annotated[
@@ -93,10 +95,8 @@ def new(
     activate: Annotated[bool, Arg("Put it into the queue at once")] = False,
     dry_run: DryRun = False,
 ) -> Change:
-    """Make a job
-
-    It is a draft until it is activated or run. Without a spec, --prompt and --worker make a job of
-    one phase; with --supervisor, of two.
+    """It is a draft until it is activated or run. Without a spec, --prompt and --worker make a job
+    of one phase; with --supervisor, of two.
     """
     if spec is not None and prompt is not None:
         raise UsageError("a spec and a prompt", hint="leave one of them out")
@@ -209,6 +209,7 @@ def _split(files: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (each.strip() for each in (files or "").split(","))))
 
 
+@example("holdfast job set hello --max-cost 2.5")
 def set_(
     call: Context,
     id: Id = None,
@@ -227,7 +228,6 @@ def set_(
     timeout: Timeout = None,
     rank: Annotated[int | None, Arg("Its place in the queue; 0 is the front, -1 the end")] = None,
 ) -> Change:
-    """Change a draft, or the place of a job in the queue"""
     options = Options(
         prompt=prompt,
         objective=objective,
@@ -266,13 +266,14 @@ def set_(
         return Change(job.name, applied=True, detail=f"{job.name} is set", data=job.spec.value())
 
 
+@example("holdfast job attach notes.md --job hello")
 def attach(
     call: Context,
     file: Annotated[str, Arg("A file", positional=True, is_path=True)],
     *,
     job: Annotated[str | None, Arg("Which job; else the one in use", metavar="ID")] = None,
 ) -> Change:
-    """Put a file into a job's workspace, under attachments/"""
+    """The file is put under attachments/."""
     if not os.path.isfile(file):
         raise NotFound(f"there is no file {file}", hint="name one that can be read", path=file)
     with opened(call, job, change=True) as one:
@@ -291,13 +292,13 @@ def attach(
         )
 
 
+@example("holdfast job activate hello --rank 0")
 def activate(
     call: Context,
     id: Id = None,
     *,
     rank: Annotated[int | None, Arg("Its place in the queue, where 0 is the front")] = None,
 ) -> Change:
-    """Put a draft into the queue, after looking whether everybody it needs is there"""
     with opened(call, id, change=True) as job:
         _activate(call, job, rank)
         return Change(
@@ -325,22 +326,26 @@ def _activate(call: Context, job: Job, rank: int | None) -> None:
         queue.enqueue(job.name, rank)
 
 
+@example("holdfast job queue", columns="rank job status hold phase description")
 def queue(call: Context) -> Rows:
-    """The jobs that wait, in their order"""
     with queue_of(call) as waiting:
         found = waiting.waiting()
     rows = _rows(call, found, found)
     return Rows(rows, {"jobs": len(rows)})
 
 
+@example("holdfast job use hello")
 def use(call: Context, id: Annotated[str, Arg("Which job", positional=True)]) -> Change:
-    """Mean this job where none is named"""
     with opened(call, id, change=True) as job, queue_of(call, change=True) as queue:
         applied = queue.use(job.name)
         return Change(job.name, applied, f"{job.name} is in use")
 
 
-def list_jobs(
+@example(
+    "holdfast job list --waiting",
+    columns="job status hold phase calls cost_usd waits_for asks description",
+)
+def list_(
     call: Context,
     *,
     waiting: Annotated[bool, Arg("Only those that wait for a person")] = False,
@@ -382,6 +387,7 @@ def _rows(call: Context, jobs: Sequence[str], order: Sequence[str]) -> list[Reco
     return rows
 
 
+@example("holdfast job show hello")
 def show(
     call: Context,
     id: Id = None,

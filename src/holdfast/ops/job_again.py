@@ -23,9 +23,11 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
 from holdfast.ops.jobs import Id, opened, queue_of
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
+@example("holdfast job replay hello")
 def replay(
     call: Context,
     id: Id = None,
@@ -36,12 +38,9 @@ def replay(
     ] = None,
     model: Annotated[str | None, Arg("Whom to ask there instead", metavar="MODEL")] = None,
 ) -> Show:
-    """Derive every state again from the recorded replies
-
-    Fails naming the line where the history is not what was written, and the call where it says
-    something else. With --from N the first N calls are
-    taken as they were answered, in a job of their own, and the rest is asked again; where nobody
-    is left to be asked, no job is made.
+    """Fails with the line where the history is not what was written, or the call where it recorded
+    another state. With --from N the first N calls are copied into a new job, and the rest is asked
+    again; if no model can be asked, no job is made.
     """
     if until is not None and from_ is not None:
         raise UsageError("--until and --from", hint="one of them")

@@ -12,9 +12,11 @@ from holdfast.jobs.restoring import put_back
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
 from holdfast.ops.jobs import DryRun, Id, opened, workspace_of
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
+@example("holdfast job diff hello --patch")
 def diff(
     call: Context,
     id: Id = None,
@@ -24,10 +26,7 @@ def diff(
         str | None, Arg("Only what was changed since this recovery point", metavar="POINT")
     ] = None,
 ) -> Show:
-    """Show what a job changed in its files
-
-    Without --patch a line for each file. The patch applies to what the job started from.
-    """
+    """Without --patch, one line per file. The patch applies to where the job started from."""
     with opened(call, id) as job:
         if since is None:
             text = _changes(job, patch=patch)
@@ -68,6 +67,7 @@ def _tree_of(job: Job, point: str) -> str:
     return str(points[point])
 
 
+@example("holdfast job merge hello --dry-run")
 def merge(
     call: Context,
     id: Id = None,
@@ -77,10 +77,8 @@ def merge(
     ] = None,
     dry_run: DryRun = False,
 ) -> Change:
-    """Bring what a job made into the repository that it started from, as a branch
-
-    The branch is new, or moves forward. What is checked out there is not touched: merge the branch
-    as you would merge anybody's.
+    """The changes become a branch, which is new or moves forward. The checkout is not touched:
+    merge the branch as any other.
     """
     with opened(call, id, change=not dry_run) as job:
         workspace = workspace_of(job)
@@ -108,10 +106,9 @@ def _doubt(state: Record) -> str | None:
     return f"{state['job_id']} is {state['status']}{held}, {so}"
 
 
+@example("holdfast job archive hello --dry-run")
 def archive(call: Context, id: Id = None, *, dry_run: DryRun = False) -> Change:
-    """Pack a job that is over
-
-    Its history is compressed, its workspace goes into files.tar.zst, what it changed into
+    """Its history is compressed, its workspace goes into files.tar.zst, its changes into
     result.patch; show, history, replay, diff and export work as before.
     """
     with opened(call, id, change=not dry_run) as job:

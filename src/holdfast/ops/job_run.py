@@ -25,22 +25,22 @@ from holdfast.ops.envelope import ATTENTION, Change, Show
 from holdfast.ops.job_damage import warn_of_damage
 from holdfast.ops.job_watch import watching
 from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 _STEPS = ("DRAFT", "PENDING", "REVIEWING", "RUNNING")
 """RUNNING is refused by who runs it, and gone on with if he is dead."""
 
 
+@example("holdfast job run hello")
 def run(
     call: Context,
     id: Annotated[
         str | None, Arg("Which job; else the first in the queue", positional=True)
     ] = None,
 ) -> Show | Change:
-    """Have agents asked until the job is over, or a person has to decide
-
-    Shows each call as it happens. Exits with 0 if the job succeeded, 1 if it waits for somebody or
-    was cancelled, 5 if another process runs it.
+    """Shows each call as it happens. Exits with 0 if the job succeeded, 1 if it waits for a
+    decision or was cancelled, 5 if another process runs it.
     """
     if id is None:
         return _run_next(call)
@@ -90,6 +90,7 @@ def _run(call: Context, id: str) -> Show | Change:
         return _ended(job)
 
 
+@example("holdfast job step hello --dry-run")
 def step(
     call: Context,
     id: Id = None,
@@ -100,10 +101,8 @@ def step(
     ] = None,
     dry_run: DryRun = False,
 ) -> Show | Change:
-    """Have one agent asked, or take an answer from somebody else
-
-    --response FILE reads the answer from a file or a pipe, - from standard input. With --dry-run
-    the prompt is shown, or where the answer would lead; nothing is changed.
+    """--response FILE reads the reply from a file or a pipe, - from standard input. With --dry-run
+    the prompt is shown, or the state that the reply would lead to; nothing is changed.
     """
     check_length(response or "")
     with opened(call, id, change=not dry_run) as job:

@@ -14,12 +14,17 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.job_damage import looked_for_damage, warn_of_damage
 from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 Format = Literal["table", "json", "html"]
 Out = Annotated[str | None, Arg("Write the page there", metavar="FILE", is_path=True)]
 
 
+@example(
+    "holdfast job history hello",
+    columns="sequence when phase role model outcome action status_after wrong seconds cost_usd",
+)
 def history(
     call: Context,
     id: Id = None,
@@ -32,10 +37,8 @@ def history(
     out: Out = None,
     decrypt: Decrypt = False,
 ) -> Rows | Show | Change:
-    """Show what was asked and answered in a job
-
-    --format json is the history in its format, with prompts and replies, and beside it what people
-    decided between the calls. --format html is one page that opens without a network.
+    """--format json is the history in its own format, with prompts and replies, and the decisions
+    between the calls. --format html is one page that opens without a network.
     """
     if limit < 0:
         raise UsageError(f"--limit {limit}", hint="0 is all")
@@ -75,6 +78,7 @@ def _row(call: Record) -> Record:
     }
 
 
+@example("holdfast job export hello --out hello.html")
 def export(
     call: Context,
     id: Id = None,
@@ -83,7 +87,7 @@ def export(
     replace: Annotated[bool, Arg("Also if there is a file already")] = False,
     decrypt: Decrypt = False,
 ) -> Change:
-    """Write everything about a job into one page that opens without a network"""
+    """The page opens without a network."""
     with opened(call, id, decrypt=decrypt) as job:
         page = _html(call, job, warn_of_damage(call, job), decrypt=decrypt)
         return _written(job, page, out, replace=replace)

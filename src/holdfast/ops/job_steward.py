@@ -21,6 +21,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
 from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.store.vfs import is_hidden
 
@@ -28,6 +29,7 @@ Decision = Literal["continue", "halt", "approve", "reject", "answer"]
 Reason = Annotated[str | None, Arg("Why, in a line")]
 
 
+@example('holdfast job steward hello continue --guidance "Use the other port"')
 def decide(
     call: Context,
     id: Annotated[str, Arg("Which job", positional=True)],
@@ -39,10 +41,8 @@ def decide(
     ] = None,
     by: Annotated[str | None, Arg("Who decides", metavar="NAME")] = None,
 ) -> Change:
-    """Decide what a job waits for
-
-    continue and halt answer an agent that is stuck, approve and reject a phase that waits for
-    approval; answer is continue with an answer to what was asked.
+    """continue and halt answer a worker that is stuck, approve and reject a phase that waits for
+    approval; answer is continue with an answer to the question.
     """
     if decision in ("answer", "reject") and not guidance:
         raise UsageError(f"{decision} without a word", hint="say --guidance TEXT")
@@ -59,13 +59,15 @@ def decide(
         return _done(call, job, decision)
 
 
+@example("holdfast job suspend hello")
 def suspend(call: Context, id: Id = None, *, reason: Reason = None) -> Change:
-    """Let a job wait until it is resumed; a call in flight is not ended"""
+    """A model call in flight is not ended."""
     with opened(call, id, change=True) as job:
         steward.suspend(job, reason)
         return _done(call, job, "suspend")
 
 
+@example("holdfast job resume hello")
 def resume(
     call: Context,
     id: Id = None,
@@ -76,7 +78,6 @@ def resume(
     ] = None,
     max_iterations: Annotated[int | None, Arg("How many calls it may make in all")] = None,
 ) -> Change:
-    """Let a job go on that was suspended, or that used up what it may"""
     with opened(call, id, change=True) as job:
         steward.resume(
             job,
@@ -87,10 +88,11 @@ def resume(
         return _done(call, job, "resume")
 
 
+@example("holdfast job cancel hello")
 def cancel(
     call: Context, id: Id = None, *, reason: Reason = None, dry_run: DryRun = False
 ) -> Change:
-    """End a job for good; an agent that is being asked is ended too"""
+    """A model call in flight is ended too."""
     with opened(call, id, change=not dry_run, blind=reason is None) as job:
         held = job.holder()
         if dry_run:
@@ -110,6 +112,7 @@ def cancel(
         return _done(call, job, "cancel")
 
 
+@example("holdfast job rewind hello --phase 0")
 def rewind(
     call: Context,
     id: Id = None,
@@ -123,7 +126,7 @@ def rewind(
     start: Annotated[bool, Arg("To the start; cost and time are counted anew")] = False,
     dry_run: DryRun = False,
 ) -> Change:
-    """Go back to a phase or a recovery point; nothing of the history is lost"""
+    """The history keeps every call."""
     if (phase is None) + (point is None) + (not start) == 3 or (
         point and (start or phase is not None)
     ):
@@ -149,6 +152,7 @@ def _files_after(job: Job, line: Record) -> str:
     return "with the files of then when its runner goes on"
 
 
+@example("holdfast job checkpoint hello before-lunch")
 def checkpoint(
     call: Context,
     id: Annotated[str, Arg("Which job", positional=True)],
@@ -156,7 +160,6 @@ def checkpoint(
     *,
     description: Annotated[str | None, Arg("What it is")] = None,
 ) -> Change:
-    """Make a recovery point of the job as it is now"""
     with opened(call, id, change=True) as job:
         if job.state()["status"] == "RUNNING":
             job.own(f"checkpoint of {job.name}")  # Busy: files that change cannot be kept

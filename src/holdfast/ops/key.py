@@ -9,12 +9,14 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.keys import VALUE, Kept, as_text, held, kept, new_key
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.seal import Key, Ring
 
 _CARE = "keep a copy of it elsewhere: without it nobody can read what was sealed"
 
 
+@example("holdfast key new")
 def new(
     context: Context,
     *,
@@ -42,6 +44,7 @@ def new(
     )
 
 
+@example("holdfast key rotate")
 def rotate(
     context: Context,
     *,
@@ -66,6 +69,7 @@ def rotate(
     return Change(fresh.id, True, said, _told(made))
 
 
+@example("holdfast key list", columns="id seals made_at where key")
 def list_(
     context: Context,
     *,

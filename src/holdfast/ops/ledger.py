@@ -18,6 +18,7 @@ from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
 from holdfast.ops.moment import duration, moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.settings import settings, table
 from holdfast.store.home import SETTINGS, Home, find
@@ -37,6 +38,7 @@ _LIKE = {
 """Of what readers look for in the data of an event, an example."""
 
 
+@example('holdfast ledger write --agent rio --event task_start --task wo-1 "Read the logs"')
 def write(
     context: Context,
     text: Annotated[str, Arg("What happened, in a line; never interpreted", positional=True)] = "",
@@ -195,7 +197,11 @@ def _keep(context: Context, spool: Spool, what: Event, error: HoldfastError) -> 
     return Change(spool.path, applied=False, detail=detail)
 
 
-def list_events(
+@example(
+    "holdfast ledger list --agent rio --event error --since 2026-11-01 --limit 20",
+    columns="seq ts agent event task_id summary",
+)
+def list_(
     context: Context,
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
@@ -316,6 +322,7 @@ def _merged(streams: list[list[Found]]) -> list[Found]:
     return [found for _, found in merged]
 
 
+@example("holdfast ledger tail --agent rio --follow", columns="seq ts agent event task_id summary")
 def tail(
     context: Context,
     *,
@@ -350,6 +357,7 @@ def _follow(
         context.clock.sleep(_PAUSE)
 
 
+@example("holdfast ledger verify --agent rio", columns="agent state where detail")
 def verify(
     context: Context,
     *,
@@ -427,6 +435,7 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
     yield {"agent": agent, "state": state, "where": head, "detail": lines}
 
 
+@example("holdfast ledger archive --older-than 30d", columns="agent file state bytes packed_bytes")
 def archive(
     context: Context,
     *,

@@ -14,12 +14,14 @@ from holdfast.ledger.repair import Repaired
 from holdfast.ledger.repair import repair as saved
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.sources import Source, Trouble, content
 
 _SHOWN = 5
 
 
+@example("holdfast ledger merge 2026-11-15.jsonl copy/2026-11-15.jsonl --out merged.jsonl")
 def merge(
     context: Context,
     file: Annotated[Sequence[str], Arg("Files of one ledger, in any order", positional=True)],
@@ -27,11 +29,9 @@ def merge(
     out: Annotated[str, Arg("The new file", metavar="FILE")],
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Change:
-    """Make one ledger of several files
-
-    Every distinct entry comes once, in the order of time; two entries are the same if they differ
-    in nothing but their number and hash. Lines are numbered and chained anew. The files are only
-    read, and nothing is overwritten: merging the same entries into the same file changes nothing.
+    """Every distinct entry comes once, in order of time; two entries are the same if they differ
+    only in their number and hash. Lines are numbered and chained again. The files are only read,
+    and nothing is overwritten: merging the same entries into the same file changes nothing.
     """
     merged = union({path: _content(context, path) for path in file})
     for path, source in merged.sources.items():
@@ -71,6 +71,7 @@ def _warn_of(context: Context, path: str, rejects: list[Piece]) -> None:
         context.warn(f"not merged: {len(rejects) - _SHOWN} more of {path}")
 
 
+@example("holdfast ledger repair 2026-11-15.jsonl", columns="file state entries mended rejects out")
 def repair(
     context: Context,
     file: Annotated[Sequence[str], Arg("Damaged files", positional=True)],
@@ -80,12 +81,10 @@ def repair(
     ] = None,
     dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
 ) -> Rows:
-    """Save what can be read of damaged files into new ones
-
-    For each FILE a new one is made beside it, FILE.repaired, with every record that can be read,
-    one a line: sound lines as they are, objects that stood over several lines or several to a
-    line, and those with closing brackets too many. All other bytes go to FILE.rejects, with
-    their place and the reason. FILE itself is only read, and nothing is overwritten.
+    """For each FILE a new file FILE.repaired is made, with every record that can be read, one a
+    line: sound lines unchanged, objects that stood over several lines or several to a line, and
+    those with closing brackets too many. All other bytes go to FILE.rejects, with their position
+    and the reason. FILE itself is only read, and nothing is overwritten.
     """
     if out is not None and len(file) != 1:
         raise UsageError("--out is for one file", hint="leave it out, or name one FILE")

@@ -14,6 +14,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.ledger import chosen_agents, entries
 from holdfast.ops.moment import moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class _Put(NamedTuple):
     """Where the text went that a person had edited."""
 
 
+@example(
+    "holdfast ledger summary --day yesterday", columns="session_id events tasks errors state file"
+)
 def summary(
     context: Context,
     session: Annotated[
@@ -59,11 +63,9 @@ def summary(
     ] = None,
     dry_run: Annotated[bool, Arg("Only print it")] = False,
 ) -> Change | Show | Rows:
-    """Write what happened in a session, for people
-
-    The file is made anew from the ledger each time, so that it has what was added since. A session
-    that ran over midnight is one summary; it belongs to each of its days. A summary that somebody
-    edited is kept beside it as NAME.edited-TIME before it is made anew.
+    """The file is written again from the ledger each time, so that it has what was added since. A
+    session that ran over midnight is one summary; it belongs to each of its days. A summary that
+    was edited is kept as NAME.edited-TIME before it is written again.
     """
     if (session is None) == (day is None):
         raise UsageError("one session, or --day", hint="such as --day yesterday")

@@ -13,9 +13,11 @@ from holdfast.ledger.status import is_over, presence
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.moment import duration, moment
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
+@example("holdfast ledger checkpoint --out 2026-11-15.checkpoint")
 def checkpoint(
     context: Context,
     *,
@@ -50,6 +52,7 @@ def checkpoint(
     return Change(out, applied=True, detail=f"signed {what}", data=signed)
 
 
+@example("holdfast ledger orphans --agent rio", columns="agent task_id age why session_id summary")
 def orphans(
     context: Context,
     *,

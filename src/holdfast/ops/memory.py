@@ -11,6 +11,7 @@ from holdfast.agents.notes import MOST_SHOWN, Notes, bounded
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
@@ -21,6 +22,7 @@ def _notes(call: Context, agent: str, *, change: bool = False) -> Generator[Note
         yield one.desk.notes
 
 
+@example('holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"')
 def note(
     call: Context,
     text: Annotated[str, Arg("What is to be remembered, in a line", positional=True, or_file=True)],
@@ -35,6 +37,7 @@ def note(
     return Change(notes.key, noted.applied, f"{told} under {noted.section}: {noted.line}", data)
 
 
+@example("holdfast memory show --agent rio --for-prompt")
 def show(
     call: Context,
     *,

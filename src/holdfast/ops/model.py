@@ -17,6 +17,7 @@ from holdfast.models.registry import open_model, providers
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.settings import settings, table
 
@@ -28,6 +29,7 @@ _RUNS_COMMANDS = frozenset({"command", "acp"})
 _SHOWN = 400
 
 
+@example("holdfast model list", columns="provider what example needs")
 def list_(
     context: Context,
     *,
@@ -50,6 +52,7 @@ def list_(
     return Rows(rows, counts)
 
 
+@example("holdfast model test scripted:echo")
 def test(
     context: Context,
     model: Annotated[str, Arg("provider:name", positional=True)],

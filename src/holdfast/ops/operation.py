@@ -1,15 +1,17 @@
-"""What a verb is: its name, its effect, who may call it, and where its function lives.
+"""What a verb is: its name, its effect, which faces offer it, and where its function is.
 
-An `Operation` names its function by text, so that the table can be listed without importing
-a single verb.  It does not know its arguments (`parameter` reads them off the function), nor
-how a face shows its result.
+A row of the table imports no verb; `load` does.  The function carries its example and columns
+(`@example`) and its parameters (`parameter.parameters`).
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, cast
+from keyword import iskeyword
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Result
@@ -17,27 +19,35 @@ from holdfast.ops.envelope import Result
 Effect = Literal["read", "append", "change", "destroy"]
 Face = Literal["cli", "http", "mcp"]
 Verb = Callable[..., Result]
+_Function = TypeVar("_Function", bound=Verb)
 
 EVERYWHERE: frozenset[Face] = frozenset({"cli", "http", "mcp"})
-CLI_ONLY: frozenset[Face] = frozenset({"cli"})
+CLI: frozenset[Face] = frozenset({"cli"})
+
+
+def example(line: str, *, columns: str = "") -> Callable[[_Function], _Function]:
+    """Beside a verb: a shell line that works, and the keys that its table shows (else all)."""
+
+    def described(function: _Function) -> _Function:
+        vars(function).update(example=line, columns=tuple(columns.split()))
+        return function
+
+    return described
 
 
 class Operation(NamedTuple):
+    effect: Effect
     name: str
     """`status`, or noun and verb: `ledger write`."""
     summary: str
     """One line, without a full stop: what it does."""
-    function: str
-    """`holdfast.ops.ledger:write`."""
-    effect: Effect
-    example: str
-    """A line for the shell, beginning with `holdfast `."""
+    at: str = ""
+    """`MODULE` or `MODULE:FUNCTION`, below `holdfast.ops` if there is no dot in it; what is left
+    out is derived from the name: `job queue` is `job:queue`."""
     faces: frozenset[Face] = EVERYWHERE
-    columns: tuple[str, ...] = ()
-    """The keys of a row that people see in a table; all of them when none is named."""
     spares_caller: bool = False
-    """Whether even a call that makes no sense is told and not failed, unless it has `--strict`:
-    for callers that take an exit code for an order."""
+    """Whether it exits with 0 even if it failed, unless it has `--strict`: for callers that
+    take an exit code for an order."""
 
     @property
     def noun(self) -> str | None:
@@ -48,14 +58,35 @@ class Operation(NamedTuple):
     def verb(self) -> str:
         return self.name.rpartition(" ")[2]
 
+    @property
+    def example(self) -> str:
+        """A line for the shell, beginning with `holdfast `."""
+        return vars(self.load())["example"]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The keys of a row that a table for people shows; all of them if none is named."""
+        return vars(self.load())["columns"]
+
     def load(self) -> Verb:
         """The function, importing its module."""
-        module, _, name = self.function.partition(":")
-        return cast("Verb", getattr(import_module(module), name))
+        module, _, name = self.at.partition(":")
+        module = module or self.noun or self.verb
+        name = name or self.verb.replace("-", "_")
+        if iskeyword(name) or hasattr(builtins, name):
+            name += "_"
+        path = module if "." in module else f"holdfast.ops.{module}"
+        return cast("Verb", getattr(import_module(path), name))
 
     def call(self, context: Context, arguments: Mapping[str, Any]) -> Result:
         """Run the verb; an argument that is left out has the default of its signature."""
         return self.load()(context, **arguments)
+
+
+read = partial(Operation, "read")
+append = partial(Operation, "append")
+change = partial(Operation, "change")
+destroy = partial(Operation, "destroy")
 
 
 class Table:

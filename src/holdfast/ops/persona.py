@@ -23,6 +23,7 @@ from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import key_of
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 _LARGEST = 4 << 20
@@ -36,6 +37,7 @@ Tags = Annotated[Sequence[str], Arg("A label; may be repeated")]
 Called = Annotated[str | None, Arg("What people call it", metavar="NAME")]
 
 
+@example('holdfast agent new ada --role reviewer --goal "No flaky test in main"')
 def new(
     context: Context,
     agent: Annotated[str, Arg("What it is to be called", positional=True, metavar="NAME")],
@@ -74,6 +76,7 @@ def new(
     return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
 
 
+@example('holdfast agent edit rio --role researcher --goal "Know what fees are for"')
 def edit(
     context: Context,
     agent: Whose,
@@ -90,9 +93,7 @@ def edit(
     tag: Tags = (),
     dry_run: DryRun = False,
 ) -> Change:
-    """Change the persona of an agent.
-
-    A list that is given replaces the one there was. Without any field the manifest is opened in
+    """A list that is given replaces the present one. Without any field the manifest is opened in
     $EDITOR. Every change is a line of the agent's journal, also one that was made to the file by
     hand.
     """
@@ -127,6 +128,7 @@ def edit(
     )
 
 
+@example('holdfast agent fork rio rio-2 --note "a second opinion"')
 def fork(
     context: Context,
     old: Annotated[str, Arg("The agent to begin as", positional=True)],
@@ -135,12 +137,10 @@ def fork(
     note: Annotated[str, Arg("What for", metavar="TEXT")] = "",
     dry_run: DryRun = False,
 ) -> Change:
-    """Make an agent that begins as another one.
-
-    It has the other's persona, memory.md, conversation and topics as they are at this moment; what
-    either does later is its own. The conversation and the topics are not copied: they are referred
-    to, so a fork takes no more room than persona and memory.md. Tasks, messages, sessions and
-    money stay with the other.
+    """It has the persona, memory.md, conversation and topics of the other agent as they are now;
+    later changes of either are its own. Conversation and topics are referred to, not copied, so
+    that a fork takes no more room than persona and memory.md. Tasks, messages, sessions and money
+    stay with the other agent.
     """
     home, called = context.home_to_change(), agent_id(new)
     with opened(home, old, context.layout) as parent, Agent(home, new, context.layout) as child:
@@ -159,6 +159,7 @@ def fork(
     )
 
 
+@example('holdfast agent retire rio --reason "Its work is done"')
 def retire(
     context: Context,
     agent: Whose,
@@ -167,10 +168,7 @@ def retire(
     undo: Annotated[bool, Arg("Take it back into service")] = False,
     dry_run: DryRun = False,
 ) -> Change:
-    """Begin no more sessions of an agent; its files stay.
-
-    A session that is under way goes on to its end. `--undo` takes the agent back into service.
-    """
+    """A running session goes on to its end. `--undo` takes the agent back into service."""
     with opened(context.home_to_change(), agent, context.layout) as one:
         if dry_run:
             applied = (one.state()["retired"] is not None) == undo

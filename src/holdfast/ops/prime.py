@@ -10,6 +10,7 @@ from holdfast.agents.agent import Agent, opened
 from holdfast.errors import NotFound
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 MOST_LINES = 40
@@ -63,6 +64,7 @@ _LOOK = (
 )
 
 
+@example("holdfast prime --agent rio")
 def prime(
     context: Context,
     *,

@@ -16,6 +16,7 @@ from holdfast.ids import agent_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.session import (
     Belief,
@@ -34,6 +35,7 @@ from holdfast.ops.size import size
 from holdfast.proc.limits import Limits
 
 
+@example("holdfast run --agent rio --type research --timeout 90m -- claude -p 'Read on'")
 def run(
     call: Context,
     command: Annotated[Sequence[str], Arg("What to run, after `--`", positional=True)],

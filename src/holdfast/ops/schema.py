@@ -14,9 +14,11 @@ from holdfast.contracts.schema import LLM_CHAT, filename, schema_of
 from holdfast.errors import NotFound, UsageError, typed
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 
+@example("holdfast schema ledger", columns="kind versions shape what")
 def schema(
     context: Context,
     name: Annotated[

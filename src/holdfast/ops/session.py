@@ -22,6 +22,7 @@ from holdfast.ledger.entry import parse_data
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.store.vfs import this_process
 
@@ -63,6 +64,7 @@ def said(**flags: Any) -> Record:
     return {name: value for name, value in flags.items() if value is not None}
 
 
+@example("holdfast session start --agent rio --type research --timeout 90m")
 def start(
     context: Context,
     *,
@@ -147,6 +149,7 @@ def tell_buried(context: Context, buried: Sequence[str]) -> None:
         context.warn(f"{name} had crashed; that is on record now")
 
 
+@example('holdfast session note --agent rio --event finding "Fees are set by vote"')
 def note(
     context: Context,
     text: Annotated[str, Arg("What there is to say, in a line", positional=True)] = "",
@@ -170,7 +173,8 @@ def note(
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
 
-def set_fields(
+@example("holdfast session set --agent rio --pr 247")
+def set_(
     context: Context,
     *,
     agent: Annotated[str, Arg("Whose session")],
@@ -220,6 +224,7 @@ def set_fields(
     return Change(str(target), applied=True, detail=f"set {', '.join(fields)}", data=fields)
 
 
+@example("holdfast session beat --agent rio")
 def beat(
     context: Context,
     *,
@@ -235,6 +240,7 @@ def beat(
     return Change(target, applied=True, detail=f"{session['session_id']} is alive")
 
 
+@example("holdfast session end --agent rio --outcome completed --sources 8")
 def end(
     context: Context,
     *,
@@ -290,6 +296,7 @@ def end(
     return Change(name, applied=True, detail=f"{name} ended: {outcome}", data=fields)
 
 
+@example("holdfast session sweep", columns="agent session_id state")
 def sweep(
     context: Context,
     *,
@@ -330,6 +337,7 @@ def _of_each(
     return rows, HoldfastError.exit_code if failed else 0
 
 
+@example("holdfast session context --agent rio")
 def given_context(
     context: Context,
     *,
@@ -343,7 +351,11 @@ def given_context(
     return Show({"agent": one.name, "context": text}, text=text)
 
 
-def list_sessions(
+@example(
+    "holdfast session list --agent rio --limit 5",
+    columns="session_id role type status cause started_at ended_at",
+)
+def list_(
     context: Context,
     *,
     agent: Annotated[str | None, Arg("Only of this agent")] = None,
@@ -386,6 +398,7 @@ def _row(one: Agent, session: Session) -> Record:
     }
 
 
+@example("holdfast session show 2026-11-15_rio_001")
 def show(
     context: Context,
     session: Annotated[str, Arg("Which session", positional=True, metavar="ID")],
@@ -453,6 +466,7 @@ def _caller(agent: str) -> str | None:
         return None
 
 
+@example("holdfast agent count --agent rio --source ci claims_accepted=3")
 def count(
     context: Context,
     counter: Annotated[Sequence[str], Arg("NAME=N, such as claims_accepted=3", positional=True)],

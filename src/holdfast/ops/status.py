@@ -17,6 +17,7 @@ from holdfast.ledger.status import SHOWN
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.moment import duration
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.settings import settings
 from holdfast.store.home import SETTINGS, Home
@@ -27,6 +28,7 @@ _WIDEST = 26
 """Characters of a trouble in the table; all of it is in the JSON and in `status AGENT`."""
 
 
+@example("holdfast status", columns="agent state session age task inbox cost trouble")
 def status(
     context: Context,
     agent: Annotated[str | None, Arg("Only this agent, in detail", positional=True)] = None,

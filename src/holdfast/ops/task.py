@@ -18,6 +18,7 @@ from holdfast.ids import agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
@@ -41,6 +42,7 @@ def _read(call: Context, tasks: TaskList) -> list[Record]:
     return tasks.read() if call.adopted else tasks.look()
 
 
+@example('holdfast task add --agent rio --priority high "Who sets the fees?"')
 def add(
     call: Context,
     text: Annotated[str, Arg("What is to be done", positional=True, or_file=True)],
@@ -68,7 +70,8 @@ def _short(text: object) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
-def list_tasks(
+@example("holdfast task list --agent rio", columns="agent id state priority type description note")
+def list_(
     call: Context,
     *,
     agent: Annotated[str | None, Arg("Only of this agent; else of all")] = None,
@@ -120,6 +123,7 @@ def _row(agent: str, task: Record, failed: dict[str, tuple[int, str]]) -> Record
     return {"agent": agent, "state": state_of(task), **task, "failures": times, "note": note}
 
 
+@example("holdfast task show --agent rio task-001")
 def show(call: Context, id: Id, *, agent: Whose) -> Show:
     with tasks_of(call, agent) as tasks:
         task = tasks.find(id) if call.adopted else _looked_up(tasks, id)
@@ -136,10 +140,12 @@ def _looked_up(tasks: TaskList, id: str) -> Record:
     return tasks.find(id)
 
 
+@example("holdfast task start --agent rio task-001")
 def start(call: Context, id: Id, *, agent: Whose) -> Change:
     return _move(call, agent, id, "start")
 
 
+@example('holdfast task done --agent rio task-001 --outcome "By vote" --follow-up "Whose?"')
 def done(
     call: Context,
     id: Id,
@@ -151,10 +157,12 @@ def done(
     return _move(call, agent, id, "done", outcome, follow_up)
 
 
+@example('holdfast task drop --agent rio task-001 --outcome "Nobody asks any more"')
 def drop(call: Context, id: Id, *, agent: Whose, outcome: Outcome = None) -> Change:
     return _move(call, agent, id, "drop", outcome)
 
 
+@example("holdfast task reopen --agent rio task-001")
 def reopen(call: Context, id: Id, *, agent: Whose) -> Change:
     return _move(call, agent, id, "reopen")
 
@@ -189,6 +197,7 @@ def _data(changed: Changed) -> Record:
 # --- the board ------------------------------------------------------------------------------
 
 
+@example("holdfast task board --out queue.md")
 def board(
     call: Context,
     *,
@@ -230,6 +239,7 @@ def _replace(path: str, page: str) -> bool:
     return True
 
 
+@example("holdfast task import queue.md", columns="agent id state text")
 def import_board(
     call: Context,
     file: Annotated[str, Arg("A board, made by us or by hand", positional=True, metavar="FILE")],

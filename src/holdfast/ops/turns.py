@@ -12,6 +12,7 @@ from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.status import known_agent
 from holdfast.store.home import Home
@@ -21,6 +22,7 @@ _LATEST = 253_402_300_799.0
 """The last second of the year 9999: what is later is no time of ours."""
 
 
+@example("holdfast agent turns rio --limit 5", columns="at by model tokens cost took state what")
 def list_turns(
     context: Context,
     agent: Annotated[str, Arg("Of whom", positional=True)],

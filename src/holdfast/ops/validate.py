@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.judge import Ask, Report, Told, judge
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.schema import find
 from holdfast.ops.sources import PACKED, Content, Source, Trouble, content, sources
@@ -22,6 +23,9 @@ from holdfast.store.home import SETTINGS, parse_settings
 UNREADABLE = 2
 
 
+@example(
+    "holdfast validate ledger/ state/rio/status.json", columns="file line level field reason times"
+)
 def validate(
     context: Context,
     path: Annotated[
@@ -33,11 +37,9 @@ def validate(
     ] = None,
     strict: Annotated[bool, Arg("Demand what Holdfast itself would write")] = False,
 ) -> Rows:
-    """Find out what files are, and what is wrong with them.
-
-    Prints file:line: field: reason, the same reason about the same field once for each file.
-    Nothing is changed. Exits with 0 if there are warnings at most, 1 if there are errors, 2 if
-    something could not be read. With --strict every warning is an error.
+    """Prints file:line: field: reason, the same reason about the same field once for each file.
+    Nothing is changed. Exits with 0 if there are warnings at most, 1 if there are errors, 2 if a
+    file could not be read. With --strict every warning is an error.
     """
     run = _Run(kind, strict=strict)
     for source in sources(path, KINDS):

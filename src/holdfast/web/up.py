@@ -8,11 +8,13 @@ from typing import Annotated
 from holdfast.errors import Busy, ConfigError, NotFound, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
+from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
+@example("holdfast up")
 def up(
     context: Context,
     *,
