@@ -15,11 +15,12 @@ from random import Random
 from typing import Any
 
 from holdfast.errors import LeaseLost
+from holdfast.process import this_process
 from holdfast.store import failpoints, mailbox
 from holdfast.store.home import Home
 from holdfast.store.primitives import Claim
 from holdfast.store.shelves import CLAIMED
-from holdfast.store.vfs import RealDir, this_process
+from holdfast.store.vfs import RealDir
 
 INBOX = "state/all/inbox"
 TRIES = 99

@@ -18,9 +18,9 @@ from holdfast.agents.health import health
 from holdfast.agents.history import RECENT
 from holdfast.agents.standing import Moment, standing
 from holdfast.clock import utc_stamp
+from holdfast.process import this_process
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
-from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import Verbs, on_its_own
 

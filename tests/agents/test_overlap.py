@@ -18,9 +18,8 @@ import pytest
 
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.clock import FakeClock
+from holdfast.process import Owner, process_start, this_process
 from holdfast.store.home import Home
-from holdfast.store.primitives import Owner
-from holdfast.store.vfs import process_start, this_process
 from tests.agents.world import (
     PATIENCE,
     assert_one_end_each,

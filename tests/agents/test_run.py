@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.agents.agent import Agent, Start
 from holdfast.proc import procfs
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from tests.agents.world import PATIENCE, journal, living, new_word, run, running, shown, until
 from tests.ledger.shell import Shell
 from tests.proc.world import lacking

@@ -17,13 +17,13 @@ from holdfast.agents import tasks
 from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.errors import BadValue, HoldfastError, UsageError
 from holdfast.ids import SessionId
+from holdfast.process import this_process
 from holdfast.spend import book
 from holdfast.spend.book import Spend
 from holdfast.spend.budget import Budget
 from holdfast.store import edited
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
-from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from tests.ledger.shell import Shell, Verbs, on_its_own
 

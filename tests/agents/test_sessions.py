@@ -15,8 +15,8 @@ from holdfast.clock import FakeClock
 from holdfast.codec import decode
 from holdfast.errors import Busy, LeaseLost
 from holdfast.ledger.book import NEW, Event
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from tests.ledger.shell import Shell
 
 DAY = 86_400.0

@@ -17,8 +17,8 @@ import pytest
 
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.agents.tasks import New
+from holdfast.process import process_start, this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import process_start, this_process
 from tests.agents.world import (
     PATIENCE,
     assert_one_end_each,

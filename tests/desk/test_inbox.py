@@ -22,9 +22,8 @@ from holdfast.agents.context import compose, gather
 from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered, trust
 from holdfast.contracts.kinds import kind
 from holdfast.errors import LeaseLost, NotFound, UsageError
+from holdfast.process import Owner, this_process
 from holdfast.store.home import Home
-from holdfast.store.primitives import Owner
-from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from tests.ledger.shell import Shell
 
@@ -519,7 +518,7 @@ SENDER = """
 import sys
 from holdfast.agents.inbox import Inbox, New
 from holdfast.store.home import Home
-from holdfast.store.primitives import Owner
+from holdfast.process import Owner
 with Home.open(sys.argv[1]) as home:
     inbox = Inbox(home, 'rio', 'state/rio/inbox')
     for number in range(int(sys.argv[3])):
@@ -531,8 +530,8 @@ import os, sys
 from holdfast.agents.inbox import Inbox
 from holdfast.errors import LeaseLost
 from holdfast.store.home import Home
-from holdfast.store.primitives import Owner
-from holdfast.store.vfs import this_process
+from holdfast.process import Owner
+from holdfast.process import this_process
 with Home.open(sys.argv[1]) as home, open(sys.argv[2], 'a', encoding='utf-8') as log:
     inbox = Inbox(home, 'rio', 'state/rio/inbox')
     while not os.path.exists(sys.argv[3]) or inbox.waiting() or inbox.claimed():

@@ -21,8 +21,8 @@ from holdfast.agents.tasks import STEPS, New, TaskList, Verb, allowed, merged, m
 from holdfast.codec import encode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from tests.desk.saved import saved_long_ago
 from tests.ledger.shell import Shell

@@ -19,8 +19,8 @@ import pytest
 from holdfast.agents.agent import Agent, Start
 from holdfast.audit import tell
 from holdfast.ops.table import TABLE
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from tests.forked import forked
 from tests.ledger.shell import PATIENCE, PROGRAM
 

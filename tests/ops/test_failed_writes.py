@@ -22,8 +22,8 @@ from holdfast.clock import SystemClock
 from holdfast.ledger.book import Event, Ledger
 from holdfast.ops.envelope import ATTENTION
 from holdfast.ops.table import TABLE
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import Ran, Shell, Verbs, on_its_own
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.agents.agent import Agent, Start
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import REPO, Shell, Verbs, day_files, is_status, on_its_own, status_on_disk
 

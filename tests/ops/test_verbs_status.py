@@ -12,8 +12,8 @@ import pytest
 from holdfast.agents.agent import Agent, Start
 from holdfast.clock import utc_stamp
 from holdfast.errors import ConfigError, NotFound
+from holdfast.process import this_process
 from holdfast.store.home import Home
-from holdfast.store.vfs import this_process
 from holdfast.testing import DAY, Turner, refused
 from tests.ledger.shell import Shell, Verbs, on_its_own, status_on_disk
 

@@ -15,11 +15,11 @@ from holdfast.clock import FakeClock
 from holdfast.codec import Record
 from holdfast.errors import ConfigError, OverBudget
 from holdfast.ids import SessionId
+from holdfast.process import Owner, this_process
 from holdfast.spend.book import SHAPE, Spend, Tally, settled, total
 from holdfast.spend.budget import Budget, budget_of
 from holdfast.store.home import Home
-from holdfast.store.primitives import Line, Owner
-from holdfast.store.vfs import this_process
+from holdfast.store.primitives import Line
 from holdfast.testing import Turner
 
 LIMITS = """

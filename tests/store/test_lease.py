@@ -7,19 +7,15 @@ import fcntl
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.clock import SystemClock
 from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
-from holdfast.store import vfs as files
+from holdfast.process import Owner, is_alive
 from holdfast.store.home import Home
-from holdfast.store.primitives import Owner
 from holdfast.store.sweep import sweep
-from holdfast.store.vfs import is_alive, is_hidden, may_live, process_start, this_process
 from holdfast.testing import Turner, refused
 from tests.store.children import child, fork, in_fork, state_when
 from tests.store.faults import FaultyVfs, failing, first, short
@@ -318,53 +314,12 @@ def test_a_forked_child_cannot_have_the_lease_of_its_parent(home: Home) -> None:
     lease.release()
 
 
-def test_a_process_is_known_by_more_than_its_number() -> None:
-    me = this_process()
-    assert is_alive(me)
-    assert me.pid == os.getpid()
-    assert not is_alive(me._replace(started=me.started + 1)), "its number was used again"
-    assert not is_alive(me._replace(boot="before"))
-    assert not is_alive(me._replace(pid=2**22 + 1))
-    assert not is_alive(me._replace(pid=2**22 + 1, started=0)), "nobody has that number"
-    assert process_start(2**22 + 1) == 0
-
-
-def test_a_process_lives_on_when_its_machine_gets_another_name() -> None:
-    assert is_alive(this_process()._replace(host="as it was called before"))
-
-
-def test_where_the_kernel_names_no_boot_the_name_of_the_machine_has_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(SystemClock, "boot", lambda self: "")
-    me = this_process()
-    assert is_alive(me)
-    assert not is_alive(me._replace(host="elsewhere"))
-
-
-def test_a_number_of_another_pid_namespace_tells_nothing_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    me = this_process()
-    machine, _, namespace = me.host.partition("/")
-    other = me._replace(host=f"{machine}/1{namespace}")
-    assert (is_hidden(other), is_alive(other), may_live(other)) == (True, False, True)
-    assert (is_hidden(me), is_alive(me), may_live(me)) == (False, True, True)
-    before = me._replace(host=machine)
-    assert (is_hidden(before), is_alive(before)) == (False, True), "an old record names none"
-    gone = other._replace(boot="before")
-    assert (is_hidden(gone), may_live(gone)) == (False, False)
-    monkeypatch.setattr(files, "_NAMESPACE", "/proc/self/ns/none")
-    assert this_process().host == machine
-    assert (is_hidden(other), is_alive(other)) == (False, True)
-
-
 def test_whether_an_owner_that_cannot_be_seen_lives_is_told_by_its_lock(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease, other = home.lease(KEY), home.lease(KEY)
     fence = lease.acquire("index")
-    monkeypatch.setattr(files, "is_hidden", lambda owner: True)
+    monkeypatch.setattr("holdfast.store.lease.is_hidden", lambda owner: True)
     held = other.holder()
     assert held is not None
     assert held.alive
@@ -376,29 +331,6 @@ def test_whether_an_owner_that_cannot_be_seen_lives_is_told_by_its_lock(
     assert not held.alive
     assert other.acquire("next") == fence + 1, "to look at it takes nothing"
     other.release()
-
-
-def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The kernel tells the start of a process in ticks, and within one a number can be reused."""
-
-    def tick() -> int:
-        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
-
-    monkeypatch.setattr(files, "process_start", lambda pid: tick())
-    owner = this_process()
-    assert tick() > owner.started
-
-
-def test_a_dead_process_is_not_alive_even_before_it_is_reaped() -> None:
-    with child("say(os.getpid())\nlisten()\n") as made:
-        made.hear()
-        owner = this_process()._replace(pid=made.pid, started=process_start(made.pid))
-        assert is_alive(owner)
-        made.process.kill()
-        assert state_when(made.pid, lambda state: state == "Z") == "Z"
-        assert not is_alive(owner)
 
 
 def test_a_lease_says_on_disk_who_has_it(home: Home, path: str) -> None:

@@ -18,8 +18,8 @@ from holdfast.ids import (
     rank_of_message,
     time_of_message,
 )
+from holdfast.process import this_process
 from holdfast.store.letter import Ticket, Waiting, place_of_ours, ticket_for
-from holdfast.store.vfs import this_process
 from holdfast.testing import refused
 from holdfast.testing.mailboxes import BAD_IDS, GOOD_IDS
 

@@ -14,7 +14,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import Busy
 from holdfast.store.home import Home
 from holdfast.store.lock import Lock
-from holdfast.store.vfs import RealVfs, lock_holder
+from holdfast.store.vfs import RealVfs
 from holdfast.testing import Turner, numbers_of, refused
 from tests.store.children import child
 from tests.store.faults import FaultyVfs, failing, first
@@ -207,20 +207,11 @@ def test_a_lock_that_cannot_be_let_go_is_closed(tmp_path: Path, clock: Turner) -
     root.close()
 
 
-def test_a_holder_is_named_only_if_there_is_no_doubt(tmp_path: Path, clock: Turner) -> None:
-    assert lock_holder(2**62) is None
-    file = tmp_path / ".lock"
-    holder = Holder(file)
-    assert lock_holder(os.stat(file).st_ino) in (os.getpid(), None)
-    holder.let_go()
-    assert lock_holder(os.stat(file).st_ino) is None
-
-
 def test_a_holder_without_a_name_is_another_process(lock: Lock, tmp_path: Path) -> None:
     """Where the kernel does not tell, as in another namespace of processes."""
     holder = Holder(tmp_path / ".lock")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.store.vfs.lock_holder", lambda inode: None)
+        patch.setattr("holdfast.store.lock.lock_holder", lambda inode: None)
         with refused(Busy, "held by another process"):
             lock.acquire(0.0)
     holder.let_go()

@@ -17,13 +17,14 @@ from holdfast.errors import (
     NotOurs,
     StorageError,
 )
+from holdfast.process import this_process
 from holdfast.store.check import HARMLESS, check
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 from holdfast.store.letter import Ticket, Waiting
 from holdfast.store.mailbox import FileMailbox
 from holdfast.store.sweep import sweep
-from holdfast.store.vfs import RealDir, this_process
+from holdfast.store.vfs import RealDir
 from holdfast.testing import Turner, refused
 from holdfast.testing.mailboxes import ids_of, take
 from tests.store.boxes import KEY, claims, drop, names, told
@@ -229,7 +230,7 @@ def test_shelves_that_git_did_not_keep_are_made_again(
 # --- the dead -------------------------------------------------------------------------------
 
 SCRIPT = """
-from holdfast.store.vfs import this_process
+from holdfast.process import this_process
 home = Home.open({path!r})
 mailbox = home.mailbox({key!r})
 """

@@ -19,11 +19,11 @@ from hypothesis.stateful import (
 )
 
 from holdfast.errors import LeaseLost
+from holdfast.process import this_process
 from holdfast.store.check import check
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
 from holdfast.store.primitives import PRIORITIES, Backend, Claim, Mailbox
-from holdfast.store.vfs import this_process
 from holdfast.testing import Turner
 from holdfast.testing.mailboxes import ids_of
 

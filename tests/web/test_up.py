@@ -8,7 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from holdfast.store.vfs import this_process
+from holdfast.process import this_process
 from tests.agents.world import until
 from tests.ledger.shell import PATIENCE, Shell
 from tests.web.board import LINK, a_home, up

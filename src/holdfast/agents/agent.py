@@ -28,10 +28,10 @@ from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, U
 from holdfast.ids import SessionId, agent_id, is_agent_id
 from holdfast.layout import HOLDFAST, Layout, Part, leases, told
 from holdfast.ledger.book import Ledger, key_of
+from holdfast.process import Owner, this_process
 from holdfast.spend.book import OF_A_JOB
 from holdfast.store.fence import DetachedLease, Grant
-from holdfast.store.primitives import CONTROL, Cursor, Line, Owner
-from holdfast.store.vfs import this_process
+from holdfast.store.primitives import CONTROL, Cursor, Line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

@@ -21,7 +21,7 @@ from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
-from holdfast.store.vfs import this_process
+from holdfast.process import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

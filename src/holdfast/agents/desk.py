@@ -19,7 +19,8 @@ from holdfast.agents.tasks import Changed, New, TaskList
 from holdfast.codec import DecodeError, Record, decode, pretty
 from holdfast.errors import BadName, Corrupt, HoldfastError, LeaseLost, NotOurs, UsageError
 from holdfast.ids import SessionId, session_id
-from holdfast.store.primitives import START, Claimed, Cursor, Line, Log, Owner
+from holdfast.process import Owner
+from holdfast.store.primitives import START, Claimed, Cursor, Line, Log
 
 if TYPE_CHECKING:
     from holdfast.layout import Part

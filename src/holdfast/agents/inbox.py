@@ -17,8 +17,9 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
 from holdfast.ids import is_agent_id, message_id, new_message_id
+from holdfast.process import Owner
 from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired, ticket_for
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed
 from holdfast.store.shelves import (
     BAD,
     CLAIMED,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.store.primitives import Owner
-from holdfast.store.vfs import is_alive, is_hidden
+from holdfast.process import Owner, is_alive, is_hidden
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

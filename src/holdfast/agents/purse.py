@@ -13,10 +13,10 @@ from holdfast.audit import refused
 from holdfast.errors import OverBudget
 from holdfast.ids import SessionId, session_id
 from holdfast.layout import charged
+from holdfast.process import may_live, this_process
 from holdfast.spend.book import Held, Spend
 from holdfast.spend.budget import budget_of
 from holdfast.store.primitives import Cursor, Log
-from holdfast.store.vfs import may_live, this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

@@ -26,7 +26,7 @@ from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
 from holdfast.proc.tree import Tree
-from holdfast.store.vfs import this_process
+from holdfast.process import this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

@@ -15,9 +15,9 @@ from holdfast.errors import OverBudget
 from holdfast.ids import SessionId, is_agent_id, session_id
 from holdfast.jobs.verdict import many
 from holdfast.layout import CACHE
+from holdfast.process import this_process
 from holdfast.spend.book import OF_A_JOB, Spend
 from holdfast.spend.budget import Budget, budget_of
-from holdfast.store.vfs import this_process
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job

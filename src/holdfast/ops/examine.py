@@ -14,10 +14,10 @@ from holdfast.ledger.book import Ledger, agents
 from holdfast.ledger.sealed import FOLDER
 from holdfast.ops.answer import Answer
 from holdfast.ops.examine_fleet import examine_fleet
+from holdfast.process import process_start
 from holdfast.settings import settings, unread
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
 from holdfast.store.home import SETTINGS
-from holdfast.store.vfs import process_start
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

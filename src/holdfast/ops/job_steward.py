@@ -23,7 +23,7 @@ from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_o
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.store.vfs import is_hidden
+from holdfast.process import is_hidden
 
 Decision = Literal["continue", "halt", "approve", "reject", "answer"]
 Reason = Annotated[str | None, Arg("Why, in a line")]

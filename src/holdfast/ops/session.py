@@ -24,7 +24,7 @@ from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.store.vfs import this_process
+from holdfast.process import this_process
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from holdfast.clock import Clock, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
-from holdfast.store.primitives import START, Cell, Cursor, Line, Log, Owner
-from holdfast.store.vfs import may_live
+from holdfast.process import Owner, may_live
+from holdfast.store.primitives import START, Cell, Cursor, Line, Log
 from holdfast.store.view import Shape, View
 
 State = TypeVar("State")

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, decode, encode
 from holdfast.errors import Busy, typed
+from holdfast.process import Owner, is_alive, is_hidden, this_process
 from holdfast.store import vfs as files
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import Held, Owner
+from holdfast.store.primitives import Held
 
 if TYPE_CHECKING:
     from holdfast.store.place import Place
@@ -150,7 +151,7 @@ class FileLease:
     def _write_owner(self, fd: int, purpose: str) -> None:
         since = utc_stamp(self._clock.now())
         shown = purpose[:_MOST].encode("utf-8", "replace").decode()
-        record = {"owner": list(files.this_process()), "purpose": shown, "since": since}
+        record = {"owner": list(this_process()), "purpose": shown, "since": since}
         self._vfs.pwrite(fd, encode(record).ljust(_SIZE - 1) + b"\n", _FENCE)
 
     def release(self) -> None:
@@ -194,8 +195,8 @@ class FileLease:
                 return None
 
     def _is_alive(self, owner: Owner, fd: int) -> bool:
-        if not files.is_hidden(owner):
-            return files.is_alive(owner)
+        if not is_hidden(owner):
+            return is_alive(owner)
         # Its lock is seen from every namespace. Whoever comes while we try it is told to wait.
         if not self._vfs.try_lock(fd):
             return True

@@ -28,8 +28,8 @@ from holdfast.ids import (
     time_of_message,
 )
 from holdfast.mask import Masker
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Owner
-from holdfast.store.vfs import here, process_start
+from holdfast.process import Owner, here, process_start
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed
 
 SUFFIX = ".json"
 MOST_TRIES = 99

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Busy
+from holdfast.process import lock_holder
 from holdfast.store import vfs as files
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Lock:
         self.release()
 
     def _busy(self, patience: float) -> Busy:
-        holder = files.lock_holder(self._inode)
+        holder = lock_holder(self._inode)
         who = f"process {holder}" if holder else "another process"
         return Busy(
             f"{self._name} is held by {who} for more than {patience:g} s",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.errors import Indeterminate, typed
 from holdfast.ids import message_id, new_message_id
+from holdfast.process import Owner
 from holdfast.store.failpoints import hit
 from holdfast.store.letter import (
     SUFFIX,
@@ -34,7 +35,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Claimed, Message, Owner
+from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Claimed, Message
 from holdfast.store.shelves import (
     BAD,
     CLAIMED,

@@ -18,6 +18,7 @@ from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.errors import BadValue, Busy, Conflict
 from holdfast.ids import key_parts
 from holdfast.mask import Masker
+from holdfast.process import Owner, is_alive, this_process
 from holdfast.store import chain
 from holdfast.store.chain import ORIGIN, Link
 from holdfast.store.commit import within_decision
@@ -34,14 +35,12 @@ from holdfast.store.primitives import (
     Decide,
     Held,
     Line,
-    Owner,
     Stamp,
     Text,
     Verified,
 )
 from holdfast.store.reader import Source, read_lines, verify
 from holdfast.store.segments import log_at
-from holdfast.store.vfs import is_alive, this_process
 
 
 class Memory:

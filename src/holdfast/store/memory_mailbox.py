@@ -11,6 +11,7 @@ from holdfast.clock import Clock
 from holdfast.codec import Record, decode_record
 from holdfast.ids import message_id, new_message_id
 from holdfast.mask import Masker
+from holdfast.process import Owner
 from holdfast.store.letter import (
     Ticket,
     Waiting,
@@ -22,7 +23,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message, Owner
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message
 
 
 class _Letter(NamedTuple):

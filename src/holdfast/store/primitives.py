@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.codec import Record
+from holdfast.process import Owner
 
 
 class Cursor(NamedTuple):
@@ -245,16 +246,6 @@ class Cell(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class Owner(NamedTuple):
-    """A process that cannot be mistaken for another with the same number."""
-
-    host: str
-    """Where its number counts: the machine, and after a slash the pid namespace, if known."""
-    boot: str
-    pid: int
-    started: int
 
 
 class Held(NamedTuple):

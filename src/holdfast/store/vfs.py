@@ -19,9 +19,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
 
-from holdfast.clock import SystemClock
 from holdfast.errors import NotOurs
-from holdfast.store.primitives import Owner
 
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _KINDS = {
@@ -37,10 +35,6 @@ _NO_REPLACE, _EXCHANGE = 1, 2
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _STAMP_CLOCK = 5
 """CLOCK_REALTIME_COARSE, which `time` does not name: what the kernel stamps files with."""
-_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
-"""In nanoseconds: what the kernel counts the start of a process in."""
-
-_NAMESPACE = "/proc/self/ns/pid"
 
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
@@ -289,77 +283,6 @@ def reading(vfs: Vfs, directory: Dir, name: str) -> Generator[int]:
         yield fd
     finally:
         vfs.close(fd)
-
-
-def lock_holder(inode: int) -> int | None:
-    """The process that holds the lock of a file, where the kernel tells without doubt."""
-    rows = [row.split() for row in _small_file("/proc/locks").splitlines()]
-    found = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].endswith(f":{inode}")]
-    return found[0] if len(found) == 1 and found[0] > 0 else None
-
-
-def this_process() -> Owner:
-    """Who we are, so that a later process with our number is not taken for us."""
-    boot, started = SystemClock().boot(), process_start(os.getpid())
-    # Who gets our number starts after our end; let that be in another tick than our start.
-    while time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK == started:
-        time.sleep(_TICK / 1e10)
-    return Owner(here(), boot, os.getpid(), started)
-
-
-def here() -> str:
-    """Where our number counts: this machine, and the pid namespace that we are in."""
-    machine = os.uname().nodename
-    try:
-        return f"{machine}/{os.stat(_NAMESPACE).st_ino}"
-    except OSError:
-        return machine
-
-
-def process_start(pid: int) -> int:
-    """Clock ticks after boot at which a living process started; 0 if there is none."""
-    # The second field is the command in parentheses, which may hold spaces and parentheses.
-    fields = _small_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    # Z and X: dead, only not yet taken note of by its parent.
-    return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else 0
-
-
-def is_alive(owner: Owner) -> bool:
-    """Whether that very process still runs on this machine, where we can see it."""
-    # A boot happens on one machine, which may get another name while its processes run.
-    boot = SystemClock().boot()
-    elsewhere = not boot and _machine(owner.host) != _machine(here())
-    if owner.boot != boot or elsewhere or is_hidden(owner):
-        return False
-    return 0 < owner.started == process_start(owner.pid)
-
-
-def is_hidden(owner: Owner) -> bool:
-    """Whether its number counts in another pid namespace of this machine, and says nothing here."""
-    theirs, ours = _namespace(owner.host), _namespace(here())
-    # Old records name none.
-    return owner.boot == SystemClock().boot() and bool(theirs and ours) and theirs != ours
-
-
-def may_live(owner: Owner) -> bool:
-    """Whether it still runs, as far as we can see."""
-    return is_hidden(owner) or is_alive(owner)
-
-
-def _machine(host: str) -> str:
-    return host.partition("/")[0]
-
-
-def _namespace(host: str) -> str:
-    return host.partition("/")[2]
-
-
-def _small_file(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def owned_by_us(path: str) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Busy, LeaseLost
+from holdfast.process import Owner, this_process
 from holdfast.store.fence import DetachedLease, fenced
-from holdfast.store.primitives import START, Cursor, Line, Owner, Stamp
+from holdfast.store.primitives import START, Cursor, Line, Stamp
 from holdfast.store.projection import Projection, Tell
-from holdfast.store.vfs import this_process
 from holdfast.store.view import Shape, View
 from holdfast.testing import (
     DAYS,

@@ -23,7 +23,8 @@ import os
 
 from holdfast.codec import MAX_DEPTH, MAX_DOCUMENT, MAX_LINE, Record, encode
 from holdfast.errors import BadValue, Busy, Conflict
-from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log, Owner, Stamp
+from holdfast.process import Owner
+from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log, Stamp
 from holdfast.store.view import Shape, View
 from holdfast.testing import (
     BAD_VALUES,

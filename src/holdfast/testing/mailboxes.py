@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.codec import MAX_LINE, Record, encode
 from holdfast.errors import BadName, BadValue, LeaseLost
-from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Mailbox, Message, Owner
-from holdfast.store.vfs import this_process
+from holdfast.process import Owner, this_process
+from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Mailbox, Message
 from holdfast.testing import (
     BAD_VALUES,
     JSON_VALUES,

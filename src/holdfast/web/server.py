@@ -14,8 +14,7 @@ import uvicorn
 from holdfast.codec import DecodeError, decode, pretty
 from holdfast.errors import Busy, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
-from holdfast.store.primitives import Owner
-from holdfast.store.vfs import is_alive, this_process
+from holdfast.process import Owner, is_alive, this_process
 from holdfast.web.app import Setting, dashboard
 from holdfast.web.guard import LINK, shown_address
 
