@@ -22,10 +22,10 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.jobs.steward import activate, go_on
-from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Request
 from holdfast.models.scripted import Scripted
 from holdfast.store.vfs import RealVfs
+from holdfast.workspace.workspace import Workspace
 
 NAME, MODEL = "long", "scripted:instant"
 TEXT = 2_000

@@ -25,10 +25,10 @@ from holdfast.jobs.queue import Queue
 from holdfast.jobs.replay import replay
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from
-from holdfast.jobs.workspace import Measured, Workspace
 from holdfast.models.protocol import Reply, Request
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealDir, RealVfs
+from holdfast.workspace.workspace import Measured, Workspace
 from prove.job_plans import ERROR, Plan, answer, nth
 
 State = dict[str, Any]

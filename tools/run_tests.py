@@ -77,6 +77,7 @@ AREAS = (
     Area("proc", 3, tests=("tests/proc",)),
     Area("ledger", 6, tests=("tests/ledger",), lane=2),
     Area("jobs", 8, tests=("tests/jobs",), lane=1),
+    Area("workspace", 5, tests=("tests/workspace",), lane=1),
     Area("agents", 10, tests=("tests/agents", "tests/spend"), lane=1),
     Area("desk", 6, tests=("tests/desk",), lane=2),
     Area("web", 10, tests=("tests/web",), lane=2),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.jobs.workspace import Workspace
+from holdfast.workspace.workspace import Workspace
 from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 
 COUNTS = """

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from holdfast.errors import StorageError
-from holdfast.jobs.workspace import Workspace
+from holdfast.workspace.workspace import Workspace
 from tests.jobs.desk import DONE, Desk
 from tests.jobs.test_workspace_lost import kept, made, repository
 

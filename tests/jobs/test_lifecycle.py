@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import DiskFull
-from holdfast.jobs.workspace import Workspace
+from holdfast.workspace.workspace import Workspace
 from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 
 ECHO = ("--worker", "scripted:echo")

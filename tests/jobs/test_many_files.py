@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from holdfast.jobs.snapshots import Measured
 from holdfast.jobs.state import capped, fold, initial, phase_of
 from holdfast.jobs.verdict import Verdict
 from holdfast.store.primitives import Line
+from holdfast.workspace.snapshots import Measured
 from tests.jobs.desk import Desk
 from tests.jobs.test_steward import folded
 

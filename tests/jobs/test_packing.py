@@ -18,10 +18,10 @@ import zstandard
 from holdfast.errors import StorageError
 from holdfast.jobs import history, packing
 from holdfast.jobs.job import Job
-from holdfast.jobs.workspace import Workspace
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
+from holdfast.workspace.workspace import Workspace
 from tests.jobs.desk import AGAIN, DONE, Desk
 
 WORKER = """

@@ -156,7 +156,7 @@ def test_where_a_decision_is_not_about_files_they_are_not_looked_at(
 ) -> None:
     written(desk)
     desk.ok(*approve())
-    monkeypatch.setattr("holdfast.jobs.workspace.Workspace.since", None)
+    monkeypatch.setattr("holdfast.workspace.workspace.Workspace.since", None)
     assert desk.show()["changed_files"] == []
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from holdfast.errors import BadName, Corrupt
 from holdfast.git import call
-from holdfast.jobs.scratch import Folder
-from holdfast.jobs.workspace import Isolation, Measured, Workspace
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import AGAIN, DONE, Desk
-from tests.jobs.test_workspace import digest, git
+from tests.workspace.test_workspace import digest, git
 
 NOTHING = Measured([], [], [])
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
@@ -289,7 +289,7 @@ def without_rights(deed: str) -> str:
 
 PREAMBLE = """
 from holdfast.errors import NotOurs
-from holdfast.jobs.workspace import Workspace
+from holdfast.workspace.workspace import Workspace
 
 def tried(deed, *given):
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError, Conflict, Corrupt, UsageError
-from holdfast.jobs.workspace import Isolation, Measured, Workspace
+from holdfast.workspace.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import DONE, Desk
-from tests.jobs.test_workspace import contents, git, killed_at
+from tests.workspace.test_workspace import contents, git, killed_at
 
 NOTHING = Measured([], [], [])
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import UsageError, typed
-from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import has_files
 from holdfast.jobs.place import workspace_of
-from holdfast.jobs.scratch import Folder
 from holdfast.jobs.state import FINAL, fold, initial, spec_of
 from holdfast.jobs.verdict import many
-from holdfast.jobs.workspace import Workspace
 from holdfast.layout import JOB_FILES
 from holdfast.store.primitives import Line
+from holdfast.workspace.attachment import ATTACHMENTS
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import State

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.registry import open_model
-from holdfast.models.running import our_environment
+from holdfast.workspace.command import our_environment
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock

@@ -1,4 +1,4 @@
-"""Jobs of which only what was shown of them is left, or that lost what was kept of their files."""
+"""Jobs of which only what was shown of them is left."""
 
 from __future__ import annotations
 
@@ -33,13 +33,3 @@ def check_not_lost(home: Home, key: str, name: str) -> None:
             "where the job was",
             path=f"{key}/history.jsonl",
         )
-
-
-def files_gone(name: str, where: str, *, over: bool = False) -> Corrupt:
-    """What is wrong where files were kept, and are not there any more."""
-    instead = "" if over else f", or `holdfast job cancel {name}`"
-    return Corrupt(
-        f"what {name} kept of its files is gone: {where}",
-        hint=f"put it back from a backup{instead}",
-        path=where,
-    )

@@ -26,13 +26,13 @@ from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
 from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, StorageError, typed
 from holdfast.jobs import history
-from holdfast.jobs.lost import files_gone
 from holdfast.jobs.place import workspace_of
-from holdfast.jobs.scratch import Folder
 from holdfast.jobs.state import Refused, refusal
 from holdfast.layout import JOB_FILES, JOB_LINK
 from holdfast.store.failpoints import hit
 from holdfast.store.vfs import CREATE_NEW, READ
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.source import files_gone
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.errors import typed
-from holdfast.jobs.workspace import Workspace
 from holdfast.layout import JOB_FILES, JOB_LINK
+from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job

@@ -24,7 +24,7 @@ from holdfast.contracts.job_said import said
 from holdfast.contracts.job_states import ACTIONS, Action
 from holdfast.contracts.kind import Finding
 from holdfast.jobs.echo import is_echo
-from holdfast.jobs.evidence import Examined, examine
+from holdfast.workspace.evidence import Examined, examine
 
 Preset = Literal["seed", "logist"]
 MOST_SENTENCES = 3

@@ -13,7 +13,7 @@ from holdfast.errors import Busy, StorageError
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
-    from holdfast.jobs.workspace import Workspace
+    from holdfast.workspace.workspace import Workspace
 
 
 def put_back(job: Job, workspace: Workspace) -> bool:

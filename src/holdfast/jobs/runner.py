@@ -33,10 +33,10 @@ from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
-from holdfast.jobs.workspace import Workspace
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.store.failpoints import hit
+from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState

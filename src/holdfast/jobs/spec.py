@@ -20,8 +20,8 @@ from holdfast.contracts.job_spec import (
     PhaseSpec,
 )
 from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
-from holdfast.jobs.attachment import ATTACHMENTS, check_name
-from holdfast.jobs.gates import words_of
+from holdfast.workspace.attachment import ATTACHMENTS, check_name
+from holdfast.workspace.gates import words_of
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
 """The files that a folder with a job in it has one of."""

@@ -52,7 +52,7 @@ def touched(job: Job, state: JobState) -> Touched:
     if tree is None or not os.path.isdir(f"{job.home.path}/{job.key}/{JOB_FILES}"):
         return Touched()
     from holdfast.jobs.place import workspace_of  # noqa: PLC0415 - only where a decision waits
-    from holdfast.jobs.snapshots import difference, printable  # noqa: PLC0415 - likewise
+    from holdfast.workspace.snapshots import difference, printable  # noqa: PLC0415 - likewise
 
     try:
         workspace = workspace_of(job)

@@ -14,17 +14,17 @@ from holdfast import audit
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Action, Hold, State
-from holdfast.jobs.gates import Passed, pass_gates
 from holdfast.jobs.reply import Judged, Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
 from holdfast.jobs.state import capped, ready_state, spec_of, told_in
+from holdfast.workspace.gates import Passed, pass_gates
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.jobs.call import Answer, Call
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
-    from holdfast.jobs.workspace import Measured, Workspace
+    from holdfast.workspace.workspace import Measured, Workspace
 
 API_TRIES = 3
 """How often a call that failed for no fault of ours is made again."""

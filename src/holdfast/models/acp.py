@@ -43,12 +43,13 @@ from holdfast.models.output import checked, unusable
 from holdfast.models.prompt import as_one_text, without_fence
 from holdfast.models.protocol import OnText, Reply, Request, Usage
 from holdfast.models.report import usd
-from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
+from holdfast.models.running import MOST_OUTPUT, limits_for
 from holdfast.models.shown import beginning
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Stream
 from holdfast.proc.tree import Tree
+from holdfast.workspace.command import our_environment
 
 _AUTH_REQUIRED = -32000
 _PAUSE = 0.01

@@ -30,11 +30,12 @@ from holdfast.models.prompt import as_one_text, without_fence
 from holdfast.models.protocol import OnText, Reply, Request
 from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
 from holdfast.models.report import At, Form, Report, objects, read, usd
-from holdfast.models.running import MOST_OUTPUT, limits_for, our_environment
+from holdfast.models.running import MOST_OUTPUT, limits_for
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Keep, Stream
 from holdfast.proc.tree import Tree
+from holdfast.workspace.command import our_environment
 
 PROMPT, PROMPT_FILE = "{prompt}", "{prompt_file}"
 _LONGEST_ARGUMENT = 128 << 10

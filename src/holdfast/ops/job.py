@@ -11,14 +11,10 @@ from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
-from holdfast.jobs.attachment import ATTACHMENTS
 from holdfast.jobs.charge import told_usd
 from holdfast.jobs.crew import Crew
-from holdfast.jobs.gates import doubts
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.origin import repository_of
 from holdfast.jobs.packing import check_kept
-from holdfast.jobs.sandbox import hidden_in
 from holdfast.jobs.spec import (
     Options,
     check_amount,
@@ -50,6 +46,10 @@ from holdfast.ops.jobs import (
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.workspace.attachment import ATTACHMENTS
+from holdfast.workspace.gates import doubts
+from holdfast.workspace.sandbox import hidden_in
+from holdfast.workspace.source import repository_of
 
 _FILES_SHOWN, _POINTS_SHOWN = 20, 3
 Isolation = Literal["none", "directory", "worktree", "sandbox"]

@@ -18,13 +18,13 @@ from holdfast.jobs.replay import replay as replayed
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
 from holdfast.jobs.verdict import many
-from holdfast.jobs.workspace import Workspace
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
 from holdfast.ops.jobs import Id, opened, queue_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.workspace.workspace import Workspace
 
 
 @example("holdfast job replay hello")

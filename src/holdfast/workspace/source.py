@@ -11,10 +11,10 @@ from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageErro
 from holdfast.git.repository import FOLDER, LINK, Repository
 from holdfast.git.source import Source, source_of
 from holdfast.git.worktree import top_of
-from holdfast.jobs.listing import surroundings
-from holdfast.jobs.scratch import Folder, pieces
 from holdfast.store.home import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
+from holdfast.workspace.ignored import surroundings
+from holdfast.workspace.safedir import Folder, pieces
 
 _PLACE, _MOST = "holdfast.json", 4 << 20
 
@@ -262,3 +262,13 @@ def _text(value: object) -> str | None:
 
 def _pairs(value: Iterable[Sequence[object]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(each[0]), str(each[1])) for each in value)
+
+
+def files_gone(name: str, where: str, *, over: bool = False) -> Corrupt:
+    """What is wrong where files were kept, and are not there any more."""
+    instead = "" if over else f", or `holdfast job cancel {name}`"
+    return Corrupt(
+        f"what {name} kept of its files is gone: {where}",
+        hint=f"put it back from a backup{instead}",
+        path=where,
+    )

@@ -12,10 +12,10 @@ from holdfast.clock import Clock
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import Gate
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.models.running import our_environment
 from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
 from holdfast.proc.tree import Tree
+from holdfast.workspace.command import our_environment
 
 TIMED_OUT = 124
 _SHOWN = 2_000

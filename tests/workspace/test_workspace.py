@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import BadName, ConfigError, Conflict, NotFound, UsageError
-from holdfast.jobs.workspace import Isolation, Measured, Workspace
+from holdfast.workspace.workspace import Isolation, Measured, Workspace
 
 NOTHING = Measured([], [], [])
 

@@ -20,7 +20,7 @@ from holdfast.errors import (
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, PROGRAM, Entry, Repository
 from holdfast.git.source import source_of
-from tests.jobs.test_workspace import digest, git
+from tests.workspace.test_workspace import digest, git
 
 
 @pytest.fixture

@@ -32,27 +32,27 @@ from holdfast.errors import (
 )
 from holdfast.git.repository import FILE, FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.ids import key_parts
-from holdfast.jobs import checkout
-from holdfast.jobs.attachment import ATTACHMENTS, check_name, copy_in, keep
-from holdfast.jobs.checkout import GIT, Heads
-from holdfast.jobs.listing import listed, remove_unreachable
-from holdfast.jobs.lost import files_gone
-from holdfast.jobs.origin import (
+from holdfast.store.lock import Lock
+from holdfast.store.vfs import RealVfs
+from holdfast.workspace import agent_git
+from holdfast.workspace.agent_git import GIT, Heads
+from holdfast.workspace.attachment import ATTACHMENTS, check_name, copy_in, keep
+from holdfast.workspace.ignored import listed, remove_unreachable
+from holdfast.workspace.merge import Merged, Proposal
+from holdfast.workspace.safedir import Folder, leads_inside
+from holdfast.workspace.sandbox import sandboxed
+from holdfast.workspace.snapshots import LAST, Last, Measured, Snapshots, checked, measured
+from holdfast.workspace.source import (
     Facts,
     check_source,
     copy_all,
     facts_in,
+    files_gone,
     home_of,
     origin_of,
     repository_of,
     survey,
 )
-from holdfast.jobs.proposal import Merged, Proposal
-from holdfast.jobs.sandbox import sandboxed
-from holdfast.jobs.scratch import Folder, leads_inside
-from holdfast.jobs.snapshots import LAST, Last, Measured, Snapshots, checked, measured
-from holdfast.store.lock import Lock
-from holdfast.store.vfs import RealVfs
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
 _PATIENCE = 600.0
@@ -70,7 +70,7 @@ class Workspace:
         source: str | None = None,
         base: str | None = None,
     ) -> None:
-        fits = source is None or checkout.is_ref(f"refs/heads/job-{job}")
+        fits = source is None or agent_git.is_ref(f"refs/heads/job-{job}")
         if len(key_parts(job)) != 1 or not fits:
             raise BadName(f"not the name of a job: {job[:80]!r}", hint="letters, digits, _ and -")
         if isolation == "none" and source is None:
@@ -270,10 +270,10 @@ class Workspace:
                 before = self._put_back(facts, files, aside, target)
                 if facts.worktree:
                     heads = _heads_in(text) or self._start(facts)
-                    if heads != checkout.heads_of(files) or not checkout.is_sound(files):
+                    if heads != agent_git.heads_of(files) or not agent_git.is_sound(files):
                         self._put_heads(facts, heads, files, aside)
                     else:
-                        checkout.reset_index(self._repository, heads, self.path, files, aside)
+                        agent_git.reset_index(self._repository, heads, self.path, files, aside)
             self._repository.keep({LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, target)
@@ -361,7 +361,7 @@ class Workspace:
 
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
-        return checkout.take_heads(
+        return agent_git.take_heads(
             self._repository, files, former=self._former(facts), start=self._start(facts)
         )
 
@@ -384,7 +384,7 @@ class Workspace:
             files.move_in(GIT, fresh, aside)
 
     def _make_checkout(self, facts: Facts, heads: Heads, fresh: Folder, aside: Folder) -> None:
-        checkout.make_checkout(
+        agent_git.make_checkout(
             self._repository,
             heads,
             self.path,
@@ -422,7 +422,7 @@ class Workspace:
             facts = self._made()
             source = origin_of(facts)
             branch = into or self.branch
-            if not checkout.is_ref(f"refs/heads/{branch}"):
+            if not agent_git.is_ref(f"refs/heads/{branch}"):
                 raise BadName(f"not a branch: {branch[:80]!r}", hint="see `git check-ref-format`")
             self._snapshot(files, "")
             proposal = self._proposal()
@@ -589,7 +589,7 @@ def _without(tree: Tree, paths: Collection[str]) -> Tree:
 
 def _heads_in(text: str) -> Heads | None:
     """Where the agent's branches were, by what a snapshot says last."""
-    return checkout.heads_in(text.rpartition("\n")[2])
+    return agent_git.heads_in(text.rpartition("\n")[2])
 
 
 def _above(path: str) -> Generator[str]:

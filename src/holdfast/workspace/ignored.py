@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from holdfast.errors import StorageError
 from holdfast.git.repository import MODULE, Repository
-from holdfast.jobs.checkout import GIT
-from holdfast.jobs.scratch import Folder, leads_inside
+from holdfast.workspace.agent_git import GIT
+from holdfast.workspace.safedir import Folder, leads_inside
 
 _NONE = "holdfast.none"
 """An index that is not there, in our repository."""

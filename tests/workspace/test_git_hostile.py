@@ -17,8 +17,8 @@ from holdfast.errors import Busy, DiskFull
 from holdfast.git import call
 from holdfast.git.repository import AMONG_OTHERS as patience_of
 from holdfast.git.repository import FILE, Entry, Repository
-from tests.jobs.test_repository import keep, ours
-from tests.jobs.test_workspace import Opener, git, job, kept, model, source, work
+from tests.workspace.test_repository import keep, ours
+from tests.workspace.test_workspace import Opener, git, job, kept, model, source, work
 
 __all__ = ["job", "model", "ours", "source"]
 

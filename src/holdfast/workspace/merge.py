@@ -13,8 +13,8 @@ from typing import NamedTuple
 from holdfast.errors import BadName, Conflict
 from holdfast.git.repository import FOLDER, MODULE, Entry, Repository, Tree
 from holdfast.git.source import Source
-from holdfast.jobs.checkout import Heads
-from holdfast.jobs.snapshots import Measured, difference, measured
+from holdfast.workspace.agent_git import Heads
+from holdfast.workspace.snapshots import Measured, difference, measured
 
 _RESULT = "refs/holdfast/result"
 _NESTED = re.compile(r"(.+?)/\.git/", re.IGNORECASE | re.DOTALL)

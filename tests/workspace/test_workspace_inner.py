@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.git import call
-from holdfast.jobs.workspace import Measured, Workspace
-from tests.jobs.test_workspace import contents, git
+from holdfast.workspace.workspace import Measured, Workspace
+from tests.workspace.test_workspace import contents, git
 
 NOTHING = Measured([], [], [])
 

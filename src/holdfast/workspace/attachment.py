@@ -8,7 +8,7 @@ from itertools import zip_longest
 from holdfast.contracts.job_exchange import escapes
 from holdfast.errors import BadName, Conflict, NotFound
 from holdfast.git.repository import FILE, Repository
-from holdfast.jobs.scratch import Folder, pieces
+from holdfast.workspace.safedir import Folder, pieces
 
 ATTACHMENTS = "attachments"
 _MOST_NAME = 200

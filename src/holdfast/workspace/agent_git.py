@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.codec import DecodeError, decode_record
 from holdfast.git.repository import Repository
-from holdfast.jobs.scratch import Folder, pieces
+from holdfast.workspace.safedir import Folder, pieces
 
 GIT = ".git"
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

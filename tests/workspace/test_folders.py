@@ -21,10 +21,10 @@ from holdfast.errors import (
     StorageError,
     UsageError,
 )
-from holdfast.jobs import sandbox
-from holdfast.jobs.scratch import Folder
-from holdfast.jobs.workspace import Isolation, Measured, Workspace
-from tests.jobs.test_workspace import contents, digest, git
+from holdfast.workspace import sandbox
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.workspace import Isolation, Measured, Workspace
+from tests.workspace.test_workspace import contents, digest, git
 
 NOTHING = Measured([], [], [])
 

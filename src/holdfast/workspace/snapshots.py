@@ -24,7 +24,7 @@ from holdfast.git.repository import (
     Repository,
     Tree,
 )
-from holdfast.jobs.scratch import Folder, Found, pieces
+from holdfast.workspace.safedir import Folder, Found, pieces
 
 _REFS = "refs/holdfast/snapshots/"
 LAST = "refs/holdfast/last"

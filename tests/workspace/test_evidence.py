@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
-from holdfast.jobs import evidence
-from holdfast.jobs.evidence import Examined, Look, beneath, examine, walked
+from holdfast.workspace import evidence
+from holdfast.workspace.evidence import Examined, Look, beneath, examine, walked
 
 both_ways = pytest.mark.parametrize("look", [beneath, walked])
 

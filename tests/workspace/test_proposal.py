@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import BadName
 from holdfast.git.repository import Entry, Repository
-from holdfast.jobs.checkout import Heads
-from holdfast.jobs.proposal import Proposal
-from tests.jobs.test_workspace import Opener, git, job, model, source, work
+from holdfast.workspace.agent_git import Heads
+from holdfast.workspace.merge import Proposal
+from tests.workspace.test_workspace import Opener, git, job, model, source, work
 
 __all__ = ["job", "model", "source"]
 

@@ -1,0 +1,1 @@
+"""The files that somebody works on: kept, compared, put back, merged; and programs run in them."""
