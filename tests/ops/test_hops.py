@@ -1,0 +1,126 @@
+"""Work per verb and per page, in counts that are the same on every machine.
+
+Each is done twice in a home of its own and counted the second time.  A count above its number here
+is red; a change that lowers a count lowers the number too, and the test says when.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from starlette.testclient import TestClient
+
+from holdfast.ops.table import TABLE
+from holdfast.web.app import Setting, dashboard
+from tests.jobs.desk import DONE, Desk
+from tests.ledger.shell import on_its_own
+from tests.recorder import Recorded, recording
+
+
+class Hops(NamedTuple):
+    opens: int
+    """Files that are opened."""
+    appends: int
+    """Writes to logs."""
+    frames: int
+    """Functions of Holdfast, one inside the other."""
+
+
+VERBS = {
+    "ledger write": Hops(24, 1, 28),
+    "status": Hops(15, 0, 22),
+    "inbox send": Hops(37, 1, 21),
+    "inbox take": Hops(5, 0, 16),
+    "run -- true": Hops(246, 6, 52),
+    "job run": Hops(206, 4, 32),
+    "session start": Hops(141, 2, 51),
+    "session end": Hops(147, 4, 30),
+    "task add": Hops(46, 1, 26),
+    "memory note": Hops(13, 0, 22),
+}
+PAGES = {
+    "/": Hops(72, 0, 24),
+    "/agent/rio": Hops(116, 0, 24),
+    "/jobs/demo": Hops(58, 0, 24),
+}
+FEW = 0.1
+"""The share by which a number may lie above what was counted before the test asks to lower it."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    on_its_own(monkeypatch, tmp_path)
+    made = Desk(tmp_path)
+    assert made("init", "rio", "leo", "--timezone", "UTC").code == 0
+    monkeypatch.chdir(made.cwd)
+    return made
+
+
+def prepare(desk: Desk, verb: str, turn: int) -> list[str]:
+    """Bring about what the verb works on, and give its words."""
+    match verb:
+        case "ledger write":
+            return ["ledger", "write", "--agent", "rio", "--event", "info", "Hello"]
+        case "inbox take":
+            desk.ok(*prepare(desk, "inbox send", turn))
+            return ["inbox", "take", "--agent", "rio"]
+        case "inbox send":
+            return ["inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "See #12"]
+        case "run -- true":
+            return ["run", "--agent", "rio", "--", "true"]
+        case "job run":
+            desk.new("--worker", desk.script(DONE), id=f"demo-{turn}")
+            return ["job", "run", f"demo-{turn}"]
+        case "session start":
+            return ["session", "start", "--agent", "rio", "--role", f"role-{turn}"]
+        case "session end":
+            assert desk(*prepare(desk, "session start", turn)).code == 0
+            role = f"role-{turn}"
+            return ["session", "end", "--agent", "rio", "--role", role, "--outcome", "completed"]
+        case "task add":
+            return ["task", "add", "--agent", "rio", "Who sets the fees?"]
+        case "memory note":
+            return ["memory", "note", "--agent", "rio", "--section", "Dead Ends", "No page."]
+        case _:
+            return [verb]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_does_no_more_work_than_its_numbers_allow(
+    desk: Desk, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk(*prepare(desk, verb, 1)).code == 0
+    words = prepare(desk, verb, 2)
+    with recording() as found:
+        ran = desk(*words)
+    assert ran.code == 0, ran
+    judge(verb, VERBS[verb], found, capsys)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_does_no_more_work_than_its_numbers_allow(
+    desk: Desk, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk(*prepare(desk, "run -- true", 0)).code == 0
+    desk.ok(*prepare(desk, "inbox send", 0))
+    desk.new("--worker", desk.script(DONE))
+    desk.ran()
+    board = dashboard(Setting(str(desk.home), None, ("localhost",), 8080), TABLE)
+    client = TestClient(board.app, base_url="http://localhost:8080")
+    client.get("/login", params={"key": board.keys.link()})
+    client.get(path)
+    with recording() as found:
+        answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    judge(path, PAGES[path], found, capsys)
+
+
+def judge(name: str, most: Hops, found: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    counted = Hops(found.opens, found.appends, found.frames)
+    pairs = list(zip(counted, most, strict=True))
+    assert all(have <= limit for have, limit in pairs), f"{name}: {counted}, at most {most}"
+    if any(have < limit * (1 - FEW) for have, limit in pairs):
+        with capsys.disabled():
+            print(f"\n{name}: lower the table of tests/ops/test_hops.py to {counted}")
