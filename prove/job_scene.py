@@ -28,6 +28,7 @@ from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.models.protocol import Reply, Request
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealDir, RealVfs
+from holdfast.testing import unmarked
 from holdfast.workspace.workspace import Measured, Workspace
 from prove.job_plans import ERROR, Plan, answer, nth
 
@@ -439,7 +440,7 @@ def call_of(call: dict[str, Any]) -> Call:
     measured = response.get("warnings"), response.get("measured_files")
     return Call(
         request["metadata"]["phase"],
-        unnumbered(request["prompt"]),
+        unmarked(unnumbered(request["prompt"])),
         said,
         None if call.get("is_simulated") else measured,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -167,7 +168,9 @@ def test_the_next_request_has_all_guidance_however_often_it_was_given(desk: Desk
     desk.ok("job", "steward", "demo", "continue", "--guidance", "And the last")
     assert desk.ran()["status"] == "SUCCESS"
     prompt = desk.calls()[-1]["request"]["prompt"]
-    places = [prompt.index(f"# Guidance of the steward\n\n{each}") for each in before]
+    heading = re.search("# Guidance of the steward [0-9a-f]{16}\n\n", prompt)
+    assert heading is not None
+    places = [prompt.index(f"{heading[0]}{each}") for each in before]
     assert places == sorted(places)
     assert prompt.index("And the last") > places[-1]
     # What the second request has in common with the first is on record once.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast.contracts.job_states import ACTIONS, STATES, Action, State, after_call
 from holdfast.errors import UsageError
 from holdfast.jobs.reply import Judged, Rules, Violation, judge
+from holdfast.models.marks import between, new_mark
 from holdfast.testing import next_state, validate_agent_response
 
 GOOD: dict[str, Any] = {
@@ -292,7 +293,8 @@ def test_lines_and_tabs_in_a_summary_are_no_control_characters() -> None:
 
 
 ASKED = "Read the configuration of the service and make the flaky test pass."
-PROMPT = f"# Task\n\n{ASKED}\n\n# What the worker reported\n\naction: RETRY\nsummary: Read it."
+WORKER = between("others", new_mark(), "action: RETRY\nsummary: Read it.")
+PROMPT = f"# Task\n\n{ASKED}\n\n# What was reported last\n\n{WORKER}"
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,8 @@ def test_an_echo_with_nothing_added_but_a_label_or_a_full_stop_is_no_summary(sum
 
 
 REPORT = "The beans were put into the jar, and the jar was put onto the shelf."
-REPORTED = f"{QUESTION}\n\n# What the worker of phase fill reported\n\nsummary: {REPORT}"
+FILLED = between("others", new_mark(), f"by: the worker of phase fill\nsummary: {REPORT}")
+REPORTED = f"{QUESTION}\n\n# What was reported last\n\n{FILLED}"
 
 
 @pytest.mark.parametrize(
@@ -345,7 +348,8 @@ REPORTED = f"{QUESTION}\n\n# What the worker of phase fill reported\n\nsummary: 
     ],
 )
 def test_a_summary_with_words_of_its_own_or_of_somebody_else_is_no_echo(summary: str) -> None:
-    shown = f"{REPORTED}\n\n# Files to look at\n\n- a.txt\n\n# File a.txt\n\nNotes\n{REPORT}"
+    file = between("others", new_mark(), f"File a.txt\n\nNotes\n{REPORT}")
+    shown = f"{REPORTED}\n\n# Files to look at\n\n{file}"
     for asked in (REPORTED, shown):
         assert judge(text(summary_for_supervisor=summary), STRICT, prompt=asked).violations == []
 

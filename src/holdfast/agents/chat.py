@@ -14,12 +14,12 @@ from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
 from holdfast.agents.conversation import Conversation, Tally
 from holdfast.agents.history import open_sessions
-from holdfast.agents.inbox import new_mark
 from holdfast.agents.persona import goals_in
 from holdfast.agents.retold import tell_again
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
+from holdfast.models.marks import new_mark
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.process import this_process
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.agents.inbox import WARNING, for_prompt, new_mark, rendered
+from holdfast.agents.inbox import for_prompt, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.agents.tasks import with_status
 from holdfast.codec import DecodeError, Record, decode
+from holdfast.models.marks import WARNING, between, in_one_line, new_mark
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
@@ -151,7 +152,7 @@ def _left(said: Record, **more: str | None) -> Iterator[str]:
     }
     for name, text in told.items():
         if text:
-            yield f"- {name}: {_inline(text)}"
+            yield f"- {name}: {in_one_line(text)}"
     yield ""
 
 
@@ -165,9 +166,9 @@ def _tasks(tasks: Sequence[Record]) -> Iterator[str]:
         return
     yield "## Tasks\n"
     for task in tasks[:MOST_TASKS]:
-        yield (
-            f"- [{task.get('id')}] ({task.get('priority', 'medium')}, {task.get('status')}) "
-            f"{_inline(task.get('description'))}"
+        priority = task.get("priority", "medium")
+        yield in_one_line(
+            f"- [{task.get('id')}] ({priority}, {task.get('status')}) {task.get('description')}"
         )
     if len(tasks) > MOST_TASKS:
         yield f"- and {len(tasks) - MOST_TASKS} more: `holdfast task list`"
@@ -181,12 +182,9 @@ def _messages(given: Given, mark: str) -> Iterator[str]:
     if given.others:
         yield f"## Other messages: {len(given.others)}\n"
         yield f"`holdfast inbox take --agent {given.agent}` hands them out. {WARNING}\n"
-        yield f"<subjects {mark}>"
-        for message in given.others[:MOST_SUBJECTS]:
-            sender, subject = message.get("from", "?"), message.get("subject") or message.get("id")
-            yield f"- from {_inline(sender)}: {_inline(subject)}".replace(mark, "")
-        yield f"</subjects {mark}>\n"
-
-
-def _inline(value: object) -> str:
-    return " ".join(str(value).split())
+        told = [
+            f"- from {in_one_line(each.get('from', '?'))}: "
+            f"{in_one_line(each.get('subject') or each.get('id'))}"
+            for each in given.others[:MOST_SUBJECTS]
+        ]
+        yield between("subjects", mark, "\n".join(told)) + "\n"

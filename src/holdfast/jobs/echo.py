@@ -13,11 +13,7 @@ from itertools import dropwhile
 LONG_ECHO = 40
 """So many characters are not the same by chance."""
 _WORD = re.compile(r"[^\W_]+")
-_REPORTED = re.compile(
-    r"^# (?:What the [^\n]* reported|Files to look at|Attachments|File [^\n]+)\n"
-    r"(?:.*\n)*?(?=# (?:Task|Phase|Guidance of the steward)\b|\Z)",
-    re.MULTILINE,
-)
+_REPORTED = re.compile(r"<others ([0-9a-f]{16})>\n(.*?)\n</others \1>", re.DOTALL)
 _FILLERS = """
     a an the this my your our its it is was were are be i we you to of do by for here
     task tasks job prompt question request phase description objective details acceptance
@@ -60,8 +56,8 @@ def _is_piece(summary: str, asked: str) -> bool:
     told, every = _joined(inner), _joined(_words(asked))
     if told not in every:
         return False
-    reported = [_joined(_words(each)) for each in _REPORTED.findall(f"{asked}\n")]
-    return told in _joined(_words(_REPORTED.sub("", f"{asked}\n"))) or not any(
+    reported = [_joined(_words(text)) for _, text in _REPORTED.findall(asked)]
+    return told in _joined(_words(_REPORTED.sub("", asked))) or not any(
         told in each for each in reported
     )
 

@@ -8,20 +8,13 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent, opened
-from holdfast.agents.inbox import (
-    WARNING,
-    Letter,
-    New,
-    for_prompt,
-    new_mark,
-    rendered,
-    trust,
-)
+from holdfast.agents.inbox import Letter, New, for_prompt, rendered, trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, is_agent_id
 from holdfast.ledger.book import agents
+from holdfast.models.marks import WARNING, new_mark
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration, moment

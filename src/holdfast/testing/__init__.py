@@ -33,6 +33,7 @@ from holdfast.store.primitives import (
 )
 from holdfast.testing.jobs import next_state as next_state
 from holdfast.testing.jobs import replay_job_history as replay_job_history
+from holdfast.testing.jobs import unmarked as unmarked
 from holdfast.testing.jobs import validate_agent_response as validate_agent_response
 
 LOG, DAYS, DOCUMENT, VIEW, LEASE = "state/a.jsonl", "ledger/a", "a.md", "state/a.json", "jobs/a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,3 +93,12 @@ def next_state(
         meant = state if outcome == "ERROR" and not in_flight else "PENDING"
     assert meant in possible
     return meant
+
+
+def unmarked(prompt: str) -> str:
+    """The prompt of a call without its mark, which is another one in each call."""
+    mark = _MARK.search(prompt)
+    return prompt if mark is None else prompt.replace(mark[0], "MARK")
+
+
+_MARK = re.compile(r"(?<=<others )[0-9a-f]{16}(?=>)")
