@@ -193,18 +193,6 @@ class _Writer:
 
         self._ack("shared", self._shared.transact(decide)[0].seq, began)
 
-    def later(self) -> None:
-        """Lines that nobody waits for one by one."""
-        first, began, seqs = self._n + 1, time.monotonic(), list[int]()
-        for _ in range(3):
-            record = self._record()
-            cursors = self._shared.transact(lambda head, record=record: [record], durable=False)
-            seqs.append(cursors[0].seq)
-        self._shared.settle()
-        for number, seq in enumerate(seqs, first):
-            self._n = number
-            self._ack("shared", seq, began)
-
     def count(self) -> None:
         """Take the next number from a counter, by update or by compare-and-swap."""
         began, taken = time.monotonic(), 0

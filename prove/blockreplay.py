@@ -57,7 +57,6 @@ _MIX = {
     "shared": 20,
     "batch": 4,
     "transact": 4,
-    "later": 4,
     "own": 8,
     "days": 20,
     "count": 20,

@@ -75,9 +75,6 @@ CORE = (
     ("av,w", "empty"),  # a view of lines that another wrote
     ("va,wv", "lines"),
     ("as,sa", "empty"),
-    ("pp,pa", "lines"),  # lines that nobody waited for
-    ("pap,gw", "empty"),
-    ("ppt,g+p", "torn"),
     ("l,l", "empty"),
     ("lal,l", "lines"),
     ("at,ut", "unlinked"),  # the lock files are gone

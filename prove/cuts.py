@@ -27,7 +27,6 @@ _MIX = {
     "shared": 20,
     "batch": 4,
     "transact": 4,
-    "later": 4,
     "own": 10,
     "days": 40,
     "count": 10,

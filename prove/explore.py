@@ -26,8 +26,7 @@ from prove.sim import Fault, Op, State
 from prove.workloads import Run, Scenario, play
 
 _PROMISES = frozenset({"ack", "refuse", "settled", "fence"})
-_SYNCS = frozenset({"sync", "dirsync", "start", "shown"})
-_ANSWERS = ("ack", "shown")
+_SYNCS = frozenset({"sync", "dirsync", "start"})
 _LATER = 1_000_000
 """Places in the journal of a recovery come after all places of the run before it."""
 
@@ -384,7 +383,7 @@ def disturbed(run: Run) -> Iterator[str]:
             continue
         if op.kind == "start" and op.detail[0] != "tasks":
             pending |= dict.fromkeys(op.detail[1])
-        elif op.kind in _ANSWERS:
+        elif op.kind == "ack":
             for name in op.detail[1]:
                 pending.pop(name, None)
     for name in pending:
@@ -408,7 +407,7 @@ def not_resumed(run: Run) -> Iterator[str]:
             continue
         if op.kind == "start" and place >= run.fired_at and op.detail[0] != "tasks":
             pending |= dict.fromkeys(op.detail[1])
-        elif op.kind in _ANSWERS:
+        elif op.kind == "ack":
             for name in op.detail[1]:
                 pending.pop(name, None)
         elif op.kind == "refuse":

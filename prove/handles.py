@@ -37,7 +37,6 @@ from prove.operations import (
     TASKS,
     Operation,
     ids,
-    settled,
     sync_twice,
 )
 from prove.strained import StrainedVfs
@@ -158,16 +157,6 @@ def _transact(handles: Handles, attempt: int) -> int:
     return handles.log(JOURNAL).transact(lambda head: [{"id": name} for name in names])[-1].seq
 
 
-def _put_off(handles: Handles, attempt: int) -> int:
-    log, names = handles.log(JOURNAL), [again(name, attempt) for name in ("t1", "t2")]
-    if attempt:
-        # Of lines that nobody waited for, the next call is told, whatever it is.
-        with contextlib.suppress(Indeterminate):
-            log.settle()
-    log.transact(lambda head: [{"id": name} for name in names], durable=False)
-    return settled(log)
-
-
 def _document(name: str, key: str, *, update: bool = False) -> Deed:
     def do(handles: Handles, attempt: int) -> str:
         data = _AGAIN if attempt else _NEW
@@ -255,7 +244,6 @@ DEEDS = {
         _append("append_all_warm", JOURNAL, like="append_all", warm=_warmed(JOURNAL), extra=_BIG),
         _append("append_all_day", LEDGER, day=1),
         Deed(OPERATIONS["transact"], _transact, _lines_are_there(JOURNAL, ("t1", "t2"))),
-        Deed(OPERATIONS["put_off"], _put_off, _lines_are_there(JOURNAL, ("t1", "t2"))),
         _document("first_document", NEW_DOCUMENT),
         _document("replace", TASKS),
         _document("update", TASKS, update=True),

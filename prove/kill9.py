@@ -53,7 +53,6 @@ _MIX = {
     "shared": 50,
     "batch": 5,
     "transact": 5,
-    "later": 5,
     "own": 20,
     "days": 10,
     "count": 8,

@@ -19,7 +19,6 @@ from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.store import failpoints
 from holdfast.store import vfs as files
 from holdfast.store.home import Home
-from holdfast.store.log import FileLog
 from holdfast.store.primitives import CONTROL, Line
 from prove.actors import Calendar, tally
 
@@ -125,24 +124,6 @@ def _transact(path: str) -> int:
             return log.transact(lambda head: [{"id": "t1"}, {"id": "t2"}])[-1].seq
         finally:
             log.close()
-
-
-def _put_off(path: str) -> int:
-    with Home.open(path, clock=Calendar(0)) as home:
-        log = home.log(JOURNAL)
-        try:
-            log.transact(lambda head: [{"id": "t1"}, {"id": "t2"}], durable=False)
-            return settled(log)
-        finally:
-            log.close()
-
-
-def settled(log: FileLog) -> int:
-    """Who put lines off and cannot settle does not know of them."""
-    try:
-        return log.settle().seq
-    except HoldfastError as error:
-        raise Indeterminate(error.message, hint=error.hint) from error
 
 
 def _replace(key: str) -> Callable[[str], Any]:
@@ -368,7 +349,6 @@ OPERATIONS = {
         _appending("append_all", JOURNAL, *_THREE),
         _appending("append_all_day", LEDGER, *_THREE, day=1),
         Operation("transact", _transact, _appended(JOURNAL, "t1", "t2"), lines=("t1", "t2")),
-        Operation("put_off", _put_off, _appended(JOURNAL, "t1", "t2"), lines=("t1", "t2")),
         Operation("first_document", _replace(NEW_DOCUMENT), _replaced(NEW_DOCUMENT, None)),
         Operation("replace", _replace(TASKS), _replaced(TASKS, _OLD)),
         Operation("update", _update, _replaced(TASKS, _OLD)),

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
-from holdfast.errors import Conflict, HoldfastError, Indeterminate, StorageError
+from holdfast.errors import HoldfastError, Indeterminate, StorageError
 from holdfast.store import commit, view
 from holdfast.store.document import FileDocument
 from holdfast.store.home import Home, Settings
@@ -98,11 +98,7 @@ class Writer:
 
     def __init__(self, fs: SimFs, process: int, name: str, station: Station) -> None:
         self._fs, self._process, self._name, self._station = fs, process, name, station
-        # Of threads on one handle, only one is told that the disk failed over a put-off line.
-        self._alone = "t" not in name
         self._count = 0
-        self._put_off: list[tuple[str, int]] = []
-        """Lines that nobody waited for, with their numbers."""
         self.surprises: list[str] = []
 
     def work(self, word: str) -> None:
@@ -112,10 +108,8 @@ class Writer:
     def _one(self, letter: str) -> None:
         try:
             OPERATIONS[letter](self)
-        except (Conflict, Indeterminate):
-            self._put_off.clear()  # a typed answer that the caller can act on: it has been told
         except HoldfastError:
-            pass
+            pass  # a typed answer that the caller can act on: it has been told
         except (OSError, AssertionError, LookupError, ValueError, TypeError) as error:
             if letter == "x" and isinstance(error, OSError):
                 return  # not the store's doing
@@ -130,13 +124,6 @@ class Writer:
     def _attempt(self, stream: str, count: int, act: Callable[[list[str]], Sequence[int]]) -> None:
         """Do something that stores `count` ids, and note what the caller is told."""
         names = self._ids(stream, count)
-        numbers = self._told(stream, names, act)
-        self._fs.note("ack", self._process, stream, tuple(names), tuple(numbers))
-
-    def _told(
-        self, stream: str, names: list[str], act: Callable[[list[str]], Sequence[int]]
-    ) -> Sequence[int]:
-        """Where the ids are stored; a refusal is noted."""
         try:
             numbers = act(names)
         except Indeterminate:
@@ -146,7 +133,7 @@ class Writer:
             raise
         if len(numbers) != len(names):
             raise AssertionError(f"{len(names)} lines were acknowledged with {numbers} as places")
-        return numbers
+        self._fs.note("ack", self._process, stream, tuple(names), tuple(numbers))
 
     # -- the operations ----------------------------------------------------------------
 
@@ -165,24 +152,6 @@ class Writer:
             return _seqs(log.transact(lambda head: [{**_record(ids[0]), "saw": head.seq}]))
 
         self._attempt("journal", 1, act)
-
-    def put_off(self) -> None:
-        """A line that nobody waits for; with the second one, both are made durable."""
-        log = self._station.journal
-
-        def act(ids: list[str]) -> list[int]:
-            return _seqs(log.transact(lambda head: [_record(ids[0])], durable=False))
-
-        names = self._ids("journal", 1)
-        (number,) = self._told("journal", names, act)
-        self._fs.note("shown", self._process, "journal", tuple(names))
-        self._put_off.append((names[0], number))
-        if len(self._put_off) == 2:
-            log.settle()
-            owed, numbers = zip(*self._put_off, strict=True)
-            self._put_off.clear()
-            if self._alone:
-                self._fs.note("ack", self._process, "journal", owed, numbers)
 
     def entry(self) -> None:
         log = self._station.ledger
@@ -329,7 +298,6 @@ OPERATIONS: dict[str, Callable[[Writer], None]] = {
     "a": Writer.append,
     "g": Writer.group,
     "t": Writer.transact,
-    "p": Writer.put_off,
     "e": Writer.entry,
     "d": Writer.next_day,
     "b": Writer.clock_back,

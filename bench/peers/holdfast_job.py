@@ -24,7 +24,6 @@ def run(store: Path, form: str, said: list[Message], gate: Gate) -> None:
 
     gate.close = lambda: None
     with running(store, asked, text=lambda number: said[number]["content"]) as runner:
-        gate.settle = runner.job.settle
         runner.run()
         gate.kept(len(said))
 

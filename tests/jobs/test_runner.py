@@ -485,9 +485,9 @@ def test_what_was_decided_and_not_written_is_not_known(
     """The state goes ahead of a write, and must come back when the disk refuses it."""
     transact, full = scene.job.log.transact, False
 
-    def refused(decide: Decide, *, durable: bool = True) -> list[Cursor]:
+    def refused(decide: Decide) -> list[Cursor]:
         if not full:
-            return transact(decide, durable=durable)
+            return transact(decide)
         decide(scene.job.log.head())
         raise DiskFull("no room", hint="make some")
 

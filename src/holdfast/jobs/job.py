@@ -61,6 +61,7 @@ class Job:
         self.key = layout.path("job", self.name)
         self.log = home.log(f"{self.key}/history.jsonl")
         self._owed: Cursor | None = None
+        """The newest line that the manifest does not show yet."""
         self._own: Cursor | None = None
         """Our last line."""
         self._seen: State | None = None
@@ -180,11 +181,10 @@ class Job:
     def spec(self) -> JobSpec:
         return spec_of(self.state())
 
-    def decide(self, decide: Decide, *, durable: bool = True, blind: bool = False) -> list[Cursor]:
+    def decide(self, decide: Decide, *, blind: bool = False) -> list[Cursor]:
         """Append what `decide` makes of the state, nobody writing in between.
 
-        Who does not wait until it is durable settles the log before he acts on it.  A `blind`
-        decision looks at no text of a sensitive job and has none, so it needs no key.
+        A `blind` decision looks at no text of a sensitive job and has none, so it needs no key.
         """
 
         before, made, start = State(), list[Record](), START
@@ -209,7 +209,7 @@ class Job:
 
         masked = masked_so_far()
         try:
-            written = self.log.transact(lines, durable=durable)
+            written = self.log.transact(lines)
         except BaseException:
             self._seen = self._ours = None  # what was folded ahead is not on record
             raise
@@ -217,8 +217,6 @@ class Job:
             self._own = written[-1]
             clear = masked_so_far() == masked
             if not clear:
-                if not durable:
-                    self.settle()
                 self._tell_masked(made, written[-1])
             self.kept_all = not self._sealed and clear
             if self.fence and self.kept_all:
@@ -228,12 +226,8 @@ class Job:
             hit("job.written")
             # A line more than ours tells of a disk that failed; that is to be read.
             exact = written[-1].seq == start.seq + len(made)
-            self._show(written[-1], exact=exact, durable=durable)
+            self._show(written[-1], exact=exact)
         return written
-
-    def settle(self) -> None:
-        """Make durable what was written without waiting for it."""
-        self.log.settle()
 
     def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
         """Tell of secrets in what people wrote; who asks agents tells of those in their replies."""
@@ -295,14 +289,11 @@ class Job:
 
     # -- showing -----------------------------------------------------------------------
 
-    def _show(self, acked: Cursor, *, exact: bool, durable: bool) -> None:
+    def _show(self, acked: Cursor, *, exact: bool) -> None:
         """Bring manifest.json up to date, as often as costs little beside the work itself."""
         now = self.home.clock.boottime()
-        known = acked if durable else START
-        self._owed = known if now < self._next_show else None
+        self._owed = acked if now < self._next_show else None
         if self._owed is None:
-            if not durable:
-                self.settle()
             ours = self._ours if exact else None
             try:
                 self._manifest.refresh(acked, None if ours is None else fold.copied(ours))

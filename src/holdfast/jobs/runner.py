@@ -45,8 +45,6 @@ API_TRIES = 3
 """How often a call that failed for no fault of ours is made again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _TINY = 1e-9
-_AT_ONCE = 0.002
-"""Seconds of work that a power cut may cost, where all of it was free and can be had again."""
 _EFFECT = "may have had an effect: look, then decide"
 _MOST_RAW = 1 << 20
 """Characters of a reply that are kept; a longer one is no answer to anything."""
@@ -82,8 +80,6 @@ class Runner:
         self._sealed = job.spec.sensitive
         self._files_change = any_acts(job.spec)
         self._part_name = job.seals.name_of if self._sealed else hash_of
-        self._durable_at = float("-inf")
-        """When the history was last known to be durable."""
 
     # -- the core ----------------------------------------------------------------------
 
@@ -336,13 +332,7 @@ class Runner:
                     lines += _intent(after, following.call, asked, aside, self._part_name)
             return lines
 
-        soon = on and bool(before) and self._clock.boottime() - self._durable_at < _AT_ONCE
-        written = self.job.decide(decide, durable=not soon)
-        if soon and not (following and self._comes_again(answer, verdict, following)):
-            self.job.settle()
-            soon = False
-        if not soon:
-            self._durable_at = self._clock.boottime()
+        written = self.job.decide(decide)
         if not written:
             return self._overtaken()
         if self._charges.limited:
@@ -359,12 +349,6 @@ class Runner:
         if not verdict.warnings:
             return state
         return {**state, "warned": [each.reason for each in verdict.warnings]}
-
-    def _comes_again(self, answer: Answer, verdict: Verdict, following: Prepared) -> bool:
-        """Whether nobody is told of an answer that cost nothing, and the next costs nothing."""
-        free = _cost(answer) == 0.0 == following.most
-        told = verdict.violations or verdict.warnings
-        return free and not told and self.job.kept_all
 
     def _overtaken(self) -> None:
         """The job was cancelled while somebody was asked."""

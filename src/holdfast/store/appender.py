@@ -17,7 +17,6 @@ directory); after a reboot whatever can be seen is durable anyway.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -53,13 +52,11 @@ def lock_name(series: Series) -> str:
 class Past:
     """What a handle remembers for its life, whatever becomes of its appender."""
 
-    __slots__ = ("failed", "missed", "surprises", "why")
+    __slots__ = ("failed", "surprises", "why")
 
     def __init__(self) -> None:
         self.failed = self.why = ""
         """The segment under which the disk failed last, and how."""
-        self.missed: Indeterminate | None = None
-        """Why lines that nobody waited for may be gone, as long as nobody was told."""
         self.surprises = 0
 
     def note(self, filename: str, error: OSError) -> None:
@@ -120,9 +117,6 @@ class Appender:
         self._past = past
         self._pending: list[tuple[Ticket, bytes, Link]] = []
         self._unsynced: list[Ticket] = []
-        self._behind = False
-        """Whether the active segment has lines that nobody waited for."""
-        self._pid = os.getpid()
         self._second, self._stamp, self._day = -1, b"", ""
 
     def write(self, batch: list[Ticket]) -> None:
@@ -131,7 +125,6 @@ class Appender:
             self._lock.acquire()
             self._look()
             self._read_clock()
-            self._tell_successor()
             for ticket in batch:
                 self._take(ticket)
             self._flush()
@@ -139,31 +132,9 @@ class Appender:
         finally:
             self._lock.release()
         hit("log.append.unlocked")
-        if self._past.missed is None and not any(ticket.durable for ticket in batch):
-            self._behind = self._behind or bool(self._unsynced)
-            return
-        # Who has another error hears of that one.
-        listens = any(ticket.error is None for ticket in batch)
-        try:
-            if active is not None and (self._unsynced or self._behind):
-                self._make_durable(active)
-            hit("log.append.synced")
-            if listens and self._past.missed is not None:
-                raise self._past.missed
-        except Indeterminate:
-            self._past.missed = None if listens else self._past.missed
-            raise
-
-    @property
-    def owes(self) -> bool:
-        """Whether there are lines that nobody waited for."""
-        return self._behind
-
-    def _tell_successor(self) -> None:
-        """Whoever went on in a new segment may not know that the one before failed."""
-        active, past = self._active, self._past
-        if past.missed is not None and active is not None and active.filename != past.failed:
-            self._put(Ticket([]), self._obituary())
+        if active is not None and self._unsynced:
+            self._make_durable(active)
+        hit("log.append.synced")
 
     def append_one(self, data: bytes, own_stamp: bool) -> Cursor | None:
         """The same for one line, if nothing is in the way; None: nothing was done.
@@ -181,7 +152,7 @@ class Appender:
                 active = self._active
             if int(self._tools.clock.now()) != self._second:
                 self._read_clock()
-            if active is None or active.gap is not None or self._past.missed:
+            if active is None or active.gap is not None:
                 return None
             if self._is_over(active):
                 return None
@@ -206,10 +177,7 @@ class Appender:
         try:
             vfs.sync(active.fd)
         except OSError as error:
-            failed = self._abandoned(active, error)
-            self._past.missed = None  # it is told here
-            raise failed from error
-        self._behind = False
+            raise self._abandoned(active, error) from error
         hit("log.append.synced")
         return cursor
 
@@ -335,7 +303,6 @@ class Appender:
             self._vfs.sync(active.fd)
         except OSError as error:
             raise self._abandoned(active, error) from error
-        self._behind = False
 
     # -- the active segment ------------------------------------------------------------
 
@@ -461,18 +428,13 @@ class Appender:
 
     def _close_off(self, before: _Active) -> None:
         """Make a segment durable that gets no more lines, unless it failed."""
-        failed = before.filename == self._past.failed
         try:
-            if not failed:
+            if before.filename != self._past.failed:
                 self._vfs.sync(before.fd)
         except OSError as error:
             self._past.note(before.filename, error)
             for ticket in self._unsynced:
                 ticket.fail(_not_durable(before.filename, error.strerror))
-            failed = True
-        if failed and self._behind:
-            self._past.missed = _not_durable(before.filename, self._past.why)
-        self._behind = False
         self._unsynced.clear()
 
     def _obituary(self) -> bytes:
@@ -520,8 +482,6 @@ class Appender:
         """Never sync a file again that failed once: go on in the next segment."""
         failed = _not_durable(active.filename, error.strerror)
         self._past.note(active.filename, error)
-        self._past.missed = failed if self._behind else self._past.missed
-        self._behind = False
         # If the disk refuses that too, the next append begins with it.
         with suppress(OSError, HoldfastError), self._lock:
             self._look()
@@ -558,12 +518,7 @@ class Appender:
     def _drop_active(self) -> None:
         active, self._active, self._checked = self._active, None, 0
         if active is not None:
-            try:
-                # A child would hear of a failure in place of its parent.
-                if self._behind and os.getpid() == self._pid:
-                    self._close_off(active)
-            finally:
-                self._vfs.close(active.fd)
+            self._vfs.close(active.fd)
 
 
 def _not_durable(filename: str, why: str | None) -> Indeterminate:

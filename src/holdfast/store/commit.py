@@ -27,7 +27,6 @@ class Ticket:
         "cursors",
         "decide",
         "done",
-        "durable",
         "error",
         "gate",
         "left",
@@ -35,13 +34,9 @@ class Ticket:
         "thread",
     )
 
-    def __init__(
-        self, bodies: list[Body], decide: Decide | None = None, *, durable: bool = True
-    ) -> None:
+    def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
         self.bodies = bodies
         self.decide = decide
-        self.durable = durable
-        """Whether the caller waits for the disk."""
         self.cursors: list[Cursor] = []
         self.error: Exception | None = None
         self.done = False

@@ -68,8 +68,8 @@ class FileLog:
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
         return self._submit(Ticket([self._encoded(record) for record in records]))
 
-    def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
-        return self._submit(Ticket([], decide, durable=durable))
+    def transact(self, decide: Decide) -> list[Cursor]:
+        return self._submit(Ticket([], decide))
 
     @property
     def surprises(self) -> int:
@@ -203,9 +203,6 @@ class FileLog:
         return self._newest(durable=False)
 
     def settle(self) -> Cursor:
-        appender = self._appender
-        if self._past.missed is not None or (appender is not None and appender.owes):
-            self._go_on()
         return self._newest(durable=True)
 
     def _newest(self, *, durable: bool) -> Cursor:
@@ -234,7 +231,7 @@ class FileLog:
         return tail
 
     def _go_on(self) -> None:
-        """Make durable what was put off, and leave a segment under which the disk failed."""
+        """Leave a segment under which the disk failed."""
         self._submit(Ticket([]))
 
     def _make_durable(self, directory: Dir, filename: str, fd: int) -> None:

@@ -120,7 +120,7 @@ class MemoryLog:
         with self._writing():
             return [self._put(*body) for body in bodies]
 
-    def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
+    def transact(self, decide: Decide) -> list[Cursor]:
         with self._writing():
             self._deciding = True
             try:

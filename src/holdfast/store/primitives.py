@@ -108,13 +108,8 @@ class Log(Protocol):
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]: ...
 
-    def transact(self, decide: Decide, *, durable: bool = True) -> list[Cursor]:
-        """Append what `decide(head)` returns, with nobody writing in between, not even itself.
-
-        With `durable=False` the lines are there for everybody, and stay when this process is
-        killed; a power cut may take them until the next durable write or `settle` through this
-        handle.  Should the disk fail over them, that next call is told.  For one thread only.
-        """
+    def transact(self, decide: Decide) -> list[Cursor]:
+        """Append what `decide(head)` returns, with nobody writing in between, not even itself."""
         ...
 
     @property

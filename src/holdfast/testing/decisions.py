@@ -8,8 +8,6 @@ from holdfast.codec import Record
 from holdfast.errors import BadValue
 from holdfast.store.primitives import START, Cursor, Log
 from holdfast.testing import (
-    DAYS,
-    LOG,
     Conformance,
     numbers_of,
     passing_on,
@@ -35,20 +33,6 @@ class DecisionConformance(Conformance):
         assert [cursor.seq for cursor in first + second] == [1, 2, 4, 5]
         assert log.transact(lambda head: []) == []
         assert numbers_of(log) == [1, 1, 3, 4, 4]
-
-    def test_lines_that_nobody_waits_for_are_there_at_once_and_keep_their_place(self) -> None:
-        for key in (LOG, DAYS):
-            log, other, cursors = self.log(key), self.log(key), list[Cursor]()
-            for n in range(3):
-                cursors += log.transact(lambda head: [{"n": head.seq}], durable=False)
-                assert other.head() == log.head() == cursors[-1]
-                cursors.append(other.append({"n": 2 * n + 1}))
-            cursors += log.transact(lambda head: [{"n": head.seq}], durable=False)
-            assert log.settle() == cursors[-1]
-            assert [cursor.seq for cursor in cursors] == list(range(1, 8))
-            log.close()
-            assert numbers_of(self.log(key)) == list(range(7))
-            assert other.verify().problems == []
 
     def test_an_error_in_a_decision_reaches_its_caller_and_nothing_is_written(self) -> None:
         log = self.log()
