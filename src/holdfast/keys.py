@@ -68,7 +68,7 @@ def kept(clock: Clock, environ: Mapping[str, str] = os.environ) -> Kept:
     where = environ.get(WHERE, "")
     if where == KEYRING:
         return InKeyring()
-    return InFile(where or _default(), clock)
+    return InFile(where or os.path.join(folder(), "keys.json"), clock)
 
 
 class Kept(Protocol):
@@ -166,10 +166,11 @@ class InKeyring:
 _ENTRY = ("holdfast", "keys")
 
 
-def _default() -> str:
+def folder() -> str:
+    """Where keys are unless the environment names another place."""
     from platformdirs import user_config_dir  # noqa: PLC0415 - a millisecond few calls pay
 
-    return os.path.join(user_config_dir("holdfast"), "keys.json")
+    return user_config_dir("holdfast")
 
 
 def _refuse_home(path: str) -> None:

@@ -15,23 +15,24 @@ from holdfast.store.document import FileDocument
 from holdfast.store.home import Home
 from holdfast.store.place import Place, Tools
 
-_KEY, _LEAST = ".mask-key", 16
+MASK_KEY, _LEAST = ".mask-key", 16
 """The key of the home's tags, as the store keeps it."""
 
 
 def without_secrets(home: Home, text: str) -> str:
     """`text` with a tag for each secret, as the home's logs would show it."""
-    return mask.by_key_name(lambda: _key(home))({"text": text})["text"]
+    return mask.by_key_name(lambda: mask_key(home))({"text": text})["text"]
 
 
 def record_without_secrets(home: Home, record: Record) -> Record:
     """The same of an object: also what stands under a telling name."""
-    return mask.by_key_name(lambda: _key(home))(record)
+    return mask.by_key_name(lambda: mask_key(home))(record)
 
 
-def _key(home: Home) -> bytes:
+def mask_key(home: Home) -> bytes:
+    """The key of the home's tags, made if there is none."""
     tools = Tools(home.vfs, home.clock, mask.nothing, str, _unheard)
-    document = FileDocument(Place(home.root, (), tools), _KEY)
+    document = FileDocument(Place(home.root, (), tools), MASK_KEY)
     text = document.read()
     if text is None:
         document.update(lambda old: old or secrets.token_hex(32).encode())
@@ -42,9 +43,9 @@ def _key(home: Home) -> bytes:
         key = b""
     if len(key) < _LEAST:
         raise ConfigError(
-            f"{_KEY} is damaged",
+            f"{MASK_KEY} is damaged",
             hint="restore it from a backup, or remove it: then the same secret gets another tag",
-            path=_KEY,
+            path=MASK_KEY,
         )
     return key
 

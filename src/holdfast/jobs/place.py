@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast import keys
+from holdfast.agents import privacy
 from holdfast.errors import typed
-from holdfast.layout import JOB_FILES, JOB_LINK
+from holdfast.layout import CACHE, JOB_FILES, JOB_LINK
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -26,8 +29,24 @@ def workspace_of(job: Job) -> Workspace:
     if spec.isolation != "none" and os.path.isdir(above):
         _make(above)
     return Workspace(
-        f"{above}/{JOB_FILES}", spec.isolation, job=job.name, source=spec.source, base=spec.base
+        f"{above}/{JOB_FILES}",
+        spec.isolation,
+        job=job.name,
+        source=spec.source,
+        base=spec.base,
+        hidden=partial(_authority, job),
     )
+
+
+def _authority(job: Job) -> list[str]:
+    """What gives its reader the rights of the user: the dashboard's token and all keys.
+
+    Folders where there is one: a file that is replaced while a program runs loses its cover.
+    """
+    privacy.mask_key(job.home)  # made now: what is not there yet cannot be covered
+    found = [f"{job.home.path}/{CACHE}", f"{job.home.path}/{privacy.MASK_KEY}", keys.folder()]
+    where = keys.kept(job.home.clock).where
+    return [*found, where] if os.path.isabs(where) else found
 
 
 def _make(above: str) -> None:

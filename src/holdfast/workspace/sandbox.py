@@ -25,24 +25,39 @@ _NEEDED = (
 """What may lie there and is no socket: names of hosts, the programs of some systems, disks."""
 
 
-def sandboxed(command: Sequence[str], *, writable: str, readable: Sequence[str]) -> list[str]:
+_USERS = (("--unshare-user", "--disable-userns"), ("--unshare-user",), ())
+"""Tried in turn.  bubblewrap 0.8 can also forbid the namespaces in which a program would hold
+capabilities; where user namespaces are forbidden, root can still make the others."""
+
+
+def sandboxed(
+    command: Sequence[str], writable: str, readable: Sequence[str], hidden: Sequence[str] = ()
+) -> list[str]:
     """The command, with all else read-only, a /tmp of its own, and an end when its starter ends.
 
-    The network stays: agents need it to reach their models.
+    Folders in `hidden` are empty inside, files too.  The network stays: agents need it to reach
+    their models.
     """
-    # No place can be made below a link.
+    # No mount point can be made below a link.
     writable = os.path.realpath(writable)
     binds = [word for path in map(os.path.realpath, readable) for word in ("--ro-bind", path, path)]
+    covers: list[str] = []
+    for path in map(os.path.realpath, hidden):
+        if os.path.isdir(path):
+            covers += ["--tmpfs", path, "--remount-ro", path]
+        elif os.path.exists(path):
+            covers += ["--ro-bind", "/dev/null", path]
     return [
-        *_frame(bubblewrap()),
+        *_frame(*bubblewrap()),
         *binds,
+        *covers,
         *("--bind", writable, writable, "--chdir", writable),
         "--",
         *command,
     ]
 
 
-def _frame(program: str) -> list[str]:
+def _frame(program: str, users: Sequence[str]) -> list[str]:
     own = dict.fromkeys(os.path.realpath(place) for place in _OWN if os.path.isdir(place))
     private = [word for place in own for word in ("--tmpfs", place)]
     for place in map(os.path.realpath, [*_NEEDED, *_programs()]):
@@ -50,8 +65,11 @@ def _frame(program: str) -> list[str]:
             private += ["--ro-bind-try", place, place]
     return [
         program,
-        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *("--ro-bind", "/", "/", "--dev", "/dev"),
+        # User 0 owns the kernel's settings in there, and needs no capability to write them.
+        *("--proc", "/proc", "--remount-ro", "/proc"),
         *private,
+        *users,
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session"),
     ]
@@ -78,27 +96,30 @@ def hidden_in(commands: Iterable[str]) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def bubblewrap() -> str:
+def bubblewrap() -> tuple[str, tuple[str, ...]]:
+    """The program, and which user namespaces it can make here."""
     program = shutil.which("bwrap")
     if program is None:
         raise ConfigError("there is no sandbox: bubblewrap is not installed", hint=_HINT)
-    # It may be there and yet not be allowed to do its work: better said now than as a failure
-    # of the agent.
-    try:
-        tried = subprocess.run(
-            [*_frame(program), "--", "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"bubblewrap cannot be run: {error}", hint=_HINT) from error
-    if tried.returncode != 0:
-        said = tried.stderr.decode("utf-8", "replace").strip()
-        raise ConfigError(
-            f"bubblewrap cannot make a sandbox here: {said[:200]}",
-            hint="user namespaces may be forbidden (`sysctl kernel.unprivileged_userns_clone`); "
-            "or choose another isolation",
-        )
-    return program
+    # Installed is not allowed: reported here, and not as a failure of the agent.
+    refusal = b""
+    for users in _USERS:
+        try:
+            tried = subprocess.run(
+                [*_frame(program, users), "--", "true"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ConfigError(f"bubblewrap cannot be run: {error}", hint=_HINT) from error
+        if tried.returncode == 0:
+            return program, users
+        refusal = tried.stderr
+    reason = refusal.decode("utf-8", "replace").strip()
+    raise ConfigError(
+        f"bubblewrap cannot make a sandbox here: {reason[:200]}",
+        hint="user namespaces may be forbidden (`sysctl kernel.unprivileged_userns_clone`); "
+        "or choose another isolation",
+    )

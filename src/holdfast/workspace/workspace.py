@@ -15,7 +15,7 @@ with what they have to be, and repositories are made aside and moved in whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -69,6 +69,7 @@ class Workspace:
         job: str,
         source: str | None = None,
         base: str | None = None,
+        hidden: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         fits = source is None or agent_git.is_ref(f"refs/heads/job-{job}")
         if len(key_parts(job)) != 1 or not fits:
@@ -82,7 +83,7 @@ class Workspace:
             )
         self.folder, self.isolation, self.branch = folder, isolation, f"job-{job}"
         self._source = os.path.abspath(source) if source is not None else None
-        self._base = base
+        self._base, self._hidden = base, hidden
         self.path = os.path.join(folder, "workspace")
         if isolation == "none" and self._source is not None:
             self.path = os.path.realpath(self._source)
@@ -459,10 +460,10 @@ class Workspace:
         )
 
     def wrap(self, command: Sequence[str]) -> list[str]:
-        """The command as it has to be run: in the sandbox, if that is the isolation."""
+        """The command as it has to be run: in the sandbox, if so, with `hidden` empty inside."""
         if self.isolation != "sandbox":
             return list(command)
-        return sandboxed(command, writable=self.path, readable=[self._repository.directory])
+        return sandboxed(command, self.path, [self._repository.directory], self._hidden())
 
     # --- looking ----------------------------------------------------------------------------
 
