@@ -1,7 +1,7 @@
 """Arguments read off a signature."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import pytest
 
@@ -99,6 +99,41 @@ def test_only_what_says_so_reads_files() -> None:
     assert [name for name, each in READ.items() if each.or_file] == ["data"]
 
 
+class Shared(TypedDict, total=False):
+    agent: Annotated[str | None, Arg("Which agent")]
+
+
+class More(Shared, total=False):
+    label: Annotated[Sequence[str], Arg("Labels")]
+    quiet: Annotated[bool, Arg("Print nothing")]
+
+
+def grouped(
+    context: Context,
+    *,
+    limit: Annotated[int, Arg("How many")] = 10,
+    **more: Unpack[More],
+) -> Show:
+    return Show(dict(more))
+
+
+def test_options_of_a_group_are_read_after_the_verbs_own_and_may_be_left_out() -> None:
+    found = parameters(grouped)
+    assert [(each.name, each.default, each.required) for each in found] == [
+        ("limit", 10, False),
+        ("agent", None, False),
+        ("label", (), False),
+        ("quiet", False, False),
+    ]
+    assert [each.kind for each in found] == ["option", "option", "option", "flag"]
+
+
+class Unlabelled(TypedDict, total=False):
+    agent: str
+
+
+def loose(context: Context, **more: Unpack[Unlabelled]) -> Show: ...
+def anything(context: Context, **more: Annotated[str, Arg("?")]) -> Show: ...
 def bare(context: Context, text: str) -> Show: ...
 def unlabelled(context: Context, text: Annotated[str, "no Arg"]) -> Show: ...
 def odd(context: Context, text: Annotated[dict[str, Any], Arg("?")]) -> Show: ...
@@ -111,7 +146,11 @@ def taken(context: Context, json: Annotated[str, Arg("?")]) -> Show: ...
 
 
 @pytest.mark.parametrize(
-    "function", [bare, unlabelled, odd, either, numbers, always, needed, placed, taken]
+    "function",
+    [
+        *(bare, unlabelled, odd, either, numbers, always, needed, placed, taken),
+        *(loose, anything),
+    ],
 )
 def test_a_signature_that_callers_could_not_use_is_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=f"of .*:{function.__name__}"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 from holdfast.audit import KINDS, Audit, Entry
 from holdfast.errors import UsageError
@@ -12,29 +12,34 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show, Stream
 from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, OfAgent, Since
 
 _PAUSE = 0.2
 _SHOWN = ("job_id", "agent", "sequence", "detail")
+
+
+class Which(TypedDict, total=False):
+    """Which entries: flags of `audit list` and `audit tail`."""
+
+    job: Annotated[str | None, Arg("Only of this job", metavar="ID")]
+    agent: OfAgent
+    kind: Annotated[str | None, Arg("Only of this kind, such as schema or refusal")]
+    since: Since
 
 
 @example("holdfast audit list --kind refusal --since 7d", columns="seq ts kind job_id agent detail")
 def list_(
     context: Context,
     *,
-    job: Annotated[str | None, Arg("Only of this job", metavar="ID")] = None,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
-    kind: Annotated[str | None, Arg("Only of this kind, such as schema or refusal")] = None,
-    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
+    **which: Unpack[Which],
 ) -> Rows:
-    home = context.home()
-    begin = moment(since, home) if since is not None else None
-    with Audit(home) as audit:
+    wanted, begin = _wanted(context, which)
+    with Audit(context.home()) as audit:
         # One more than asked for tells whether there is more.
         most = _limit(limit) + 1 if limit else None
-        found = audit.newest(most, _wanted(job, agent, kind, begin), begin)
-        _warn(context, audit, kind if not found else None)
+        found = audit.newest(most, wanted, begin)
+        _warn(context, audit, which.get("kind") if not found else None)
     shown = found[-limit:] if limit else found
     counts: dict[str, int] = {"shown": len(shown)}
     for each in shown:
@@ -47,15 +52,11 @@ def list_(
 def tail(
     context: Context,
     *,
-    job: Annotated[str | None, Arg("Only of this job", metavar="ID")] = None,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
-    kind: Annotated[str | None, Arg("Only of this kind, such as schema or refusal")] = None,
-    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
     limit: Annotated[int, Arg("How many to begin with")] = 10,
     follow: Annotated[bool, Arg("Go on showing entries as they are written")] = False,
+    **which: Unpack[Which],
 ) -> Stream:
-    begin = moment(since, context.home()) if since is not None else None
-    wanted = _wanted(job, agent, kind, begin)
+    wanted, begin = _wanted(context, which)
     return Stream(_follow(context, wanted, begin, _limit(limit), follow=follow))
 
 
@@ -98,18 +99,19 @@ def show(
     return Show(data | {"means": about} if about else data)
 
 
-def _wanted(
-    job: str | None, agent: str | None, kind: str | None, since: float | None
-) -> Callable[[Entry], bool]:
-    whose = None if agent is None else agent_id(agent).lower()
-    asked = {"job_id": job, "agent": whose, "event": kind}
+def _wanted(context: Context, which: Which) -> tuple[Callable[[Entry], bool], float | None]:
+    """The test of an entry, and the moment before which none passes it."""
+    since, agent = which.get("since"), which.get("agent")
+    begin = None if since is None else moment(since, context.home())
+    name = None if agent is None else agent_id(agent).lower()
+    asked = {"job_id": which.get("job"), "agent": name, "event": which.get("kind")}
     values = [(name, value.lower()) for name, value in asked.items() if value is not None]
 
     def wanted(entry: Entry) -> bool:
         same = all(str(entry.record.get(name)).lower() == value for name, value in values)
-        return same and (since is None or entry.instant >= since)
+        return same and (begin is None or entry.instant >= begin)
 
-    return wanted
+    return wanted, begin
 
 
 def _row(entry: Entry) -> dict[str, Any]:

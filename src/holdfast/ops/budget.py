@@ -12,7 +12,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows
 from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.spend.book import Spend, Tally, total
 from holdfast.spend.budget import budget_of
 from holdfast.spend.limits import limit, set_limits
@@ -62,7 +62,7 @@ def set_(
     fleet_day: Annotated[
         str | None, Arg("What all may spend in a day, in USD, or none", metavar="USD")
     ] = None,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     """The limits are kept in holdfast.toml; the rest of the file, comments too, stays unchanged.
     They apply to sessions that start from now on. `none` removes a limit; an agent without a

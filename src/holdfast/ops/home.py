@@ -19,7 +19,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.examine import proved
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.spend import book
 from holdfast.store.check import HARMLESS
 from holdfast.store.home import Home, find
@@ -36,7 +36,7 @@ def init(
     timezone: Annotated[
         str | None, Arg("Zone of the home's days: UTC, +07:00, Europe/Berlin", metavar="ZONE")
     ] = None,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     names = [agent_id(name) for name in agent]
     if dry_run:
@@ -150,7 +150,7 @@ def own_home(context: Context) -> Home:
 def rebuild(
     context: Context,
     *,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     home, layout = context.home_to_change(), context.layout
     keys: list[str] = []

@@ -25,7 +25,7 @@ from holdfast.ledger.book import Ledger, agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.ops.recognise import Member, Recognised, owner_of, recognise
 from holdfast.ops.tree import Tree
 from holdfast.store.home import Home
@@ -61,7 +61,7 @@ def import_(
     context: Context,
     src: Annotated[str, Arg("A tree of agents' state or of ledgers, or a part", positional=True)],
     *,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Rows:
     """SRC is only read. --layout names its format (teleo: agents' state; luka: ledgers; logist:
     jobs); without it, the content decides. Files are kept byte for byte under `imported`, each with

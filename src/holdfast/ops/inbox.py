@@ -19,7 +19,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration, moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun, OfAgent
 
 ALL = "all"
 Whose = Annotated[str, Arg("Whose inbox")]
@@ -59,7 +59,7 @@ def send(
     source_ref: Annotated[str | None, Arg("Where it comes from: a branch, a session")] = None,
     thread: Annotated[str | None, Arg("What it belongs to", metavar="ID")] = None,
     id: Annotated[str | None, Arg("To send again what may have been sent", metavar="ID")] = None,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     home = call.home_to_change()
     seen = _sending_agent()
@@ -342,9 +342,9 @@ def return_(
 def purge(
     call: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     older_than: Annotated[str, Arg("Dealt with, and delivered so long ago", metavar="D")] = "90d",
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Rows:
     home = call.home_to_change()
     before = home.clock.now() - duration(older_than)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
@@ -33,7 +33,6 @@ from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_
 from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import (
     Decrypt,
-    DryRun,
     Id,
     details,
     indented,
@@ -45,7 +44,7 @@ from holdfast.ops.jobs import (
 )
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.workspace.attachment import ATTACHMENTS
 from holdfast.workspace.gates import doubts
 from holdfast.workspace.sandbox import hidden_in
@@ -53,14 +52,35 @@ from holdfast.workspace.source import repository_of
 
 _FILES_SHOWN, _POINTS_SHOWN = 20, 3
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
-Worker = Annotated[str | None, Arg("Who does the work: a model", metavar="MODEL")]
-Supervisor = Annotated[str | None, Arg("Who reviews it: a model", metavar="MODEL")]
-MaxCost = Annotated[float | None, Arg("What the job may spend, in USD", metavar="USD")]
-MaxTime = Annotated[str | None, Arg("What the job may take in all: 2h", metavar="D")]
-MaxIterations = Annotated[int | None, Arg("How many calls it may make")]
-Timeout = Annotated[str | None, Arg("What one call may take: 10m", metavar="D")]
-Text = Annotated[str | None, Arg("What is to be done", or_file=True)]
-Files = Annotated[str | None, Arg("Files to look at, with commas between", metavar="A,B")]
+
+
+class JobFields(TypedDict, total=False):
+    """What a draft says of a job: flags of `job new` and `job set`."""
+
+    prompt: Annotated[str | None, Arg("What is to be done", or_file=True)]
+    description: Annotated[str | None, Arg("What it is for, in a line")]
+    files: Annotated[str | None, Arg("Files to look at, with commas between", metavar="A,B")]
+    worker: Annotated[str | None, Arg("Model that does the work", metavar="MODEL")]
+    supervisor: Annotated[str | None, Arg("Model that reviews it", metavar="MODEL")]
+    max_cost: Annotated[float | None, Arg("What the job may spend, in USD", metavar="USD")]
+    max_time: Annotated[str | None, Arg("What the job may take in all: 2h", metavar="D")]
+    max_iterations: Annotated[int | None, Arg("How many calls it may make")]
+    timeout: Annotated[str | None, Arg("What one call may take: 10m", metavar="D")]
+
+
+def _options(given: JobFields) -> Options:
+    timeout, total = given.get("timeout"), given.get("max_time")
+    return Options(
+        prompt=given.get("prompt"),
+        description=given.get("description"),
+        files=_split(given.get("files")),
+        worker=given.get("worker"),
+        supervisor=given.get("supervisor"),
+        max_cost=check_amount("--max-cost", given.get("max_cost")),
+        max_seconds=None if total is None else duration(total),
+        max_iterations=given.get("max_iterations"),
+        timeout=None if timeout is None else duration(timeout),
+    )
 
 
 @example('holdfast job new --prompt "Say hello" --worker scripted:echo --id hello')
@@ -71,14 +91,7 @@ def new(
         Arg("A spec (YAML or JSON), or a folder with one", positional=True, is_path=True),
     ] = None,
     *,
-    prompt: Text = None,
     id: Annotated[str | None, Arg("What to call it; else a name is made up")] = None,
-    worker: Worker = None,
-    supervisor: Supervisor = None,
-    max_cost: MaxCost = None,
-    max_time: MaxTime = None,
-    max_iterations: MaxIterations = None,
-    timeout: Timeout = None,
     isolation: Annotated[Isolation | None, Arg("Where the work is done")] = None,
     source: Annotated[
         str | None, Arg("The folder or repository it is about", metavar="DIR", is_path=True)
@@ -88,35 +101,26 @@ def new(
     attach: Annotated[
         Sequence[str], Arg("A file to put into the workspace; repeatable", is_path=True)
     ] = (),
-    files: Files = None,
-    description: Annotated[str | None, Arg("What it is for, in a line")] = None,
     tolerant: Annotated[bool, Arg("Take answers with text or a fence around them")] = False,
     sensitive: Annotated[bool, Arg("Put prompts and answers on record sealed")] = False,
     activate: Annotated[bool, Arg("Put it into the queue at once")] = False,
     dry_run: DryRun = False,
+    **given: Unpack[JobFields],
 ) -> Change:
     """It is a draft until it is activated or run. Without a spec, --prompt and --worker make a job
     of one phase; with --supervisor, of two.
     """
+    prompt = given.get("prompt")
     if spec is not None and prompt is not None:
         raise UsageError("a spec and a prompt", hint="leave one of them out")
     if spec is None and not (prompt or "").strip():
         raise UsageError("nothing to do", hint='name a spec, or say --prompt "…"')
-    options = Options(
-        prompt=prompt,
-        worker=worker,
-        supervisor=supervisor,
-        max_cost=check_amount("--max-cost", max_cost),
-        max_seconds=None if max_time is None else duration(max_time),
-        max_iterations=max_iterations,
-        timeout=None if timeout is None else duration(timeout),
+    options = _options(given)._replace(
         isolation=isolation,
         source=source,
         base=base,
         gates=tuple(gate),
-        files=_split(files),
         attachments=tuple(os.path.abspath(each) for each in attach),
-        description=description,
         tolerant=tolerant,
         sensitive=sensitive,
     )
@@ -214,34 +218,13 @@ def set_(
     call: Context,
     id: Id = None,
     *,
-    prompt: Text = None,
     objective: Annotated[str | None, Arg("What it is to achieve")] = None,
     details: Annotated[str | None, Arg("What one has to know")] = None,
     acceptance: Annotated[str | None, Arg("When it is accepted")] = None,
-    description: Annotated[str | None, Arg("What it is for, in a line")] = None,
-    files: Files = None,
-    worker: Worker = None,
-    supervisor: Supervisor = None,
-    max_cost: MaxCost = None,
-    max_time: MaxTime = None,
-    max_iterations: MaxIterations = None,
-    timeout: Timeout = None,
     rank: Annotated[int | None, Arg("Its place in the queue; 0 is the front, -1 the end")] = None,
+    **given: Unpack[JobFields],
 ) -> Change:
-    options = Options(
-        prompt=prompt,
-        objective=objective,
-        details=details,
-        acceptance=acceptance,
-        description=description,
-        files=_split(files),
-        worker=worker,
-        supervisor=supervisor,
-        max_cost=check_amount("--max-cost", max_cost),
-        max_seconds=None if max_time is None else duration(max_time),
-        max_iterations=max_iterations,
-        timeout=None if timeout is None else duration(timeout),
-    )
+    options = _options(given)._replace(objective=objective, details=details, acceptance=acceptance)
     changes = options != Options()
     if rank is not None and changes:
         raise UsageError("--rank goes alone", hint="call it twice")

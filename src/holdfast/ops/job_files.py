@@ -11,9 +11,9 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.restoring import put_back
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
-from holdfast.ops.jobs import DryRun, Id, opened, workspace_of
+from holdfast.ops.jobs import Id, opened, workspace_of
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 
 
 @example("holdfast job diff hello --patch")

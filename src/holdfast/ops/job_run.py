@@ -24,9 +24,9 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
 from holdfast.ops.job_damage import warn_of_damage
 from holdfast.ops.job_watch import watching
-from holdfast.ops.jobs import DryRun, Id, details, indented, opened, queue_of, workspace_of
+from holdfast.ops.jobs import Id, details, indented, opened, queue_of, workspace_of
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 
 _STEPS = ("DRAFT", "PENDING", "REVIEWING", "RUNNING")
 """RUNNING is refused by who runs it, and gone on with if he is dead."""

@@ -19,10 +19,10 @@ from holdfast.jobs.spec import check_amount
 from holdfast.jobs.state import check
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
-from holdfast.ops.jobs import DryRun, Id, details, opened, queue_of, workspace_of
+from holdfast.ops.jobs import Id, details, opened, queue_of, workspace_of
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.process import is_hidden
 
 Decision = Literal["continue", "halt", "approve", "reject", "answer"]

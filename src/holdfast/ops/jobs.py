@@ -29,7 +29,6 @@ Id = Annotated[
     str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
 ]
 Decrypt = Annotated[bool, Arg("Open what is sealed, with the keys at hand")]
-DryRun = Annotated[bool, Arg("Only say what would be done")]
 ENVIRONMENT = "HOLDFAST_JOB_ID"
 
 

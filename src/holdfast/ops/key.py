@@ -10,7 +10,7 @@ from holdfast.keys import VALUE, Kept, as_text, held, kept, new_key
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.seal import Key, Ring
 
 _CARE = "keep a copy of it elsewhere: without it nobody can read what was sealed"
@@ -20,7 +20,7 @@ _CARE = "keep a copy of it elsewhere: without it nobody can read what was sealed
 def new(
     context: Context,
     *,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     place = _changeable(context)
     known = place.ring()
@@ -48,7 +48,7 @@ def new(
 def rotate(
     context: Context,
     *,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     place = _changeable(context)
     known = place.ring()

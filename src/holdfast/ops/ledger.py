@@ -19,7 +19,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
 from holdfast.ops.moment import duration, moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since
 from holdfast.settings import settings, table
 from holdfast.store.home import SETTINGS, Home, find
 from holdfast.store.primitives import START, Cursor, Verified
@@ -204,11 +204,11 @@ def _keep(context: Context, spool: Spool, what: Event, error: HoldfastError) -> 
 def list_(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     event: Annotated[str | None, Arg("Only events of this type")] = None,
     task: Annotated[str | None, Arg("Only of this task", metavar="ID")] = None,
     session: Annotated[str | None, Arg("Only of this session", metavar="ID")] = None,
-    since: Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")] = None,
+    since: Since = None,
     until: Annotated[str | None, Arg("Up to then", metavar="T")] = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 100,
     dedupe: Annotated[bool, Arg("Each entry once, however often it is there")] = False,
@@ -326,7 +326,7 @@ def _merged(streams: list[list[Found]]) -> list[Found]:
 def tail(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     limit: Annotated[int, Arg("How many to begin with")] = 10,
     follow: Annotated[bool, Arg("Go on showing events as they are written")] = False,
 ) -> Stream:
@@ -361,7 +361,7 @@ def _follow(
 def verify(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     against: Annotated[
         str | None,
         Arg("A checkpoint that the ledgers must still hold", metavar="FILE", is_path=True),
@@ -439,11 +439,11 @@ def _verdict(agent: str, found: Verified) -> Iterator[dict[str, Any]]:
 def archive(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     older_than: Annotated[
         str | None, Arg("Only days before then: 30d, a date or a time", metavar="T")
     ] = None,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Rows:
     home = _own_home(context)
     before = home.day(moment(older_than, home)) if older_than is not None else None

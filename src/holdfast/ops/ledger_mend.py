@@ -15,7 +15,7 @@ from holdfast.ledger.repair import repair as saved
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 from holdfast.ops.sources import Source, Trouble, content
 
 _SHOWN = 5
@@ -27,7 +27,7 @@ def merge(
     file: Annotated[Sequence[str], Arg("Files of one ledger, in any order", positional=True)],
     *,
     out: Annotated[str, Arg("The new file", metavar="FILE")],
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Change:
     """Every distinct entry comes once, in order of time; two entries are the same if they differ
     only in their number and hash. Lines are numbered and chained again. The files are only read,
@@ -79,7 +79,7 @@ def repair(
     out: Annotated[
         str | None, Arg("The new file; else NAME.repaired beside it", metavar="FILE")
     ] = None,
-    dry_run: Annotated[bool, Arg("Only say what would be done")] = False,
+    dry_run: DryRun = False,
 ) -> Rows:
     """For each FILE a new file FILE.repaired is made, with every record that can be read, one a
     line: sound lines unchanged, objects that stood over several lines or several to a line, and

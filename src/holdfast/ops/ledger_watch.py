@@ -14,14 +14,14 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.moment import duration, moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, OfAgent
 
 
 @example("holdfast ledger checkpoint --out 2026-11-15.checkpoint")
 def checkpoint(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     out: Annotated[str | None, Arg("Write it here instead of showing it", metavar="FILE")] = None,
 ) -> Show | Change:
     from holdfast.ledger.checkpoint import Head, key_path, sign, signing_key
@@ -56,7 +56,7 @@ def checkpoint(
 def orphans(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     since: Annotated[str, Arg("Begun since then: 30d, a date or a time", metavar="T")] = "30d",
     older_than: Annotated[
         str, Arg("Count as forgotten after so long, even if the agent lives", metavar="D")

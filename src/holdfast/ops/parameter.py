@@ -12,6 +12,10 @@
 
 Types are `str`, `int`, `float`, `bool`, a `Literal` of strings, a `list` or `Sequence` of one
 of these, each perhaps `| None`.  What a face makes of a `Parameter` is its own business.
+
+Options that several verbs share are a group: `**fields: Unpack[SessionFields]` of a
+`TypedDict` with `total=False`.  All of them may be left out; the verb finds in `fields` what was
+given.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from typing import (
     Literal,
     NamedTuple,
     Union,
+    Unpack,
     cast,
     get_args,
     get_origin,
@@ -34,6 +39,8 @@ from typing import (
 Kind = Literal["argument", "option", "flag"]
 Scalar = type[str] | type[int] | type[float] | type[bool]
 
+_LEFT_OUT = object()
+"""The default of an option in a group."""
 FACES_OWN = frozenset({"home", "layout", "json", "help", "version"})
 """Names that the faces use themselves."""
 
@@ -53,6 +60,11 @@ class Arg(NamedTuple):
     no such text is."""
     is_path: bool = False
     """It names a file of whoever sits at the machine: only the command line has it."""
+
+
+DryRun = Annotated[bool, Arg("Only say what would be done")]
+OfAgent = Annotated[str | None, Arg("Only of this agent")]
+Since = Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")]
 
 
 class Parameter(NamedTuple):
@@ -82,7 +94,19 @@ def parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
     """The parameters of a verb, without its context; TypeError if it is declared wrongly."""
     hints = get_type_hints(function, include_extras=True)
     _, *declared = inspect.signature(function).parameters.values()
-    return tuple(_parameter(each, hints.get(each.name), function) for each in declared)
+    where = f"of {function.__module__}:{function.__qualname__}"
+    found: list[Parameter] = []
+    for each in declared:
+        hint = hints.get(each.name)
+        if each.kind is not each.VAR_KEYWORD:
+            found.append(_parameter(each.name, each.default, hint, where))
+            continue
+        if get_origin(hint) is not Unpack:
+            raise TypeError(f"**{each.name} {where} is not Unpack[…] of a TypedDict")
+        (group,) = get_args(hint)
+        options = get_type_hints(group, include_extras=True)
+        found += [_parameter(name, _LEFT_OUT, option, where) for name, option in options.items()]
+    return tuple(found)
 
 
 class _Shape:
@@ -105,32 +129,32 @@ class _Shape:
         self.known = annotation in (str, int, float, bool)
 
 
-def _parameter(
-    declared: inspect.Parameter, hint: object, function: Callable[..., object]
-) -> Parameter:
-    where = f"parameter {declared.name} of {function.__module__}:{function.__qualname__}"
+def _parameter(keyword: str, default: Any, hint: object, where: str) -> Parameter:
+    where = f"parameter {keyword} {where}"
     if get_origin(hint) is not Annotated:
         raise TypeError(f"{where} is not Annotated[…, Arg(…)]")
     annotation, *extras = get_args(hint)
     arg = next((each for each in extras if isinstance(each, Arg)), None)
     shape = _Shape(annotation)
-    required = declared.default is declared.empty
-    name = declared.name.rstrip("_")
+    if default is _LEFT_OUT:
+        default = () if shape.repeated else False if shape.type is bool else None
+    required = default is inspect.Parameter.empty
+    name = keyword.rstrip("_")
     if arg is None or not shape.known:
         raise TypeError(f"{where}: no Arg, or a type that callers cannot give")
     if name in FACES_OWN:
         raise TypeError(f"{where}: the faces use that name themselves")
     flag = shape.type is bool
-    if flag and (arg.positional or shape.repeated or declared.default is not False):
+    if flag and (arg.positional or shape.repeated or default is not False):
         raise TypeError(f"{where}: a flag is an option whose default is False")
     return Parameter(
         name=name,
-        keyword=declared.name,
+        keyword=keyword,
         kind="argument" if arg.positional else "flag" if flag else "option",
         type=cast("Scalar", shape.type),
         required=required,
         repeated=shape.repeated,
-        default=None if required else declared.default,
+        default=None if required else default,
         choices=shape.choices,
         help=arg.help,
         metavar=arg.metavar or _metavar(name, shape),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypedDict, Unpack
 
 from holdfast.agents import index
 from holdfast.agents.agent import Agent, opened
@@ -24,17 +24,21 @@ from holdfast.ledger.book import key_of
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 
 _LARGEST = 4 << 20
 Whose = Annotated[str, Arg("Which agent", positional=True)]
-DryRun = Annotated[bool, Arg("Only say what would be done")]
-Described = Annotated[str | None, Arg("Who it is, in a few sentences", metavar="TEXT")]
-Roles = Annotated[Sequence[str], Arg("What it does; may be repeated", metavar="ROLE")]
-Directives = Annotated[Sequence[str], Arg("What it keeps to; may be repeated", metavar="TEXT")]
-Goals = Annotated[Sequence[str], Arg("What it is for; may be repeated", metavar="TEXT")]
-Tags = Annotated[Sequence[str], Arg("A label; may be repeated")]
-Called = Annotated[str | None, Arg("What people call it", metavar="NAME")]
+
+
+class PersonaFields(TypedDict, total=False):
+    """What a persona says: flags of `agent new` and `agent edit`."""
+
+    description: Annotated[str | None, Arg("Who it is, in a few sentences", metavar="TEXT")]
+    display_name: Annotated[str | None, Arg("What people call it", metavar="NAME")]
+    role: Annotated[Sequence[str], Arg("What it does; may be repeated", metavar="ROLE")]
+    directive: Annotated[Sequence[str], Arg("What it keeps to; may be repeated", metavar="TEXT")]
+    goal: Annotated[Sequence[str], Arg("What it is for; may be repeated", metavar="TEXT")]
+    tag: Annotated[Sequence[str], Arg("A label; may be repeated")]
 
 
 @example('holdfast agent new ada --role reviewer --goal "No flaky test in main"')
@@ -46,13 +50,8 @@ def new(
         str | None,
         Arg("A persona in JSON or YAML; - is standard input", metavar="FILE", is_path=True),
     ] = None,
-    description: Described = None,
-    display_name: Called = None,
-    role: Roles = (),
-    directive: Directives = (),
-    goal: Goals = (),
-    tag: Tags = (),
     dry_run: DryRun = False,
+    **given: Unpack[PersonaFields],
 ) -> Change:
     called, home = agent_id(agent), context.home_to_change()
     if home.document(key_of(home, context.layout, "manifest", called.lower())).read() is not None:
@@ -61,8 +60,7 @@ def new(
     if from_ is not None:
         persona = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
     persona = {**persona, "created_at": utc_stamp(home.clock.now())}
-    flags = _patch(description, display_name, role, directive, goal, tag)
-    persona = patched(persona, flags)
+    persona = patched(persona, _patch(given))
     for oddity in checked(persona):
         context.warn(oddity)
     if dry_run:
@@ -85,13 +83,8 @@ def edit(
         str | None,
         Arg("Fields to change, as an object; null takes one away", metavar="JSON", or_file=True),
     ] = None,
-    description: Described = None,
-    display_name: Called = None,
-    role: Roles = (),
-    directive: Directives = (),
-    goal: Goals = (),
-    tag: Tags = (),
     dry_run: DryRun = False,
+    **given: Unpack[PersonaFields],
 ) -> Change:
     """A list that is given replaces the present one. Without any field the manifest is opened in
     $EDITOR. Every change is a line of the agent's journal, also one that was made to the file by
@@ -99,7 +92,7 @@ def edit(
     """
     home = context.home_to_change()
     fields = {} if patch is None else _object(patch)
-    fields |= _patch(description, display_name, role, directive, goal, tag)
+    fields |= _patch(given)
     with opened(home, agent, context.layout) as one:
         before = one.persona.look() if dry_run else one.persona.read()
         if fields:
@@ -200,23 +193,17 @@ def _taken(name: str) -> UsageError:
 # --- what is to be changed ------------------------------------------------------------------
 
 
-def _patch(
-    description: str | None,
-    display_name: str | None,
-    role: Sequence[str],
-    directive: Sequence[str],
-    goal: Sequence[str],
-    tag: Sequence[str],
-) -> Record:
-    given = {
-        "description": description,
-        "display_name": display_name,
-        "roles": list(role),
-        "core_directives": list(directive),
-        "goals": {"local": list(goal)} if goal else None,
-        "persona_tags": list(tag),
+def _patch(given: PersonaFields) -> Record:
+    goals = list(given.get("goal", ()))
+    fields = {
+        "description": given.get("description"),
+        "display_name": given.get("display_name"),
+        "roles": list(given.get("role", ())),
+        "core_directives": list(given.get("directive", ())),
+        "goals": {"local": goals} if goals else None,
+        "persona_tags": list(given.get("tag", ())),
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _with(now: Record, news: Record) -> Record:

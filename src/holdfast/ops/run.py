@@ -6,7 +6,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 from holdfast.agents.agent import Agent, Start
 from holdfast.agents.run import Plan
@@ -18,19 +18,7 @@ from holdfast.ops.envelope import Show
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.ops.session import (
-    Belief,
-    Branch,
-    Disconfirm,
-    Domain,
-    MaxCost,
-    Model,
-    Question,
-    SourcesExpected,
-    Type,
-    refuse_parked,
-    said,
-)
+from holdfast.ops.session import MaxCost, StartFields, Type, recorded, refuse_parked
 from holdfast.ops.size import size
 from holdfast.proc.limits import Limits
 
@@ -57,26 +45,11 @@ def run(
         str | None, Arg("Text for the command; {context} stands for the context", or_file=True)
     ] = None,
     quiet: Annotated[bool, Arg("Do not show what the command prints")] = False,
-    domain: Domain = None,
-    branch: Branch = None,
-    model: Model = None,
-    question: Question = None,
-    belief: Belief = None,
-    disconfirm: Disconfirm = None,
-    sources_expected: SourcesExpected = None,
+    **given: Unpack[StartFields],
 ) -> Show:
     if not command:
         raise UsageError("nothing to run", hint="give the command after `--`")
-    fields = said(
-        task=task,
-        domain=domain,
-        branch=branch,
-        model=model,
-        research_question=question,
-        belief_targeted=belief,
-        disconfirmation_target=disconfirm,
-        sources_expected=sources_expected,
-    )
+    fields = ({} if task is None else {"task": task}) | recorded(given)
     seconds = duration(timeout) if timeout is not None else None
     limits = Limits(
         time=seconds,

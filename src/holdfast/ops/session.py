@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
 from holdfast.agents.fields import check as check_fields
@@ -23,7 +23,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, OfAgent
 from holdfast.process import this_process
 
 if TYPE_CHECKING:
@@ -32,36 +32,58 @@ if TYPE_CHECKING:
 Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
 
-# What can be said of a session; the same flags at its start, later and at its end.
-Domain = Annotated[str | None, Arg("Its field")]
-Branch = Annotated[str | None, Arg("The git branch it writes to")]
-Model = Annotated[str | None, Arg("The model it uses")]
-Question = Annotated[str | None, Arg("What it wants to find out")]
-Belief = Annotated[str | None, Arg("The belief it puts to the test")]
-Disconfirm = Annotated[str | None, Arg("What would refute that belief")]
-SourcesExpected = Annotated[int | None, Arg("How many sources it should bring")]
-Sources = Annotated[int | None, Arg("How many sources it brought")]
-PullRequest = Annotated[int | None, Arg("Number of its pull request")]
-Summary = Annotated[str | None, Arg("What it came to, in a line")]
-Next = Annotated[str | None, Arg("What should be done next")]
-BlockedBy = Annotated[str | None, Arg("What stands in the way")]
-Tokens = Annotated[int | None, Arg("Tokens it used")]
-Cost = Annotated[float | None, Arg("What it cost, in USD", metavar="USD")]
 MaxCost = Annotated[
-    float | None, Arg("What it may spend: set aside of the budget, in USD", metavar="USD")
+    float | None, Arg("What it may spend: reserved from the budget, in USD", metavar="USD")
 ]
-Error = Annotated[str | None, Arg("What went wrong, if something did")]
-Handoff = Annotated[str | None, Arg("What the next session has to know")]
 
+
+class StartFields(TypedDict, total=False):
+    """What a session is about: flags of its start, of its end and of `session set`."""
+
+    domain: Annotated[str | None, Arg("Its field")]
+    branch: Annotated[str | None, Arg("The git branch it writes to")]
+    model: Annotated[str | None, Arg("The model it uses")]
+    question: Annotated[str | None, Arg("What it wants to find out")]
+    belief: Annotated[str | None, Arg("The belief it puts to the test")]
+    disconfirm: Annotated[str | None, Arg("What would refute that belief")]
+    sources_expected: Annotated[int | None, Arg("How many sources it should bring")]
+
+
+class SessionFields(StartFields, total=False):
+    """And what came of it."""
+
+    sources: Annotated[int | None, Arg("How many sources it brought")]
+    pr: Annotated[int | None, Arg("Number of its pull request")]
+    summary: Annotated[str | None, Arg("What it came to, in a line")]
+    next: Annotated[str | None, Arg("What should be done next")]
+    blocked_by: Annotated[str | None, Arg("What stands in the way")]
+    error: Annotated[str | None, Arg("What went wrong, if something did")]
+    tokens: Annotated[int | None, Arg("Tokens it used")]
+    cost: Annotated[float | None, Arg("What it cost, in USD", metavar="USD")]
+    handoff: Annotated[str | None, Arg("What the next session has to know")]
+
+
+_IN_JOURNAL = {
+    "question": "research_question",
+    "belief": "belief_targeted",
+    "disconfirm": "disconfirmation_target",
+    "sources": "sources_archived",
+    "pr": "pr_number",
+    "next": "next_priority",
+    "tokens": "tokens_used",
+    "cost": "cost_usd",
+    "handoff": "handoff_notes",
+}
+"""The flags that the journal calls by another name."""
 _SET_BY_US = frozenset(
     {"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease", "patch"}
 )
 """Fields by which lines of the journal are known: a `patch` changes a document."""
 
 
-def said(**flags: Any) -> Record:
-    """What was given of the flags, under the names that the journal has for them."""
-    return {name: value for name, value in flags.items() if value is not None}
+def recorded(fields: StartFields) -> Record:
+    """The flags that were given, under the names that the journal has for them."""
+    return {_IN_JOURNAL.get(n, n): value for n, value in fields.items() if value is not None}
 
 
 @example("holdfast session start --agent rio --type research --timeout 90m")
@@ -76,38 +98,23 @@ def start(
         str | None, Arg("After which it counts as crashed: 90m", metavar="D")
     ] = None,
     max_cost: MaxCost = None,
-    domain: Domain = None,
-    branch: Branch = None,
-    model: Model = None,
-    question: Question = None,
-    belief: Belief = None,
-    disconfirm: Disconfirm = None,
-    sources_expected: SourcesExpected = None,
+    **given: Unpack[StartFields],
 ) -> Change:
     from holdfast.agents.context import compose, gather, with_mail
 
-    fields = said(
-        task=task,
-        domain=domain,
-        branch=branch,
-        model=model,
-        research_question=question,
-        belief_targeted=belief,
-        disconfirmation_target=disconfirm,
-        sources_expected=sources_expected,
-    )
+    fields = ({} if task is None else {"task": task}) | recorded(given)
     limit = duration(timeout) if timeout is not None else None
     name = agent_id(agent).lower()
     home = context.home(create=True)
     with Agent(home, name, context.layout) as one:
         refuse_parked(one, task)
         buried = one.bury()  # first, so that the context tells how the last session ended
-        given = gather(home, one)
+        known = gather(home, one)
         begun = one.start(Start(type, role, limit, fields, max_cost=max_cost))
         key = scratch(begun.id, "context.md")
         try:
             one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
-            shown = without_secrets(home, compose(with_mail(one, given, begun.id)))
+            shown = without_secrets(home, compose(with_mail(one, known, begun.id)))
             home.document(key).replace(shown.encode())
         except HoldfastError as error:
             _take_back(one, begun, error)
@@ -179,41 +186,9 @@ def set_(
     *,
     agent: Annotated[str, Arg("Whose session")],
     session: Annotated[str | None, Arg("Another than the newest", metavar="ID")] = None,
-    domain: Domain = None,
-    branch: Branch = None,
-    model: Model = None,
-    question: Question = None,
-    belief: Belief = None,
-    disconfirm: Disconfirm = None,
-    sources_expected: SourcesExpected = None,
-    sources: Sources = None,
-    pr: PullRequest = None,
-    summary: Summary = None,
-    next: Next = None,
-    blocked_by: BlockedBy = None,
-    error: Error = None,
-    tokens: Tokens = None,
-    cost: Cost = None,
-    handoff: Handoff = None,
+    **given: Unpack[SessionFields],
 ) -> Change:
-    fields = said(
-        domain=domain,
-        branch=branch,
-        model=model,
-        research_question=question,
-        belief_targeted=belief,
-        disconfirmation_target=disconfirm,
-        sources_expected=sources_expected,
-        sources_archived=sources,
-        pr_number=pr,
-        summary=summary,
-        next_priority=next,
-        blocked_by=blocked_by,
-        error=error,
-        tokens_used=tokens,
-        cost_usd=cost,
-        handoff_notes=handoff,
-    )
+    fields = recorded(given)
     if not fields:
         raise UsageError("nothing to set", hint="such as --pr 247; see --help")
     with opened(context.home_to_change(), agent, context.layout) as one:
@@ -247,49 +222,19 @@ def end(
     agent: Annotated[str, Arg("Whose session")],
     outcome: Annotated[Outcome, Arg("How it went")],
     role: Annotated[str, Arg("As what it ran")] = "",
-    error: Error = None,
-    domain: Domain = None,
-    branch: Branch = None,
-    model: Model = None,
-    question: Question = None,
-    belief: Belief = None,
-    disconfirm: Disconfirm = None,
-    sources_expected: SourcesExpected = None,
-    summary: Summary = None,
-    sources: Sources = None,
-    pr: PullRequest = None,
-    next: Next = None,
-    blocked_by: BlockedBy = None,
-    tokens: Tokens = None,
-    cost: Cost = None,
-    handoff: Handoff = None,
+    **given: Unpack[SessionFields],
 ) -> Change:
+    error = given.pop("error", None)
     if error is not None and outcome == "completed":
         raise UsageError("a completed session has no error", hint="use --outcome error")
-    fields = said(
-        domain=domain,
-        branch=branch,
-        model=model,
-        research_question=question,
-        belief_targeted=belief,
-        disconfirmation_target=disconfirm,
-        sources_expected=sources_expected,
-        summary=summary,
-        sources_archived=sources,
-        pr_number=pr,
-        next_priority=next,
-        blocked_by=blocked_by,
-        tokens_used=tokens,
-        cost_usd=cost,
-        handoff_notes=handoff,
-    )
+    fields = recorded(given)
     check_fields(fields)
     with opened(context.home_to_change(), agent, context.layout) as one:
         session = _open(one, role)
         _refuse_living(one, session)
         failed = None
         if outcome != "completed":
-            message = error or summary or f"session ended with {outcome}"
+            message = error or given.get("summary") or f"session ended with {outcome}"
             failed = {"kind": outcome, "message": message}
         cause = "timeout" if outcome == "timeout" else None
         name = one.end(role, session["fence"], End(outcome, cause, failed, fields))
@@ -300,7 +245,7 @@ def end(
 def sweep(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
 ) -> Rows:
     def found(one: Agent) -> list[Record]:
         buried = one.settle()
@@ -358,7 +303,7 @@ def given_context(
 def list_(
     context: Context,
     *,
-    agent: Annotated[str | None, Arg("Only of this agent")] = None,
+    agent: OfAgent = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
 ) -> Rows:
     if limit < 0:

@@ -19,7 +19,7 @@ from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun
 
 Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
 Priority = Literal["high", "medium", "low"]
@@ -27,7 +27,6 @@ Whose = Annotated[str, Arg("Whose task")]
 Id = Annotated[str, Arg("Which task", positional=True, metavar="ID")]
 Outcome = Annotated[str | None, Arg("What came of it, in a line")]
 _LARGEST_BOARD = 8 << 20
-DryRun = Annotated[bool, Arg("Only say what would be done")]
 
 
 @contextmanager
