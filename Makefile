@@ -14,7 +14,7 @@ python := .venv/bin/python
 help:
 	@echo "make setup                             .venv with holdfast and the tools in it"
 	@echo "make run                               a fleet that lives: open the link it prints"
-	@echo "make test [AREA=…] [SEED=…]            lint, types, layers, tests; in under 15 minutes"
+	@echo "make test [AREA=…] [SEED=…] [TIER=ci]  lint, types, layers, tests, harnesses; in 5 minutes"
 	@echo "make bench [NAME=…]                    measure against raw limits and peers"
 	@echo "make prove [NAME=…] [TIER=quick|ci|full] [SEED=…]    the fault harnesses"
 	@echo "make fix                               format, repair lint, regenerate docs"
@@ -32,7 +32,7 @@ run:
 	@$(python) examples/living.py --then tools/setup.sh
 
 test: setup system-packages
-	@$(python) tools/run_tests.py $(if $(SEED),--seed '$(SEED)') $(AREA)
+	@$(python) tools/run_tests.py $(if $(TIER),--tier '$(TIER)') $(if $(SEED),--seed '$(SEED)') $(AREA)
 
 bench: setup
 	@$(python) -m bench $(NAME)

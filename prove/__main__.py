@@ -1,6 +1,7 @@
 """Run the harnesses.
 
     python -m prove [--name NAME] [--tier quick|ci|full] [--seed S] [--case CASE]
+    python -m prove --plan quick|ci
     python -m prove --report
     python -m prove --list
 
@@ -13,9 +14,12 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
+from typing import Any
 
 # Run as `python -m prove` from a checkout: the package under test is beside us.
 from prove import frame
+from tools.workers import Piece, in_workers
 
 sys.path.insert(0, str(frame.REPO / "src"))
 
@@ -26,6 +30,10 @@ def main() -> int:
         print(report())
         return 0
     harnesses = frame.discover()
+    if chosen.plan:
+        for name in harnesses:
+            print(json.dumps(planned(name, chosen.plan)))
+        return 0
     if chosen.list:
         for name, module in harnesses.items():
             print(f"{name:<14}{module.HARNESS.proves}")
@@ -33,14 +41,21 @@ def main() -> int:
     if chosen.name and chosen.name not in harnesses:
         print(f"no harness {chosen.name!r}; there are {', '.join(harnesses)}", file=sys.stderr)
         return 2
-    return run_all([chosen.name] if chosen.name else list(harnesses), chosen)
+    if chosen.name:
+        return tally(Counter([run_one(harnesses[chosen.name], chosen)]))
+    pieces = [
+        Piece(
+            name,
+            about(module.HARNESS, chosen.tier),
+            lambda _, module=module: run_one(module, chosen),
+        )
+        for name, module in harnesses.items()
+    ]
+    return tally(Counter(done.value or "failed" for done in in_workers(pieces)))
 
 
-def run_all(names: list[str], chosen: argparse.Namespace) -> int:
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    harnesses = frame.discover()
-    for name in names:
-        counts[run_one(harnesses[name], chosen)] += 1
+def tally(counts: Counter[str]) -> int:
+    """Print the last line; the exit status."""
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}", flush=True)
     return 1 if counts["failed"] else 0
@@ -70,6 +85,30 @@ def run_one(module: frame.ModuleType, chosen: argparse.Namespace) -> str:
         for row in trace:
             print(f"    {row}", file=sys.stderr)
     return "failed" if faults else "passed"
+
+
+def planned(name: str, tier: str) -> dict[str, Any]:
+    """The tier in which a harness has to run for `tier`, None for not at all, and about how long.
+
+    A full or ci result of the same store and harness holds; the quick tier adds cases to it.
+    """
+    harness: frame.Harness = frame.discover()[name].HARNESS
+    results = [frame.stored(name, each) for each in ("full", "ci")]
+    holds = any(record and not record["details"]["faults"] for record in results)
+    run = tier
+    if holds and not harness.beyond_store:
+        run = {"ci": "quick"}.get(tier)
+    return {"name": name, "tier": run, "seconds": about(harness, run or tier)}
+
+
+def about(harness: frame.Harness, tier: str) -> float:
+    """How long a tier takes, from the last full result."""
+    try:
+        text = (frame.RESULTS / f"{harness.name}.full.json").read_text("utf-8")
+    except FileNotFoundError:
+        return 30.0
+    share = harness.targets[tier] / harness.targets["full"]
+    return round(3 + json.loads(text)["seconds"] * share, 1)
 
 
 _SHOWN = (
@@ -113,6 +152,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tier", choices=frame.TIERS, default="quick")
     parser.add_argument("--seed", help="a number, or any text such as a commit")
     parser.add_argument("--case", help="one failed case again, with the seed it was found with")
+    parser.add_argument("--plan", choices=("quick", "ci"), help="which tier each would run in")
     parser.add_argument("--report", action="store_true", help="table of the stored results")
     parser.add_argument("--list", action="store_true", help="the harnesses and what they prove")
     chosen = parser.parse_args()

@@ -111,6 +111,8 @@ class Harness:
     tools: tuple[str, ...] = ()
     """Programs it cannot do without."""
     root: bool = False
+    beyond_store: bool = False
+    """Whether it runs code above the store: then no result holds for the store's bytes alone."""
     missing: Callable[[str], str | None] | None = None
     """For a tier: any other reason why it cannot run here, or None."""
 

@@ -43,6 +43,7 @@ HARNESS = Harness(
     # counted among them.
     targets={"quick": 20, "ci": 300, "full": 20_500},
     unit="deaths",
+    beyond_store=True,
 )
 TRANSITIONS = ("job.written", "job.claimed", "job.answered")
 INSIDE = (

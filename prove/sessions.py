@@ -43,6 +43,7 @@ HARNESS = Harness(
     proves="A session whose wrapper or keeper is killed has one end, and no process survives.",
     targets={"quick": 8, "ci": 60, "full": 240},
     unit="kills",
+    beyond_store=True,
 )
 PER_HOME = 20
 TRIES = 12
