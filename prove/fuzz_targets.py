@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 
 from holdfast.codec import DecodeError, decode, decode_record, encode
 from holdfast.errors import HoldfastError
+from holdfast.settings import Settings, parse_settings
 from holdfast.store.cell import _summed
 from holdfast.store.chain import ORIGIN, suffix
-from holdfast.store.home import Home, Settings, parse_settings
+from holdfast.store.home import Home
 from holdfast.store.letter import Ticket, Waiting
 from holdfast.store.packed import Packed
 from holdfast.store.primitives import BadLine, Line

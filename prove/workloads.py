@@ -17,9 +17,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, Indeterminate, StorageError
+from holdfast.settings import Settings
 from holdfast.store import commit, view
 from holdfast.store.document import FileDocument
-from holdfast.store.home import Home, Settings
+from holdfast.store.home import Home
 from holdfast.store.lease import FileLease
 from holdfast.store.lock import Lock
 from holdfast.store.log import FileLog

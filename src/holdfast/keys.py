@@ -20,8 +20,8 @@ from holdfast.clock import Clock, utc_stamp
 from holdfast.codec import DecodeError, decode, pretty
 from holdfast.errors import BadValue, ConfigError, NotOurs, UsageError, typed
 from holdfast.seal import SECRET_BYTES, Key, Ring
+from holdfast.settings import SETTINGS
 from holdfast.store.document import FileDocument
-from holdfast.store.home import SETTINGS
 from holdfast.store.place import Place, Tools
 from holdfast.store.vfs import RealVfs
 

@@ -18,9 +18,9 @@ from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.errors import BadValue, HoldfastError, UsageError
 from holdfast.ids import SessionId
 from holdfast.process import this_process
+from holdfast.settings import Budget
 from holdfast.spend import book
 from holdfast.spend.book import Spend
-from holdfast.spend.budget import Budget
 from holdfast.store import edited
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line

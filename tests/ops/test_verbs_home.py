@@ -144,7 +144,7 @@ def test_a_home_of_a_newer_format_is_refused_and_not_touched(shell: Shell) -> No
         ("format = 1\nheartbeat = -5", "heartbeat"),
         ('format = 1\n[ledger]\nextra_events = "deploy"', "extra_events"),
         ("format = 1\n[ledger]\nextra_events = [1]", "extra_events"),
-        ("format = 1\nledger = 5", "extra_events"),
+        ("format = 1\nledger = 5", "ledger is not a table"),
     ],
 )
 def test_damaged_settings_are_exit_three_and_say_what_is_wrong_and_where(

@@ -16,8 +16,8 @@ from holdfast.codec import Record
 from holdfast.errors import ConfigError, OverBudget
 from holdfast.ids import SessionId
 from holdfast.process import Owner, this_process
+from holdfast.settings import Budget
 from holdfast.spend.book import SHAPE, Spend, Tally, settled, total
-from holdfast.spend.budget import Budget, budget_of
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
 from holdfast.testing import Turner
@@ -71,15 +71,15 @@ def spent(home: Home, agent: str = "rio") -> Tally:
 
 
 def test_limits_hold_for_all_unless_an_agent_has_its_own(limited: Home) -> None:
-    assert budget_of(limited, "rio") == Budget(2.0, 3.0, 5.0)
-    assert budget_of(limited, "clay") == Budget(0.4, 1.0, 5.0)
+    assert limited.current_settings().budget("rio") == Budget(2.0, 3.0, 5.0)
+    assert limited.current_settings().budget("clay") == Budget(0.4, 1.0, 5.0)
 
 
 @pytest.mark.parametrize("value", ['"2"', "-1", "nan", "inf", "true", "[]"])
 def test_a_limit_that_is_no_money_is_told(home: Home, value: str) -> None:
     limit(home, f"\n[budget]\nsession_usd = {value}\n")
     with pytest.raises(ConfigError, match="session_usd"):
-        budget_of(home, "rio")
+        home.current_settings().budget("rio")
 
 
 def test_without_limits_nothing_is_reserved_and_costs_are_known_all_the_same(home: Home) -> None:
@@ -297,11 +297,11 @@ def _counted(home: Home, day: str) -> dict[str, Tally]:
 def test_a_limit_that_is_misspelt_is_an_error_and_not_no_limit(home: Home, text: str) -> None:
     limit(home, text)
     with pytest.raises(ConfigError, match="has no") as told:
-        budget_of(home, "rio")
+        home.current_settings().budget("rio")
     assert "day_usd" in str(told.value.hint)
 
 
 def test_other_settings_of_an_agent_are_no_misspelt_limits(home: Home) -> None:
     others = 'model = "scripted:echo"\ncolour = "red"\nmeasure.sources_archived = "*.md"\n'
     limit(home, f"[agents.rio]\n{others}")
-    assert budget_of(home, "rio") == Budget()
+    assert home.current_settings().budget("rio") == Budget()

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
-from holdfast.spend.budget import budget_of
 from holdfast.spend.limits import limit, set_limits
 from holdfast.store.home import Home
 from holdfast.testing import Turner
@@ -136,7 +135,7 @@ def test_nothing_but_the_limits_changes_however_the_file_is_written(
         assert {path: _at(found, path) for path in wanted} == wanted
         assert _others(found) == _others(tomllib.loads(f'format = 1\ntimezone = "UTC"\n{text}'))
         assert all(each in written for each in comments)
-        assert budget_of(home, "rio") is not None
+        assert home.current_settings().budget("rio") is not None
 
 
 def _at(found: object, path: tuple[str, ...]) -> object:

@@ -14,7 +14,7 @@ import zstandard
 from holdfast.errors import ConfigError
 from holdfast.store import archive, packed
 from holdfast.store.check import check
-from holdfast.store.home import Home, Settings, parse_settings
+from holdfast.store.home import Home
 from holdfast.store.lock import Lock
 from holdfast.store.log import FileLog
 from holdfast.store.primitives import START, BadLine, Cursor, Line
@@ -225,49 +225,12 @@ def test_a_link_planted_as_a_packed_segment_is_not_followed(
 # --- settings and the tool ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("", 100_000_000),
-        ("[log]", 100_000_000),
-        ('[log]\nrotate_at = "5MB"', 5_000_000),
-        ('[log]\nrotate_at = "64 KiB"', 65_536),
-        ('[log]\nrotate_at = "2GB"', 2_000_000_000),
-        ('[log]\nrotate_at = "300B"', 300),
-        ("[log]\nrotate_at = 4096", 4096),
-    ],
-)
-def test_the_size_at_which_a_log_goes_on_is_a_setting(text: str, size: int) -> None:
-    assert parse_settings(f"format = 1\n{text}\n".encode()).rotate_at == size
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "log = 5",
-        'log = "100MB"',
-        "[log]\nrotate_at = 0",
-        "[log]\nrotate_at = -1",
-        "[log]\nrotate_at = 1.5",
-        "[log]\nrotate_at = true",
-        '[log]\nrotate_at = "much"',
-        '[log]\nrotate_at = "100 TB"',
-        '[log]\nrotate_at = "9999999GB"',
-        '[log]\nrotate_at = ["1MB"]',
-    ],
-)
-def test_a_size_that_is_none_is_refused_with_a_hint(text: str) -> None:
-    with pytest.raises(ConfigError, match="rotate_at under \\[log\\] is not a size") as caught:
-        parse_settings(f"format = 1\n{text}\n".encode())
-    assert "100MB" in (caught.value.hint or "")
-
-
 def test_a_home_rotates_where_its_settings_say(path: str, clock: Turner) -> None:
     Home.open(path, create=True, timezone="UTC", clock=clock).close()
     file = Path(path, "holdfast.toml")
     file.write_text(file.read_text("utf-8") + '[log]\nrotate_at = "300B"\n', "utf-8")
     with Home.open(path, clock=clock) as home:
-        assert home.settings == Settings(rotate_at=300)
+        assert home.settings.rotate_at == 300
         log = home.log(KEY)
         for n in range(6):
             log.append({"n": n})

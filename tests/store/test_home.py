@@ -15,7 +15,8 @@ from holdfast.errors import (
     NotFound,
     NotOurs,
 )
-from holdfast.store.home import SETTINGS, Home, Settings, find, local_zone, parse_settings
+from holdfast.settings import SETTINGS, parse_settings
+from holdfast.store.home import Home, find, local_zone
 from holdfast.store.primitives import Line
 from holdfast.testing import Turner, lines_of, refused
 from tests.store.faults import FaultyVfs, failing
@@ -40,7 +41,7 @@ def test_a_home_that_is_not_there_is_not_made_by_looking(tmp_path: Path, no_leak
 def test_a_home_is_made_once_and_found_again(tmp_path: Path, no_leak: None) -> None:
     path = str(tmp_path / "a/b")
     with Home.open(path, create=True, timezone="+07:00") as home:
-        assert home.settings == Settings(timezone="+07:00")
+        assert home.settings.timezone == "+07:00"
         assert home.path == path
     text = Path(path, SETTINGS).read_bytes()
     with Home.open(path, create=True, timezone="UTC") as home:
@@ -110,60 +111,6 @@ def test_in_a_working_directory_that_is_gone_the_users_home_is_found(
 # --- settings ---------------------------------------------------------------------------------
 
 
-def test_settings_have_standards_and_units() -> None:
-    assert parse_settings(b"format = 1") == Settings()
-    text = b"""
-format = 1
-timezone = "Europe/Berlin"
-heartbeat = "2m"
-offline_after = 90
-[ledger]
-extra_events = ["coffee", "tea"]
-"""
-    assert parse_settings(text) == Settings(1, "Europe/Berlin", 120.0, 90.0, ("coffee", "tea"))
-    for value, seconds in (('"1.5s"', 1.5), ('"1h"', 3600), ('"1d"', 86400), ("0.5", 0.5)):
-        assert parse_settings(b"format=1\nheartbeat=" + value.encode()).heartbeat == seconds
-    assert parse_settings(b"format = 1\n[ledger]\nother = 1").extra_events == ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"format = ",
-        b"format = '1'",
-        b"format = true",
-        b"format = 1.0",
-        b"\xff\xfe",
-        b"format = 1\nformat = 1",
-        b"format = 1\nx = " + b"[" * 100_000,
-        b"format = 1\ntimezone = 'Nowhere/Land'",
-        b"format = 1\ntimezone = 7",
-        # A number that Python refuses to write in decimals.
-        b"format = 1\ntimezone = 0x" + b"f" * 4_000,
-        b"format = 1\nheartbeat = 0x" + b"f" * 4_000,
-        b"format = 1\nheartbeat = 'soon'",
-        b"format = 1\nheartbeat = ''",
-        b"format = 1\nheartbeat = 's'",
-        b"format = 1\nheartbeat = '5y'",
-        b"format = 1\nheartbeat = -5",
-        b"format = 1\nheartbeat = 0",
-        b"format = 1\nheartbeat = nan",
-        b"format = 1\nheartbeat = inf",
-        b"format = 1\nheartbeat = '1e999s'",
-        b"format = 1\nheartbeat = true",
-        b"format = 1\nheartbeat = [1]",
-        b"format = 1\nledger = 7",
-        b"format = 1\n[ledger]\nextra_events = 'coffee'",
-        b"format = 1\n[ledger]\nextra_events = [1]",
-    ],
-    ids=lambda text: repr(text[:40]),
-)
-def test_settings_that_mean_nothing_are_refused(text: bytes) -> None:
-    with refused(ConfigError):
-        parse_settings(text)
-
-
 def test_a_home_of_a_newer_holdfast_is_left_alone(path: str, home: Home, no_leak: None) -> None:
     Path(path, SETTINGS).write_bytes(b"format = 2")
     with refused(NewerFormat, "format 2"):
@@ -171,6 +118,22 @@ def test_a_home_of_a_newer_holdfast_is_left_alone(path: str, home: Home, no_leak
     Path(path, SETTINGS).write_bytes(b"format = 0x" + b"f" * 4_000)
     with refused(NewerFormat, "an endless number"):
         Home.open(path)
+
+
+def test_settings_that_changed_are_read_again_and_only_then(
+    path: str, home: Home, no_leak: None
+) -> None:
+    first = home.current_settings()
+    assert home.current_settings() is first
+    file = Path(path, SETTINGS)
+    file.write_text(first_text := file.read_text("utf-8") + "heartbeat_of = 1\n", "utf-8")
+    assert home.current_settings() is home.settings
+    assert [name for name, _ in home.settings.unread()] == ["heartbeat_of"]
+    file.unlink()
+    assert [name for name, _ in home.current_settings().unread()] == ["heartbeat_of"]
+    file.write_text(first_text + "=", "utf-8")
+    with refused(ConfigError, "cannot be read"):
+        home.current_settings()
 
 
 def test_a_home_is_not_made_in_an_unknown_zone(tmp_path: Path, no_leak: None) -> None:

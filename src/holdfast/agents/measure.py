@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.errors import ConfigError
-from holdfast.settings import settings, table
-from holdfast.store.home import SETTINGS
+from holdfast.settings import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -102,7 +101,7 @@ class Count:
 
 
 def _patterns(home: Home, agent: str) -> dict[str, re.Pattern[str]]:
-    wanted = table(settings(home, "measure"), "agents", agent, "measure")
+    wanted = home.settings.measure(agent)
     if unknown := sorted(wanted.keys() - set(MEASURED)):
         raise _wrong(f"measure.{unknown[0][:60]} of {agent} is not known")
     return {name: _compiled(agent, name, value) for name, value in wanted.items()}

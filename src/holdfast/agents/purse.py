@@ -15,7 +15,6 @@ from holdfast.ids import SessionId, session_id
 from holdfast.layout import charged
 from holdfast.process import may_live, this_process
 from holdfast.spend.book import Held, Spend
-from holdfast.spend.budget import budget_of
 from holdfast.store.primitives import Cursor, Log
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Purse:
 
     def reserve(self, session: SessionId, asked: float | None) -> float | None:
         """Set money aside for a session; OverBudget if there is not enough."""
-        budget = budget_of(self._home, self._agent)
+        budget = self._home.current_settings().budget(self._agent)
         try:
             return self._spend.reserve(session, asked, budget, this_process())
         except OverBudget as error:

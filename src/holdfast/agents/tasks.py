@@ -16,10 +16,8 @@ from holdfast.agents.endings import Endings, number_of
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.contracts import drift
-from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError
-from holdfast.settings import settings, table
+from holdfast.errors import Corrupt, NotFound, UsageError
 from holdfast.store.edited import EditedDocument
-from holdfast.store.home import SETTINGS
 from holdfast.store.merge import merge_json
 from holdfast.store.primitives import Log
 
@@ -31,7 +29,6 @@ TYPES = ("research", "extract", "evaluate", "follow-up", "disconfirm")
 PRIORITIES = ("high", "medium", "low")
 OPEN = ("pending", "active")
 STATUSES = (*OPEN, "completed", "dropped")
-PARK_AFTER = 3
 MOST_TEXT = 20_000
 """Characters of a description, a context or an outcome."""
 
@@ -134,18 +131,6 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
     if ended or verb == "reopen":
         after["outcome"] = outcome
     return after
-
-
-def park_after(home: Home) -> int:
-    """After how many failures in a row a task is handed out no more."""
-    value = table(settings(home, "park_after"), "tasks").get("park_after", PARK_AFTER)
-    if type(value) is int and value >= 1:
-        return value
-    raise ConfigError(
-        f"{SETTINGS}: park_after under [tasks] is not a number of failures",
-        hint=f"write it as park_after = {PARK_AFTER}",
-        path=SETTINGS,
-    )
 
 
 # --- the list -------------------------------------------------------------------------------
@@ -251,7 +236,7 @@ class TaskList:
         """Hand out no more what has failed too often; the ids that were parked now."""
         history = self.endings.read()
         due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
-        limit = park_after(self._home) if due else 0
+        limit = self._home.current_settings().park_after if due else 0
         due = [id for id in due if history["failed"][id][0] >= limit]
         return [id for id in due if self._park(id, *history["failed"][id])]
 

@@ -16,8 +16,8 @@ from holdfast.ids import SessionId, is_agent_id, session_id
 from holdfast.jobs.verdict import many
 from holdfast.layout import CACHE
 from holdfast.process import this_process
+from holdfast.settings import Budget
 from holdfast.spend.book import OF_A_JOB, Spend
-from holdfast.spend.budget import Budget, budget_of
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
@@ -60,7 +60,7 @@ class Charges:
     @cached_property
     def limited(self) -> bool:
         """Whether the fleet may spend only so much in a day."""
-        return budget_of(self._home, "").fleet_day is not None
+        return self._home.current_settings().budget().fleet_day is not None
 
     def reserve(self, sequence: int, aside: float | None, *, known: bool) -> str:
         """Set money of the fleet aside for a call; OverBudget if there is not enough.
@@ -69,7 +69,7 @@ class Charges:
         """
         charge = SessionId(self._today(), self._name, sequence + 1)
         if self.limited:
-            budget = Budget(fleet_day=budget_of(self._home, "").fleet_day)
+            budget = Budget(fleet_day=self._home.current_settings().budget().fleet_day)
             try:
                 self._spend.reserve(charge, aside or 0.0, budget, this_process())
             except OverBudget:

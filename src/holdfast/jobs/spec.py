@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from filecmp import cmp
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from holdfast import text
 from holdfast.byhand import parse
 from holdfast.contracts.job_spec import (
     DEFAULT_PHASE,
@@ -26,8 +26,6 @@ from holdfast.workspace.gates import words_of
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
 """The files that a folder with a job in it has one of."""
 _MOST_MONEY = 1e9
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)\s*")
 
 _OTHER_NAMES = {
     "gitSourceRepo": "source",
@@ -201,10 +199,10 @@ def duration(value: Any, where: str) -> float:
     """Seconds: a number, or text such as 90s, 10m, 2h."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    found = _DURATION.fullmatch(str(value))
-    if found is None:
-        raise BadValue(f"{where}: {value!r} is no time", hint="such as 90s, 10m or 2h")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    try:
+        return text.duration(str(value))
+    except UsageError as error:
+        raise BadValue(f"{where}: {error.message}", hint=error.hint) from None
 
 
 def _checked(value: dict[str, Any], where: str) -> JobSpec:

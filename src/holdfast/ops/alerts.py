@@ -6,17 +6,14 @@ import getpass
 import os
 from typing import Annotated, Any
 
-from holdfast.agents.alerts import EVERY, Alerts, troubles_of
+from holdfast.agents.alerts import Alerts, troubles_of
 from holdfast.agents.standing import fleet
-from holdfast.errors import ConfigError, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.status import now
-from holdfast.settings import settings
-from holdfast.store.home import SETTINGS, Home
+from holdfast.text import duration
 
 
 @example("holdfast alerts check")
@@ -30,7 +27,7 @@ def check(
     dry_run: Annotated[bool, Arg("Only show what would be told")] = False,
 ) -> Show:
     home = context.home() if dry_run else context.home_to_change()
-    pause = duration(every) if every is not None else _every(home)
+    pause = duration(every) if every is not None else home.settings.alert_every
     seen = troubles_of(fleet(home, now(home), context.layout), idle=idle)
     with Alerts(home) as alerts:
         told = alerts.preview(seen, pause) if dry_run else alerts.look(seen, pause)
@@ -73,17 +70,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
-
-
-def _every(home: Home) -> float:
-    said = settings(home, "alert_every").get("alert_every")
-    if said is None:
-        return EVERY
-    try:
-        return duration(str(said))
-    except UsageError:
-        raise ConfigError(
-            f"{SETTINGS}: alert_every = {said!r:.80} is no duration",
-            hint='write it as alert_every = "30m", or leave it out',
-            path=SETTINGS,
-        ) from None

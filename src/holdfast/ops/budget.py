@@ -13,10 +13,9 @@ from holdfast.ops.envelope import Change, Rows
 from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
+from holdfast.settings import SETTINGS
 from holdfast.spend.book import Spend, Tally, total
-from holdfast.spend.budget import budget_of
 from holdfast.spend.limits import limit, set_limits
-from holdfast.store.home import SETTINGS
 
 FLEET = "(all)"
 """In place of an agent; no agent can be called so."""
@@ -40,10 +39,10 @@ def show(
     names = sorted(spent) if agent is None else [agent_id(agent).lower()]
     rows: list[dict[str, Any]] = []
     for name in names:
-        budget = budget_of(home, name)
+        budget = home.settings.budget(name)
         tally = spent.get(name, Tally())
         rows.append(_row(name, tally, budget.agent_day) | {"session_limit_usd": budget.session})
-    limit = budget_of(home, "").fleet_day
+    limit = home.settings.budget().fleet_day
     rows.append(_row(FLEET, everybody, limit) | {"session_limit_usd": None})
     return Rows(rows, {"day": when, "agents": len(names), "unknown": everybody.unknown})
 

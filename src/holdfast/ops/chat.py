@@ -13,9 +13,9 @@ from holdfast.errors import HoldfastError, NoKey, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.model import chosen, schema_from, told
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.text import duration
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

@@ -15,9 +15,8 @@ from holdfast.ledger.sealed import FOLDER
 from holdfast.ops.answer import Answer
 from holdfast.ops.examine_fleet import examine_fleet
 from holdfast.process import process_start
-from holdfast.settings import settings, unread
+from holdfast.settings import SETTINGS
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
-from holdfast.store.home import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -53,7 +52,7 @@ def _jobs(home: Home) -> Iterator[Answer]:
 
 
 def _settings(home: Home) -> Iterator[Answer]:
-    for name, near in unread(settings(home, "")):
+    for name, near in home.settings.unread():
         fix = f"did you mean {near}?" if near else "docs/files.md lists what there is"
         yield Answer(SETTINGS, "warning", f"nobody reads {name}", fix)
 

@@ -15,10 +15,10 @@ from holdfast.errors import BadName, BadValue, HoldfastError, OverBudget
 from holdfast.ids import agent_id, mapped_agent_id, session_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.session import Type
+from holdfast.text import duration
 
 if TYPE_CHECKING:
     from holdfast.agents.hooked import Heard, Told

@@ -17,9 +17,10 @@ from holdfast.ledger.book import agents
 from holdfast.models.marks import WARNING, new_mark
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.moment import duration, moment
+from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun, OfAgent
+from holdfast.text import duration
 
 ALL = "all"
 Whose = Annotated[str, Arg("Whose inbox")]

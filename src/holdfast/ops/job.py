@@ -42,9 +42,9 @@ from holdfast.ops.jobs import (
     row,
     workspace_of,
 )
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
+from holdfast.text import duration
 from holdfast.workspace.attachment import ATTACHMENTS
 from holdfast.workspace.gates import doubts
 from holdfast.workspace.sandbox import hidden_in

@@ -20,10 +20,10 @@ from holdfast.jobs.state import check
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
 from holdfast.ops.jobs import Id, details, opened, queue_of, workspace_of
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.process import is_hidden
+from holdfast.text import duration
 
 Decision = Literal["continue", "halt", "approve", "reject", "answer"]
 Reason = Annotated[str | None, Arg("Why, in a line")]

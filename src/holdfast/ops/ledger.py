@@ -17,12 +17,12 @@ from holdfast.ledger.entry import EVENTS, check_source, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
-from holdfast.ops.moment import duration, moment
+from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since
-from holdfast.settings import settings, table
-from holdfast.store.home import SETTINGS, Home, find
+from holdfast.store.home import Home, find
 from holdfast.store.primitives import START, Cursor, Verified
+from holdfast.text import duration
 
 CORRUPT = 6
 _PAUSE = 0.2
@@ -76,7 +76,7 @@ def write(
         with Ledger(home, agent, context.layout) as ledger:
             _greet(context, home, ledger)
             waiting = _waiting(context, spool, ledger)
-            pause = _pause(home, throttle)
+            pause = home.settings.throttle if throttle is None else duration(throttle)
             if pause is None:
                 written = ledger.write(what, waiting.events)
             else:
@@ -103,23 +103,6 @@ def write(
         detail=detail,
         data={**record, "seq": cursor.seq, "hash": cursor.hash, "file": cursor.segment},
     )
-
-
-def _pause(home: Home, said: str | None) -> float | None:
-    """For how long the same event is not repeated: as said, else by the settings."""
-    if said is not None:
-        return duration(said)
-    found = table(settings(home, "throttle"), "ledger").get("throttle")
-    if found is None:
-        return None
-    try:
-        return duration(str(found))
-    except UsageError as error:
-        raise ConfigError(
-            f"{SETTINGS}: throttle under [ledger]: {error.message}",
-            hint='write it as throttle = "30s"',
-            path=SETTINGS,
-        ) from None
 
 
 def _throttled(

@@ -16,10 +16,9 @@ from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model, providers
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.settings import settings, table
+from holdfast.text import duration
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -141,11 +140,8 @@ def unsaid(home: Home, agent: str) -> str | None:
     """The model that the environment, the settings or its persona name for an agent."""
     if ref := os.environ.get(VARIABLE):
         return ref
-    found = settings(home, "model")
-    own = table(found, "agents", agent).get("model")
-    ref = own if isinstance(own, str) else _of_persona(home, agent)
-    ref = ref or table(found, "models").get("default")
-    return ref if isinstance(ref, str) and ref else None
+    said = home.settings
+    return said.model(agent) or _of_persona(home, agent) or said.default_model
 
 
 def _of_persona(home: Home, agent: str) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.clock import zone
 from holdfast.errors import ConfigError, NotFound, from_os
 from holdfast.layout import HOLDFAST, Layout, preset
-from holdfast.settings import settings
-from holdfast.store.home import FORMAT, SETTINGS, Home, Settings, local_zone
+from holdfast.settings import FORMAT, SETTINGS, Settings
+from holdfast.store.home import Home, local_zone
 from holdfast.store.vfs import RealVfs
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def open_home(
 def _agreed(home: Home, asked: Layout | None) -> Opened:
     """The home by the layout that its settings name, which stays, like its format."""
     try:
-        found = _recorded(home) or HOLDFAST
+        named = home.settings.layout
+        found = HOLDFAST if named is None else preset(named)
         if asked is not None and asked is not found:
             raise ConfigError(
                 f"{home.path} has the layout {found.name}, not {asked.name}",
@@ -61,12 +62,6 @@ def _agreed(home: Home, asked: Layout | None) -> Opened:
         home.close()
         raise
     return Opened(home, found, adopted=True)
-
-
-def _recorded(home: Home) -> Layout | None:
-    """The layout that the settings name."""
-    named = settings(home, "layout").get("layout")
-    return None if named is None else preset(str(named))
 
 
 def _foreign(
@@ -80,7 +75,7 @@ def _foreign(
         )
     home = _looked_at(path, layout, clock, create=create)
     try:
-        adopted = home.document(SETTINGS).read() is not None
+        adopted = home.root.stat(SETTINGS) is not None
         if create and not adopted:
             _adopt(home, layout, timezone or local_zone())
             adopted = True

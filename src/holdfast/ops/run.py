@@ -15,12 +15,11 @@ from holdfast.errors import UsageError
 from holdfast.ids import agent_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.session import MaxCost, StartFields, Type, recorded, refuse_parked
-from holdfast.ops.size import size
 from holdfast.proc.limits import Limits
+from holdfast.text import duration, size
 
 
 @example("holdfast run --agent rio --type research --timeout 90m -- claude -p 'Read on'")

@@ -21,10 +21,10 @@ from holdfast.ledger.book import Event
 from holdfast.ledger.entry import parse_data
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, OfAgent
 from holdfast.process import this_process
+from holdfast.text import duration
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home

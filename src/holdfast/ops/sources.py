@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.contracts.detect import by_path
 from holdfast.contracts.kind import Finding, Kind
 from holdfast.layout import CACHE
-from holdfast.store.home import SETTINGS
+from holdfast.settings import SETTINGS
 
 STDIN = "-"
 MOST = 1 << 30

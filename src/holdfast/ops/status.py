@@ -9,20 +9,17 @@ from typing import Annotated, Any
 from holdfast.agents.standing import Moment, Running, Standing, fleet, in_words, standing
 from holdfast.clock import zone
 from holdfast.codec import Record
-from holdfast.errors import ConfigError, NotFound, UsageError
+from holdfast.errors import NotFound
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.ledger.book import agents
 from holdfast.ledger.status import SHOWN
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
-from holdfast.ops.moment import duration
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.settings import settings
-from holdfast.store.home import SETTINGS, Home
+from holdfast.store.home import Home
 
-STALE_AFTER = 2 * 86400.0
 """A daily agent that missed one run is not yet stale."""
 _WIDEST = 26
 """Characters of a trouble in the table; all of it is in the JSON and in `status AGENT`."""
@@ -79,20 +76,7 @@ def now(home: Home) -> Moment:
     instant = home.clock.now()
     local = datetime.fromtimestamp(instant, zone(home.settings.timezone))
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    return Moment(instant, midnight, home.settings.offline_after, stale_after(home))
-
-
-def stale_after(home: Home) -> float:
-    """After how many seconds a report counts as stale: `stale_after` in the settings."""
-    said = settings(home, "stale_after").get("stale_after", STALE_AFTER)
-    try:
-        return duration(str(said))
-    except UsageError:
-        raise ConfigError(
-            f"{SETTINGS}: stale_after = {said!r:.80} is no duration",
-            hint='write it as stale_after = "2d"',
-            path=SETTINGS,
-        ) from None
+    return Moment(instant, midnight, home.settings.offline_after, home.settings.stale_after)
 
 
 # --- a row ----------------------------------------------------------------------------------

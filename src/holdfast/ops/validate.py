@@ -18,7 +18,7 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.schema import find
 from holdfast.ops.sources import PACKED, Content, Source, Trouble, content, sources
-from holdfast.store.home import SETTINGS, parse_settings
+from holdfast.settings import SETTINGS, parse_settings
 
 UNREADABLE = 2
 

@@ -17,7 +17,7 @@ from holdfast.errors import BadName, OverBudget
 from holdfast.ids import SessionId, session_id
 from holdfast.layout import SPEND, SPENT
 from holdfast.process import Owner
-from holdfast.spend.budget import Budget
+from holdfast.settings import Budget
 from holdfast.store.primitives import Cell, Cursor, Line, Log
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape

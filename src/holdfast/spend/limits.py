@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import ConfigError, UsageError
-from holdfast.settings import Table, amount, table
-from holdfast.store.home import SETTINGS, parse_settings
+from holdfast.settings import SETTINGS, Table, amount, parse_settings, table
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -49,7 +47,7 @@ def set_limits(
     def change(old: bytes | None) -> bytes:
         nonlocal before
         text = (old or b"").decode()
-        found = tomllib.loads(text)
+        found = parse_settings(text.encode()).tables
         before = {path: amount(table(found, *path[:-1]), path[-1]) for path in changes}
         news = {path: usd for path, usd in changes.items() if usd != before[path]}
         return _edited(text, found, news).encode() if news else old or b""
@@ -71,13 +69,12 @@ def _edited(text: str, found: Table, changes: Mapping[Path, float | None]) -> st
     new = str(tomlkit.dumps(document))
     new += "" if new.endswith("\n") else "\n"
     # Whatever the library did: nothing but the limits may be another.
-    if _without_empty(tomllib.loads(new)) != _without_empty(wanted):
+    if _without_empty(parse_settings(new.encode()).tables) != _without_empty(wanted):
         raise ConfigError(
             f"{SETTINGS} is written in a way that cannot be changed safely",
             hint=f"set {', '.join('.'.join(path) for path in changes)} with an editor",
             path=SETTINGS,
         )
-    parse_settings(new.encode())
     return new
 
 

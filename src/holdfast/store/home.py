@@ -8,73 +8,56 @@ when it is made, which time zone its days have.
 from __future__ import annotations
 
 import os
-import re
 import secrets
-import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import NamedTuple, cast
 
 from holdfast import mask
 from holdfast.clock import Clock, SystemClock, local_stamp, zone
 from holdfast.errors import (
     ConfigError,
     HoldfastError,
-    NewerFormat,
     NotFound,
     NotOurs,
     from_os,
     typed,
 )
 from holdfast.ids import key_parts
+from holdfast.settings import FORMAT, SETTINGS, TEMPLATE, Settings, parse_settings
 from holdfast.store import vfs as files
 from holdfast.store.cell import FileCell
 from holdfast.store.document import FileDocument
 from holdfast.store.lease import FileLease
-from holdfast.store.log import ROTATE_AT, FileLog
+from holdfast.store.log import FileLog
 from holdfast.store.mailbox import FileMailbox
 from holdfast.store.place import Place, Tools
 from holdfast.store.primitives import START, TRIES, Line, Log
 from holdfast.store.segments import log_at
 from holdfast.store.sheet import FileSheet
 from holdfast.store.shelves import is_mailbox
-from holdfast.store.vfs import Dir, RealVfs, Vfs
+from holdfast.store.vfs import Dir, RealVfs, Stat, Vfs
 from holdfast.store.view import Shape, State, View
 
-FORMAT = 1
-SETTINGS = "holdfast.toml"
 _MASK_KEY = ".mask-key"
 _AUDIT = "audit"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SIZE = re.compile(r"([0-9]{1,12}) ?([KMG]i?B|B?)")
-_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-}
-_LARGEST = 1 << 40
-
-
-class Settings(NamedTuple):
-    format: int = FORMAT
-    timezone: str = "UTC"
-    heartbeat: float = 60.0
-    """How often a living agent is expected to be heard of, in seconds."""
-    offline_after: float = 300.0
-    """After how many seconds of silence it counts as offline."""
-    extra_events: tuple[str, ...] = ()
-    """Event types of the ledger beside the built-in ones."""
-    rotate_at: int = ROTATE_AT
-    """After how many bytes a log goes on in the next file."""
 
 
 class Home:
     """The file backend of the store; see `primitives.Backend`."""
 
-    def __init__(self, path: str, root: Dir, settings: Settings, vfs: Vfs, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: str,
+        root: Dir,
+        settings: Settings,
+        vfs: Vfs,
+        clock: Clock,
+        seen: Stat | None = None,
+    ) -> None:
         self.path, self.settings, self.clock = path, settings, clock
         self.root, self.vfs = root, vfs
+        self._settings_seen = seen
         where = zone(settings.timezone)
 
         def local(instant: float) -> str:
@@ -112,13 +95,26 @@ class Home:
         except OSError as error:
             raise from_os(error, f"opening the home {path}", path) from error
         try:
+            with typed("opening the home", path):
+                seen = root.stat(SETTINGS)
             settings = _settings(root, vfs, clock, timezone, create=create)
             if settings is None:
                 raise _no_home(path)
-            return cls(path, root, settings, vfs, clock)
+            return cls(path, root, settings, vfs, clock, seen)
         except BaseException:
             root.close()
             raise
+
+    def current_settings(self) -> Settings:
+        """The settings as they are now, for limits that hold at once; read again if changed."""
+        with typed("reading", SETTINGS):
+            seen = self.root.stat(SETTINGS)
+        if seen not in (None, self._settings_seen):
+            # Stamped before the read: a later change is seen by the next call.
+            self._settings_seen = seen
+            found = _settings(self.root, self.vfs, self.clock, None, create=False)
+            self.settings = found or self.settings
+        return self.settings
 
     def log(self, key: str, *, rotate_at: int | None = None) -> FileLog:
         parts, series = log_at(key)
@@ -248,104 +244,10 @@ def _settings(
             return None
         chosen = local_zone() if timezone is None else timezone
         zone(chosen)
-        document.update(lambda old: old or _TEMPLATE.format(FORMAT, chosen).encode())
+        document.update(lambda old: old or TEMPLATE.format(FORMAT, chosen).encode())
         text = document.read()
         assert text is not None
     return parse_settings(text.data)
-
-
-def parse_settings(data: bytes) -> Settings:
-    """The settings in the text of holdfast.toml."""
-    try:
-        found = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{SETTINGS} cannot be read: {error}", hint="mend it with an editor", path=SETTINGS
-        ) from None
-    made_by = found.get("format")
-    if type(made_by) is not int:
-        raise ConfigError(
-            f"{SETTINGS} has no format number", hint="add `format = 1`", path=SETTINGS
-        )
-    if made_by > FORMAT:
-        raise NewerFormat(
-            f"this home has format {_shown(made_by)}, this Holdfast knows {FORMAT}",
-            hint="upgrade Holdfast; nothing was touched",
-            path=SETTINGS,
-        )
-    standard = Settings()
-    named = found.get("timezone", standard.timezone)
-    timezone = named if isinstance(named, str) else _shown(named)
-    try:
-        zone(timezone)
-    except ConfigError as error:
-        raise ConfigError(f"{SETTINGS}: {error}", hint=error.hint, path=SETTINGS) from None
-    return Settings(
-        made_by,
-        timezone,
-        _seconds(found, "heartbeat", standard.heartbeat),
-        _seconds(found, "offline_after", standard.offline_after),
-        _words(found.get("ledger"), "extra_events"),
-        _bytes(found.get("log"), "rotate_at", standard.rotate_at),
-    )
-
-
-def _bytes(table: object, name: str, standard: int) -> int:
-    if table is None:
-        return standard
-    value = cast("dict[str, object]", table).get(name, standard) if isinstance(table, dict) else ""
-    match = _SIZE.fullmatch(str(value))
-    size = int(match[1]) * _SIZES[match[2]] if match and type(value) in (str, int) else 0
-    if 0 < size <= _LARGEST:
-        return size
-    raise ConfigError(
-        f"{SETTINGS}: {name} under [log] is not a size",
-        hint=f'write it as {name} = "100MB"; KB, MB, GB, KiB, MiB and GiB are known',
-        path=SETTINGS,
-    )
-
-
-def _shown(value: object) -> str:
-    """A value of somebody's settings in a message."""
-    try:
-        return repr(value)
-    except ValueError:
-        return "an endless number"  # Python refuses to write thousands of digits
-
-
-def _words(table: object, name: str) -> tuple[str, ...]:
-    match table:
-        case None:
-            return ()
-        case dict():
-            values = cast("dict[str, object]", table).get(name, [])
-            if isinstance(values, list) and all(
-                isinstance(v, str) for v in cast("list[object]", values)
-            ):
-                return tuple(cast("list[str]", values))
-        case _:
-            pass
-    raise ConfigError(
-        f"{SETTINGS}: {name} under [ledger] is not a list of words",
-        hint=f'write it as {name} = ["deploy", "review"]',
-        path=SETTINGS,
-    )
-
-
-def _seconds(found: dict[str, object], name: str, standard: float) -> float:
-    value = found.get(name, standard)
-    number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "s")
-    try:
-        seconds = float(str(number)) * _UNITS[unit]
-    except (KeyError, ValueError):
-        seconds = 0.0
-    if 0 < seconds < _UNITS["d"] * 3650:
-        return seconds
-    raise ConfigError(
-        f"{SETTINGS}: {name} = {_shown(value)} is no duration",
-        hint='write it as "300s" or "5m"',
-        path=SETTINGS,
-    )
 
 
 def _mask_key(place: Place) -> bytes:
@@ -395,22 +297,3 @@ def _walk(directory: Dir, prefix: str) -> list[str]:
 
 def _no_home(path: str) -> NotFound:
     return NotFound(f"no Holdfast home at {path}", hint="make one with `holdfast init`", path=path)
-
-
-_TEMPLATE = """\
-# A Holdfast home.  `format` and `timezone` stay as they are once there is data.
-format = {}
-timezone = "{}"
-
-# How often an agent is expected to be heard of, and when silence counts as offline.
-heartbeat = "60s"
-offline_after = "300s"
-
-# Event types of the ledger beside heartbeat, task_start, task_result, error and info.
-# [ledger]
-# extra_events = ["deploy", "review"]
-
-# After how much a log goes on in the next file.
-# [log]
-# rotate_at = "100MB"
-"""

@@ -11,7 +11,7 @@ from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageErro
 from holdfast.git.repository import FOLDER, LINK, Repository
 from holdfast.git.source import Source, source_of
 from holdfast.git.worktree import top_of
-from holdfast.store.home import SETTINGS
+from holdfast.settings import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
 from holdfast.workspace.ignored import surroundings
 from holdfast.workspace.safedir import Folder, pieces

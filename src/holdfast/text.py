@@ -1,0 +1,34 @@
+"""Amounts as people write them and as they are shown to people."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import UsageError
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?([smhdw]?)")
+_BYTES = {"": 1, "B": 1} | {
+    f"{letter}{kind}": base**power
+    for kind, base in (("B", 1000), ("iB", 1024))
+    for power, letter in enumerate("KMGT", 1)
+}
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?) ?([KMGT]i?B|B?)")
+
+
+def duration(text: str) -> float:
+    """Seconds: `90m`, `1.5h`, `2 d`, `5400`."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if seconds > 0:
+        return seconds
+    raise UsageError(f"not a length of time: {text[:80]!r}", hint="such as 90s, 30m, 1.5h or 2d")
+
+
+def size(text: str) -> int:
+    """Bytes: `200MB`, `1.5 GiB`, `4096`."""
+    found = _SIZE.fullmatch(text.strip())
+    count = int(float(found[1]) * _BYTES[found[2]]) if found else 0
+    if count > 0:
+        return count
+    raise UsageError(f"not a size: {text[:80]!r}", hint="such as 200MB, 2GiB or 4096")
