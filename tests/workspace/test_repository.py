@@ -159,7 +159,7 @@ def test_a_copy_of_an_empty_one_names_its_objects_by_the_same_hash(
     copy.keep({"refs/heads/x": commit})
     found = source_of(str(source))
     assert found is not None
-    found.give(copy.directory, "refs/heads/x", "given")
+    found.give(copy, "refs/heads/x", "given", expected=None)
     assert git(source, "show", "given:a") == "a"
 
 
@@ -278,9 +278,34 @@ def test_a_refusal_of_the_target_says_what_to_do(
     assert found is not None
     kind, hint = REFUSED[reason]
     with pytest.raises(kind) as error:
-        found.give(ours.directory, "refs/heads/x", reason if reason in ("own", "here") else "given")
+        branch = reason if reason in ("own", "here") else "given"
+        found.give(ours, "refs/heads/x", branch, expected=found.commit_of(f"refs/heads/{branch}"))
     assert hint in (error.value.hint or "")
     assert "fsck" not in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("moved", ["made", "forward", "gone"])
+def test_a_branch_that_moved_in_between_is_not_swapped(
+    ours: Repository, tmp_path: Path, moved: str
+) -> None:
+    git(tmp_path, "init", "-q", "-b", "here")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    first = git(tmp_path, "rev-parse", "HEAD")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "second")
+    second = git(tmp_path, "rev-parse", "HEAD")
+    copy = Repository(str(tmp_path / "copy.git"))
+    copy.create(str(tmp_path / ".git"))
+    copy.keep({"refs/heads/x": second})
+    expected = None if moved == "made" else first
+    if moved != "gone":
+        git(tmp_path, "branch", "given", first if moved == "made" else second)
+    found = source_of(str(tmp_path))
+    assert found is not None
+    before = found.commit_of("refs/heads/given")
+    with pytest.raises(Conflict, match="given") as error:
+        found.give(copy, "refs/heads/x", "given", expected=expected)
+    assert "in between" in (error.value.hint or "")
+    assert found.commit_of("refs/heads/given") == before
 
 
 def test_a_file_that_git_refuses_is_told_by_the_merge(ours: Repository, tmp_path: Path) -> None:
@@ -289,7 +314,7 @@ def test_a_file_that_git_refuses_is_told_by_the_merge(ours: Repository, tmp_path
     found = source_of(str(tmp_path))
     assert found is not None
     with pytest.raises(Conflict, match="hasDotgit") as error:
-        found.give(ours.directory, "refs/heads/x", "given")
+        found.give(ours, "refs/heads/x", "given", expected=None)
     assert "rename or remove" in (error.value.hint or "")
 
 
@@ -305,7 +330,7 @@ def test_a_target_that_cannot_be_written_is_told(ours: Repository, tmp_path: Pat
         again = ("mount", "-o", "remount,bind,ro", str(tmp_path))
         subprocess.run(again, check=True)
         with pytest.raises(ReadOnly, match="Read-only") as error:
-            found.give(ours.directory, "refs/heads/x", "given")
+            found.give(ours, "refs/heads/x", "given", expected=None)
         assert "writable" in (error.value.hint or "")
     finally:
         subprocess.run(("umount", str(tmp_path)), check=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.errors import Busy, Conflict, HoldfastError, NotOurs, ReadOnly
 from holdfast.git import call
+from holdfast.git.repository import Repository
 
 _LOCAL = {"protocol.file.allow": "always", "fetch.fsckObjects": "true"}
 _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
@@ -41,6 +42,11 @@ _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
     ("Read-only file system", ReadOnly, "the source has to be writable to get a branch"),
     ("ermission denied", NotOurs, "the source has to be yours to write in; see `ls -la` there"),
     ("nsufficient permission", NotOurs, "the source has to be yours to write in; see `ls -la`"),
+    (
+        "cannot lock ref",
+        Conflict,
+        "another program moved it in between: look at it, then make the same call again",
+    ),
 )
 """What git says when it refuses a branch, and what to do then."""
 _BLAMING = ("fatal:", "error:", "!")
@@ -86,21 +92,23 @@ class Source(NamedTuple):
         lines = listed.split("\n")
         return {line.removeprefix(mark) for line in lines if line.startswith(mark)}
 
-    def give(self, repository: str, ref: str, branch: str) -> None:
-        """Let a branch that is new, or behind, be the commit of a ref in another repository.
+    def give(self, ours: Repository, ref: str, branch: str, *, expected: str | None) -> None:
+        """Set a branch to the commit of one of our refs, if it still is at `expected`.
 
-        Neither HEAD, index nor any file is touched, and no hook is run.
+        With None there must be no such branch.  A branch only moves forward, and never while it is
+        checked out.  Neither HEAD, index nor any file is touched, and no hook is run.
         """
         # Not `--quiet`, which keeps to itself why a branch was not moved.
         plain = ("--no-progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
         into = f"{ref}:refs/heads/{branch}"
-        ran = self._ask(
-            *("fetch", *plain, "--no-recurse-submodules", "--", repository, into),
-            env={
-                "GIT_COMMITTER_NAME": "Holdfast",
-                "GIT_COMMITTER_EMAIL": "holdfast@localhost",
-            },
-        )
+        # Brings the objects and asks for git's own refusals; only `update-ref` compares and swaps.
+        words = ("fetch", "--dry-run", *plain, "--no-recurse-submodules", "--")
+        ran = self._ask(*words, ours.directory, into)
+        commit = ours.commit_of(ref) or ""
+        if ran.code == 0:
+            words = ("update-ref", "-m", "given by holdfast", f"refs/heads/{branch}", commit)
+            name = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
+            ran = self._ask(*words, expected or "0" * len(commit), env=name)
         if ran.code != 0:
             raise self._refused(ran.said, branch)
 

@@ -177,7 +177,7 @@ class Proposal:
         self._check(source, branch, there, tip, movable=asked or there == former)
         if not dry_run:
             self._repository.keep({_RESULT: tip})
-            source.give(self._repository.directory, _RESULT, branch)
+            source.give(self._repository, _RESULT, branch, expected=there)
         return Merged(branch, tip, self._base, commits, files, not dry_run, next_step)
 
     def _check(
