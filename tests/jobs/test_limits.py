@@ -47,7 +47,7 @@ def test_what_nobody_knows_the_price_of_is_said_and_what_a_gate_printed_is_inden
     worker = desk.program(f"print({json.dumps(DONE)!r})")
     desk.new("--worker", worker, "--gate", r"""sh -c "printf 'one\ntwo\n'; false" """)
     ran = desk("job", "run", "demo")
-    assert "(4 calls, what 4 calls cost is not known, limit 10 USD)" in ran.out
+    assert "(4 calls, cost unknown for 4 calls (limit 10 USD))" in ran.out
     assert "ended with 1: one\n    two\nnext: " in ran.out
     assert "ended with 1: one\n    two\n  worker said" in desk("job", "show", "demo").out
     page = desk.ok("job", "history", "demo", "--format", "html")["data"]["html"]

@@ -152,7 +152,7 @@ def test_the_rest_of_a_job_is_asked_again_upon_the_same_files(desk: Desk, source
     assert patches[0] == patches[1] and "made.txt" in patches[0]
     assert (again["was"]["unknown_costs"], again["now"]["unknown_costs"]) == (1, 1)
     said = desk("job", "replay", "demo", "--from", "1", "--model", "scripted:echo").out
-    assert said.count(" s, what 1 call cost is not known\n") == 2
+    assert said.count(" s, cost unknown for 1 call\n") == 2
 
 
 @pytest.mark.parametrize("names", [("source", "base"), ("gitSourceRepo", "baseBranch")])

@@ -127,8 +127,8 @@ def test_one_is_singular(desk: Desk, most: int, times: str) -> None:
 
 def test_one_call_of_unknown_cost_is_singular(desk: Desk) -> None:
     two_phases(desk, desk.program(f"print('{json.dumps(DONE)}')"), desk.script(DONE))
-    assert any("what 1 call cost is not known" in line for line in told(desk))
-    assert "what 1 call cost is not known" in desk("job", "show", "demo").out
+    assert any("cost unknown for 1 call" in line for line in told(desk))
+    assert "cost unknown for 1 call" in desk("job", "show", "demo").out
 
 
 def test_what_is_odd_about_an_answer_that_is_taken_is_told_with_it(desk: Desk) -> None:

@@ -106,7 +106,7 @@ def test_with_a_limit_of_the_day_alone_a_session_gets_all_that_is_left(home: Hom
     ran(home, "rio", cost=1.0)
     with Agent(home, "rio") as rio:
         assert rio.start(Start("research")).budget == 2.0
-        with pytest.raises(OverBudget, match=r"2\.00 reserved by sessions under way"):
+        with pytest.raises(OverBudget, match=r"2\.00 is reserved"):
             rio.start(Start("extract", role="extract"))
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_cost_counts_as_what_was_reserved_until_somebody_tells(limite
     session = ran(limited, "rio", asked=2.0)
     assert spent(limited) == Tally(unknown=1, assumed_usd=2.0, sessions=1)
     with Agent(limited, "rio") as rio:
-        with pytest.raises(OverBudget, match=r"2\.00 by 1 of unknown cost") as raised:
+        with pytest.raises(OverBudget, match=r"2\.00 counts for 1 of unknown cost") as raised:
             rio.start(Start("research", max_cost=1.5))
         assert "session set" in raised.value.hint
         rio.set(session, {"cost_usd": 0.25})
@@ -185,7 +185,7 @@ def test_money_of_a_session_without_a_process_stays_reserved(limited: Home) -> N
 def test_what_a_dead_process_left_unsettled_is_settled_by_the_next(limited: Home) -> None:
     with Agent(limited, "rio") as rio:
         opened = rio.start(Start("research", max_cost=2.0))
-        rio.purse.settle = lambda acked=None: None  # it dies before it settles
+        rio.account.settle = lambda acked=None: None  # it dies before it settles
         rio.end("", opened.fence, End("completed", fields={"cost_usd": 0.5}))
     assert spent(limited).reserved_usd == 2.0
     with Agent(limited, "rio") as rio:
@@ -198,7 +198,7 @@ def test_what_was_spent_by_one_who_died_before_he_settled_is_not_granted_again(
 ) -> None:
     with Agent(limited, "rio") as rio:
         opened = rio.start(Start("research", max_cost=2.0))
-        rio.purse.settle = lambda acked=None: None  # it dies before it settles
+        rio.account.settle = lambda acked=None: None  # it dies before it settles
         rio.end("", opened.fence, End("completed", fields={"cost_usd": 2.0}))
     with Spend(limited) as book:
         (held,) = book.open()

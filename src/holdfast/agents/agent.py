@@ -19,17 +19,26 @@ from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import Session, State, check_in_service, open_sessions
 from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
-from holdfast.agents.purse import Purse
 from holdfast.agents.telling import tell
 from holdfast.agents.topics import Topics
+from holdfast.audit import refused
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
-from holdfast.errors import BadName, Busy, HoldfastError, LeaseLost, NotFound, UsageError
-from holdfast.ids import SessionId, agent_id, is_agent_id
-from holdfast.layout import HOLDFAST, Layout, Part, leases, told
+from holdfast.errors import (
+    BadName,
+    Busy,
+    HoldfastError,
+    LeaseLost,
+    NotFound,
+    OverBudget,
+    UsageError,
+)
+from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
+from holdfast.layout import HOLDFAST, Layout, Part, charged, leases, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.process import Owner, this_process
-from holdfast.spend.book import OF_A_JOB
+from holdfast.spend.account import Account
+from holdfast.spend.book import OF_A_JOB, Held, settled
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Line
 
@@ -116,7 +125,7 @@ class Agent:
         )
         self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), tell)
         self.topics = Topics(home, self.name, self.key, self.journal)
-        self.purse = Purse(home, self.name, self.journal)
+        self.account = Account(home, self.journal, charged(self.name), settled)
         self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
@@ -127,6 +136,7 @@ class Agent:
     def start(self, start: Start, owner: Owner | None = None) -> Opened:
         """Begin a session; Busy if one of the same role is under way."""
         start.check()
+        home, limits = self._home, self._home.current_settings().budget(self.name)
         buried = self.bury(but=start.role)
         self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
@@ -150,7 +160,7 @@ class Agent:
                 dead = [each for each in open_sessions(state) if each["role"] == start.role]
                 buried.extend(each["session_id"] for each in dead)
                 # Under the lock, so that only the one who begins sets money aside.
-                budget = self.purse.reserve(number, start.max_cost)
+                budget = self.account.reserve(number, start.max_cost, limits)
                 return [*self._obituaries(dead), _first_line(begun, start, budget)]
 
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
@@ -161,8 +171,10 @@ class Agent:
         try:
             self.ledger.numbered(act)
             self._show(lease.acked, start.role)
-            self.purse.settle(lease.acked)
+            self.account.settle(lease.acked)
         except HoldfastError as error:
+            if isinstance(error, OverBudget):
+                refused(home, f"session {begun}", error, agent=self.name)
             if isinstance(error, Busy) and not begun:
                 raise self._named(start.role, error) from None
             self._take_back(start.role, begun, error)
@@ -189,7 +201,7 @@ class Agent:
             if begun:
                 self._presence.hide(role)
             with suppress(HoldfastError):  # else the next one who starts finds it abandoned
-                self.purse.release(begun)
+                self.account.release(session_id(begun), "it could not be begun")
             return
         failed = {"kind": "holdfast", "message": f"it could not be begun: {error.message}"}
         try:
@@ -204,19 +216,26 @@ class Agent:
 
     def _release_unbacked(self) -> None:
         """Give back what was set aside by somebody who died before his session began."""
-        for held in self.purse.abandoned():
+        for held in self.account.abandoned():
             name = held.session.agent
             if name == self.name:
-                self.purse.release_unless(held, self.state())
+                self._release_unless_open(held)
                 continue
             if name.startswith(OF_A_JOB) and not self._home.keys(self.layout.path("agent", name)):
                 continue  # a call of a job, which the job settles
             try:
                 with Agent(self._home, name, self.layout) as other:
                     other.bury()
-                    other.purse.release_unless(held, other.state())
+                    other._release_unless_open(held)
             except HoldfastError as error:  # his money stays aside, and everybody else goes on
                 self._home.notice("reservation_kept", f"{held.session}: {error.message}")
+
+    def _release_unless_open(self, held: Held) -> None:
+        """Give a reservation back, unless its session is open or has ended."""
+        if str(held.session) in {session["session_id"] for session in open_sessions(self.state())}:
+            return
+        self.account.settle()  # the process that wrote its end may have died before
+        self.account.release(held.session, "nothing was begun with it")
 
     def _free(self, state: State, free: SessionId) -> SessionId:
         """The number that is free in the ledger, if it is so in the journal; else the next."""
@@ -251,7 +270,7 @@ class Agent:
                 lease.close()
         if found:
             self._told.catch_up()
-            self.purse.settle()
+            self.account.settle()
             self.ledger.refresh()
             self.topics.catch_up()
         self.desk.settle()
@@ -263,7 +282,7 @@ class Agent:
         acked = self.journal.settle()
         self._told.catch_up(acked)
         self.ledger.refresh()
-        self.purse.settle(acked)
+        self.account.settle(acked)
         self.topics.catch_up(acked)
         for role in {"", *self.state()["sessions"]}:
             self._show(acked, role)
@@ -289,8 +308,14 @@ class Agent:
         return lines
 
     def _end_remains(self, session: Session) -> None:
-        if count := end_remains(session):
-            self._remains[session["session_id"]] = count
+        """End what is left of the processes of a session whose wrapper is gone."""
+        if session.get("tree") is None:
+            return
+        from holdfast.proc.survivors import Mark, end  # noqa: PLC0415 - only after a crash
+
+        with suppress(UsageError):  # a mark that was edited by hand ends nothing
+            if count := end(Mark.of(session["tree"])):
+                self._remains[session["session_id"]] = count
 
     def told_of_remains(self, session: str) -> str:
         """What to add about a crash of which processes were left, and ended by us."""
@@ -348,7 +373,7 @@ class Agent:
         (acked,) = self.journal.transact(decide)
         self._show(acked)
         if before:
-            self.purse.settle(acked)
+            self.account.settle(acked)
         return acked
 
     def _cost_before(self, session: str) -> Record:
@@ -380,9 +405,7 @@ class Agent:
                 hint="it was ended or found crashed by somebody else: `holdfast session list`",
             )
         what = _named(session)
-        lines: list[Record] = []
-        if end.error is not None:
-            lines.append({"event": "error", **what, **end.error})
+        lines: list[Record] = [{"event": "error", **what, **end.error}] if end.error else []
         cause = {"cause": end.cause} if end.cause else {}
         told = {name: session[name] for name in ("cost_usd", "tokens_used")}
         fields = {name: value for name, value in told.items() if value is not None} | end.fields
@@ -395,7 +418,7 @@ class Agent:
             self._told.catch_up(lease.acked)
             self.ledger.refresh()
             self._show(lease.acked, role)
-            self.purse.settle(lease.acked)
+            self.account.settle(lease.acked)
             self.topics.catch_up(lease.acked)
         except HoldfastError as error:
             if self._is_open(session):
@@ -520,7 +543,7 @@ class Agent:
         self._metrics.close()
         self._told.close()
         self._presence.close()
-        self.purse.close()
+        self.account.close()
         self.desk.close()
         self.persona.close()
         self.ledger.close()
@@ -531,17 +554,6 @@ class Agent:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def end_remains(session: Session) -> int:
-    """End what is left of the processes of a session whose wrapper is gone; how many there were."""
-    if session.get("tree") is None:
-        return 0
-    from holdfast.proc.survivors import Mark, end  # noqa: PLC0415 - only after a crash
-
-    with suppress(UsageError):  # somebody edited the mark: nobody is ended because of it
-        return end(Mark.of(session["tree"]))
-    return 0
 
 
 def _half_told(what: str, error: HoldfastError) -> HoldfastError:

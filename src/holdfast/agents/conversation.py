@@ -25,6 +25,7 @@ from holdfast.codec import MAX_DOCUMENT, MAX_LINE, Record, encode, pretty
 from holdfast.errors import BadValue, InvalidOutput, ModelError, NoKey, OverBudget
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
 from holdfast.models.report import count, legible, usd
+from holdfast.spend.gate import Bound, grant
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log
 from holdfast.store.view import Shape
 
@@ -39,7 +40,6 @@ _LONGEST_TEXT, _LONGEST_MESSAGE = MAX_LINE // 2, 64 << 10
 """In bytes, as JSON has them; sealed they take a third more."""
 _BYTES_A_LETTER = 6
 """At most: a control character is written as `\\u0000`."""
-_TINY = 1e-9
 _PAUSE = 0.1
 
 
@@ -90,9 +90,8 @@ class Tally(NamedTuple):
     over_usd: float = 0.0
     """By how much calls cost more than was set aside for them."""
 
-    @property
-    def committed(self) -> float:
-        return self.usd + self.assumed_usd + self.reserved_usd
+    def bound(self, name: str, most: float | None) -> Bound:
+        return Bound(name, most, self.usd, self.reserved_usd, self.unknown, self.assumed_usd)
 
 
 class _Known(NamedTuple):
@@ -415,25 +414,13 @@ def recorded(home: Home, log: Log) -> Iterator[tuple[str, Reply]]:
 
 
 def _granted(spent: Tally, asked: Asked) -> float | None:
-    """What is set aside for a question: what it can cost, else all that it may."""
-    limits = [
-        ("this question", asked.call_limit_usd, 0.0),
-        (f"session {asked.session}", asked.limit_usd, spent.committed),
+    """What is reserved for a question: what it can cost, else all that is left."""
+    bounds = [
+        Bound("this question", asked.call_limit_usd),
+        spent.bound(f"session {asked.session}", asked.limit_usd),
     ]
-    bounds = [(who, most, most - used) for who, most, used in limits if most is not None]
-    rest = min((left for _, _, left in bounds), default=None)
-    wanted = rest if asked.most_usd is None else asked.most_usd
-    for who, most, left in bounds:
-        if wanted is not None and (wanted > left + _TINY or left <= _TINY < most):
-            unknown = (
-                f", {spent.unknown} turns of unknown cost count in full" if spent.unknown else ""
-            )
-            raise OverBudget(
-                f"{who} may spend {most:.4f} USD, {max(left, 0.0):.4f} is left{unknown}, "
-                f"and asking {asked.model} can cost {wanted:.4f}",
-                hint="allow more, ask for fewer tokens (max_tokens), or take a cheaper model",
-            )
-    return wanted
+    hint = "allow more, ask for fewer tokens (max_tokens), or take a cheaper model"
+    return grant(bounds, asked.most_usd, hint=hint)
 
 
 def _tally(state: State, session: str) -> Tally:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import __version__
 from holdfast.codec import Record
-from holdfast.jobs.charge import known_usd
 from holdfast.jobs.history import calls
 from holdfast.jobs.markup import Child, Html, tag
+from holdfast.jobs.money import known_usd
 from holdfast.jobs.state import spec_of
 from holdfast.jobs.timeline import (
     ACTED,

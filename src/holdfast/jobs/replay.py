@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record
 from holdfast.contracts.job_states import TRANSITIONS, Action, after
 from holdfast.errors import HoldfastError
-from holdfast.jobs.charge import known_usd
+from holdfast.jobs.money import known_usd
 from holdfast.jobs.reply import TAG, Rules, judge
 from holdfast.jobs.state import fold, initial, spec_of
 from holdfast.jobs.verdict import Verdict

@@ -25,16 +25,18 @@ from holdfast.errors import (
     TimedOut,
     UsageError,
 )
+from holdfast.ids import SessionId, session_id
 from holdfast.jobs.call import Answer, Call, Prepared
-from holdfast.jobs.charge import Charges
 from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
+from holdfast.jobs.money import account_of, name_in_book
 from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
+from holdfast.settings import Budget
 from holdfast.store.failpoints import hit
 from holdfast.workspace.workspace import Workspace
 
@@ -75,7 +77,8 @@ class Runner:
             told={"HOLDFAST_JOB_ID": job.name},
         )
         self._watch, self._rng = watch or _unwatched, rng or Random()
-        self._charges = Charges(job)
+        self._account, self._name = account_of(job), name_in_book(job.name)
+        self._fleet = Budget(fleet_day=job.home.current_settings().budget().fleet_day)
         self._around = around(job)
         self._sealed = job.spec.sensitive
         self._files_change = any_acts(job.spec)
@@ -187,8 +190,8 @@ class Runner:
         try:
             self.job.decide(decide)
         finally:
-            if not claimed:
-                self._charges.release(call.charge)
+            if not claimed and self._limited:
+                self._account.release(session_id(call.charge), "nobody was asked")
         if claimed:
             return self._claimed(call, request, word)
         if moved:
@@ -243,15 +246,35 @@ class Runner:
             tree,
             prompt_of(request),
             left < phase.timeout_seconds,
-            self._charges.reserve(state["sequence"], aside, known=most is not None),
+            self._reserve(state["sequence"], aside, known=most is not None),
         )
         return Prepared(call, asked, request, most, aside)
+
+    @property
+    def _limited(self) -> bool:
+        """Whether the fleet may spend only so much in a day."""
+        return self._fleet.fleet_day is not None
+
+    def _reserve(self, sequence: int, wanted: float | None, *, known: bool) -> str:
+        """Reserve the fleet's money for a call; its name in the book.
+
+        A call whose price is not known before gets at most all that the fleet has left.
+        """
+        charge = SessionId(self.job.home.today(), self._name, sequence + 1)
+        if self._limited:
+            try:
+                self._account.reserve(charge, wanted or 0.0, self._fleet)
+            except OverBudget:
+                if known:
+                    raise
+                self._account.reserve(charge, None, self._fleet)
+        return str(charge)
 
     def _following(self, state: JobState, call: Call) -> Prepared | None:
         """The next call, if it can go on record with what is made of this one: who only answers
         has no files that would have to be kept or put back before."""
         phase = phase_of(state)
-        if not is_ready(state) or state["not_before"] or state["restore"] or self._charges.limited:
+        if not is_ready(state) or state["not_before"] or state["restore"] or self._limited:
             return None
         same = spec_of(state).model_of(phase) == call.model
         if not same or acts(call.model) or phase.repeatable is False:
@@ -335,8 +358,8 @@ class Runner:
         written = self.job.decide(decide)
         if not written:
             return self._overtaken()
-        if self._charges.limited:
-            self._charges.settle(written[-1])
+        if self._limited:
+            self._account.settle(written[-1])
         verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
         if not (before and self.job.kept_all):
             self._tell_masked(call, answer.raw)
@@ -395,9 +418,9 @@ class Runner:
     def close(self) -> None:
         self.crew.close()
         try:
-            self._charges.settle()
+            self._account.settle()
         finally:
-            self._charges.close()
+            self._account.close()
 
 
 def _without_keeper(call: Call, answer: Answer, left: int) -> Answer:

@@ -11,9 +11,9 @@ from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
-from holdfast.jobs.charge import told_usd
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.money import shown_usd
 from holdfast.jobs.packing import check_kept
 from holdfast.jobs.spec import (
     Options,
@@ -398,7 +398,7 @@ def _text(told: Record) -> str:
         lines.append(f"  {told['description']}")
     limits, used = told["limits"], told["used"]
     lines.append(
-        f"  {told_usd(told['cost_usd'], told['unknown_costs'], limits.get('max_cost_usd', 0))} "
+        f"  {shown_usd(told['cost_usd'], told['unknown_costs'], limits.get('max_cost_usd', 0))} "
         f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
         f"({used['time']['level']}), "
         f"{told['calls']} of {many(limits.get('max_iterations', 0), 'call')}"

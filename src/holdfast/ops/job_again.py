@@ -9,10 +9,10 @@ from typing import Annotated
 from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_place
-from holdfast.jobs.charge import known_usd, told_usd
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
+from holdfast.jobs.money import known_usd, shown_usd
 from holdfast.jobs.packing import needing_files
 from holdfast.jobs.replay import replay as replayed
 from holdfast.jobs.runner import is_ready
@@ -111,6 +111,6 @@ def _figures(state: Record) -> Record:
 
 
 def _told(figures: Record) -> str:
-    cost = told_usd(figures["cost_usd"], figures["unknown_costs"])
+    cost = shown_usd(figures["cost_usd"], figures["unknown_costs"])
     calls = many(figures["calls"], "call")
     return f"{figures['status']} after {calls}, {figures['seconds']:.1f} s, {cost}"

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from holdfast.codec import Record
 from holdfast.errors import StorageError, UsageError
 from holdfast.jobs import history, steward
-from holdfast.jobs.charge import Charges
 from holdfast.jobs.job import Job
+from holdfast.jobs.money import account_of
 from holdfast.jobs.packing import check_kept
 from holdfast.jobs.restoring import put_back
 from holdfast.jobs.runner import is_ready
@@ -103,8 +103,8 @@ def cancel(
         asked = job.state()["call"] is not None
         steward.cancel(job, reason)
         if asked:
-            with closing(Charges(job)) as charges:
-                charges.settle()
+            with closing(account_of(job)) as account:
+                account.settle()
         # In another namespace that number is somebody else's here; he reads that it is cancelled.
         if held is not None and held.owner.pid != os.getpid() and not is_hidden(held.owner):
             with suppress(ProcessLookupError, PermissionError):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.clock import Clock, instant_of
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.jobs.charge import told_usd
+from holdfast.jobs.money import shown_usd
 from holdfast.jobs.runner import Watch
 from holdfast.jobs.sealed import BLANK, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
@@ -173,7 +173,7 @@ def _used(state: Record, *, answered: bool = False, brief: bool = False) -> str:
     calls = many(state["steps"] - (answered and state["call"] is not None), "call")
     tokens = f", {state['tokens']:,} token{'s'[: state['tokens'] > 1]}" if state["tokens"] else ""
     unknown, most = state["unknown"], state["limits"]["max_cost_usd"]
-    money = told_usd(state["cost_usd"], 0 if brief else unknown, most)
+    money = shown_usd(state["cost_usd"], 0 if brief else unknown, most)
     if unknown and brief:
         money = f"at least {money}" if state["cost_usd"] else "cost not known"
     return f"{calls}{tokens}, {money}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
-from holdfast.jobs.charge import known_usd
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.lost import check_not_lost
+from holdfast.jobs.money import known_usd
 from holdfast.jobs.packing import packed_in
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue

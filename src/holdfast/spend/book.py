@@ -13,11 +13,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import BadName, OverBudget
+from holdfast.errors import BadName
 from holdfast.ids import SessionId, session_id
 from holdfast.layout import SPEND, SPENT
 from holdfast.process import Owner
 from holdfast.settings import Budget
+from holdfast.spend.gate import Bound, grant
 from holdfast.store.primitives import Cell, Cursor, Line, Log
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape
@@ -29,8 +30,6 @@ State = dict[str, Any]
 _DAYS_KEPT = 32
 OF_A_JOB = "job-"
 """What the name begins with under which the calls of a job stand here."""
-_CENTS = 1e-6
-"""Sums of floats differ in the last digits; nobody is refused for that."""
 
 
 class Tally(NamedTuple):
@@ -49,6 +48,9 @@ class Tally(NamedTuple):
     @property
     def committed(self) -> float:
         return self.usd + self.assumed_usd + self.reserved_usd
+
+    def bound(self, name: str, most: float | None) -> Bound:
+        return Bound(name, most, self.usd, self.reserved_usd, self.unknown, self.assumed_usd)
 
     def plus(self, more: Tally) -> Tally:
         return Tally(
@@ -108,10 +110,6 @@ class Spend:
         if written := self._log.transact(decide):
             self._view.refresh(written[-1])
 
-    def charged_by(self, journal: Log, cell: Cell) -> Projection:
-        """The settling of what the ends of sessions in a journal tell."""
-        return self.told_by(journal, cell, settled)
-
     def told_by(self, log: Log, cell: Cell, tell: Tell) -> Projection:
         """The settling of what another log tells."""
         return Projection(log, self._log, cell, tell)
@@ -151,37 +149,21 @@ class Spend:
 # --- what may be spent ----------------------------------------------------------------------
 
 
-def _granted(state: State, session: SessionId, asked: float | None, budget: Budget) -> float | None:
+def _granted(
+    state: State, session: SessionId, wanted: float | None, budget: Budget
+) -> float | None:
     day, agent = session.day, session.agent
-    mine, everybody = _tally(state, day, agent), total(_tallies(state, day).values())
-    limits = [
-        (f"a session of {agent}", budget.session, Tally()),
-        (f"{agent} today", budget.agent_day, mine),
-        ("the fleet today", budget.fleet_day, everybody),
+    mine, fleet = _tally(state, day, agent), total(_tallies(state, day).values())
+    bounds = [
+        Bound(f"a session of {agent}", budget.session),
+        mine.bound(f"{agent} today", budget.agent_day),
+        fleet.bound("the fleet today", budget.fleet_day),
     ]
-    bounds = [(who, most, spent) for who, most, spent in limits if most is not None]
-    rests = [most - spent.committed for _, most, spent in bounds]
-    wanted = min(rests, default=None) if asked is None else asked
-    if wanted is None:
-        return None
-    for (who, most, spent), rest in zip(bounds, rests, strict=True):
-        if wanted > rest + _CENTS or rest < _CENTS:
-            raise _refusal(who, most, spent, asked)
-    return wanted
-
-
-def _refusal(who: str, most: float, spent: Tally, asked: float | None) -> OverBudget:
-    parts = [f"{spent.usd:.2f} is spent"]
-    if spent.reserved_usd:
-        parts.append(f"{spent.reserved_usd:.2f} reserved by sessions under way")
-    if spent.unknown:
-        parts.append(f"{spent.assumed_usd:.2f} by {spent.unknown} of unknown cost")
-    wish = "" if asked is None else f", and {asked:.2f} is asked for"
-    known = "say what they cost (`holdfast session set --session ID --cost USD`), "
-    return OverBudget(
-        f"{who} may spend {most:.2f} USD: {', '.join(parts)}{wish}",
-        hint=f"{known if spent.unknown else ''}ask for less with --max-cost, wait for others "
-        "to end, or raise it under [budget] in holdfast.toml; see `holdfast budget show`",
+    return grant(
+        bounds,
+        wanted,
+        hint="ask for less with --max-cost, wait for others to end, or raise the limit under "
+        "[budget] in holdfast.toml; see `holdfast budget show`",
     )
 
 
