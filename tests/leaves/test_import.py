@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,18 @@ def test_importing_writes_nothing_and_opens_no_connection(seen: dict[str, Any]) 
 def test_importing_loads_nothing_else_of_holdfast(seen: dict[str, Any]) -> None:
     assert seen["modules"] == ["holdfast"]
     assert seen["version"] == holdfast.__version__
+
+
+def test_every_dependency_of_the_core_is_imported_by_it() -> None:
+    text = Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8")
+    modules = {"google-re2": "re2", "pyyaml": "yaml"}
+    named = [re.split("[>=]", line)[0] for line in tomllib.loads(text)["project"]["dependencies"]]
+    wanted = {modules.get(name, name.replace("-", "_")) for name in named}
+    source = Path(holdfast.__file__).parent
+    imported = re.compile(r"(?:^\s*(?:from|import) |import_module\(.)(\w+)", re.MULTILINE)
+    found = {
+        name
+        for file in source.rglob("*.py")
+        for name in imported.findall(file.read_text(encoding="utf-8"))
+    }
+    assert wanted - found == set()

@@ -30,8 +30,9 @@ CALLS = [
     ["--help"],
 ]
 HEAVY = {
-    "rich", "numpy", "asyncio", "fastapi", "pydantic", "zstandard", "cryptography", "re2",
-    "uvicorn", "jinja2", "platformdirs", "hypothesis", "pytest", "ssl", "socket", "sqlite3",
+    "asyncio", "cryptography", "ctypes", "difflib", "fastapi", "genai_prices", "hypothesis",
+    "jinja2", "jsonschema", "platformdirs", "pydantic", "pytest", "re2", "shutil", "socket",
+    "sqlite3", "ssl", "subprocess", "tempfile", "tomlkit", "uvicorn", "yaml", "zstandard",
 }  # fmt: skip
 
 
