@@ -321,3 +321,85 @@ def test_a_limit_on_the_size_of_files_is_told_as_no_room(ours: Repository) -> No
             keep(ours, {"big": (FILE, os.urandom(4 << 20))})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
+
+
+# --- settings that name programs --------------------------------------------------------------
+
+EXT = '[protocol "ext"]\n allow = always\n[url "ext::{bad} #"]\n insteadOf = /\n'
+NAMING = {
+    "ext": EXT,
+    "ext, in another file": EXT,
+    "a kind of remote": '[protocol "ext"]\n allow = always\n[remote "{ours}"]\n vcs = ext\n'
+    " uploadpack = {bad}\n",
+    "ssh": "[core]\n sshCommand = {bad}\n[protocol]\n allow = always\n"
+    '[url "ssh://localhost/"]\n insteadOf = /\n',
+    "a proxy": '[core]\n gitProxy = {bad}\n[protocol "git"]\n allow = always\n'
+    '[url "git://127.0.0.1:1/"]\n insteadOf = /\n',
+    "credentials": '[credential]\n helper = "!{bad}"\n[core]\n askPass = {bad}\n'
+    '[protocol "http"]\n allow = always\n[url "http://a@127.0.0.1:1/"]\n insteadOf = /\n',
+    "hooks and drivers": """
+        [core]
+        fsmonitor = {bad}\n pager = {bad}\n hooksPath = {hooks}\n editor = {bad}
+        alternateRefsCommand = {bad}
+        [pager]\n fetch = {bad}\n rev-parse = {bad}\n show = {bad}
+        [filter "f"]\n clean = {bad}\n smudge = {bad}\n process = {bad}\n required = true
+        [diff]\n external = {bad}
+        [diff "f"]\n command = {bad}\n textconv = {bad}
+        [merge "f"]\n driver = {bad}
+        [commit]\n gpgSign = true
+        [tag]\n gpgSign = true
+        [gpg]\n program = {bad}
+        [uploadpack]\n packObjectsHook = {bad}
+        [gc]\n auto = 1
+        [gc "recent"]\n recentObjectsHook = {bad}
+        [sequence]\n editor = {bad}
+        """,
+}
+HOOKS = "reference-transaction post-index-change post-checkout pre-auto-gc update pre-receive "
+HOOKS += "post-update post-rewrite fsmonitor-watchman pre-push proc-receive"
+
+
+@pytest.mark.parametrize("naming", NAMING)
+def test_no_program_that_a_source_names_is_run(
+    job: Opener, source: Path, tmp_path: Path, naming: str
+) -> None:
+    ran, bad, hooks = tmp_path / "ran", tmp_path / "bad", tmp_path / "hooks"
+    bad.write_text(f"#!/bin/sh\necho $0 $* >> {ran}\nexit 1\n")
+    bad.chmod(0o755)
+    hooks.mkdir()
+    for folder in (hooks, source / ".git" / "hooks"):
+        folder.mkdir(exist_ok=True)
+        for name in HOOKS.split():
+            (folder / name).symlink_to(bad)
+    workspace = job(source=source)
+    ours = f"{workspace.folder}/repository.git"
+    told = NAMING[naming].format(bad=bad, hooks=hooks, ours=ours)
+    config = source / ".git" / "config"
+    if naming.endswith("in another file"):
+        (tmp_path / "more").write_text(told)
+        told = f"[include]\n path = {tmp_path}/more\n"
+    config.write_text(config.read_text() + told)
+    (source / ".git" / "info" / "attributes").write_text("* filter=f diff=f merge=f\n")
+    workspace.make()
+    (work(workspace) / "app.py").write_text("print('two')\n")
+    kept(workspace)
+    assert "two" in workspace.diff(patch=True)
+    assert workspace.merge().made
+    assert not ran.exists(), ran.read_text()
+    config.write_text("[core]\n\trepositoryformatversion = 0\n")
+    assert git(source, "show", "job-j1:app.py") == "print('two')"
+
+
+def test_a_source_that_names_another_place_for_ours_gets_what_is_ours(
+    job: Opener, source: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", "--bare", str(source), str(other))
+    git(other, "update-ref", "refs/holdfast/result", "HEAD")
+    workspace = job(source=source)
+    workspace.make()
+    for prefix in ("/", f"{workspace.folder}/repository.git"):
+        git(source, "config", "--add", f"url.{other}.insteadOf", prefix)
+    (work(workspace) / "app.py").write_text("print('two')\n")
+    assert workspace.merge().made
+    assert git(source, "show", "job-j1:app.py") == "print('two')"

@@ -41,7 +41,6 @@ _ALL_OFF: Mapping[str, str] = {
     "fetch.writeCommitGraph": "false",
     "fetch.recurseSubmodules": "false",
     "submodule.recurse": "false",
-    "protocol.allow": "never",
 }
 _SCOPES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _QUIET = {
@@ -49,6 +48,8 @@ _QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_CEILING_DIRECTORIES": "",
+    # As no setting does, this holds whatever a repository allows for a protocol by its name.
+    "GIT_ALLOW_PROTOCOL": "file",
 }
 _NO_SETTINGS = {
     "GIT_CONFIG_GLOBAL": "/dev/null",

@@ -35,7 +35,6 @@ _OWN = {
     "core.protectHFS": "false",
     "core.quotePath": "true",
 }
-_LOCAL = {"protocol.file.allow": "always"}
 _OBJECTS_ONLY = {"core.commitGraph": "false", "core.multiPackIndex": "false"}
 """Of a foreign folder nothing is believed that only repeats what its objects say."""
 
@@ -130,7 +129,7 @@ class Repository:
             copy = () if _is_large(theirs.directory) else ("--no-hardlinks",)
             kind = (*kind, "--no-tags", "--dissociate", *copy)
             words = ("clone", *kind, "--", theirs.directory, self.directory)
-        line = call.command(*words, settings=_OWN | _LOCAL)
+        line = call.command(*words, settings=_OWN)
         ran = call.run(line, call.environment(), patience=call.LONG, held=self.held)
         if ran.code != 0:
             raise call.refused(("git", *words), ran.said, like or self.directory)

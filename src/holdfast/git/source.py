@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ from holdfast.errors import Busy, Conflict, HoldfastError, NotOurs, ReadOnly
 from holdfast.git import call
 from holdfast.git.repository import Repository
 
-_LOCAL = {"protocol.file.allow": "always", "fetch.fsckObjects": "true"}
 _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
     (
         "refusing to fetch into branch",
@@ -98,17 +98,23 @@ class Source(NamedTuple):
         With None there must be no such branch.  A branch only moves forward, and never while it is
         checked out.  Neither HEAD, index nor any file is touched, and no hook is run.
         """
+        # The source's settings may put another place for ours, but not for a name that is new.
+        name = f"holdfast-{secrets.token_hex(8)}:"
         # Not `--quiet`, which keeps to itself why a branch was not moved.
         plain = ("--no-progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
         into = f"{ref}:refs/heads/{branch}"
         # Brings the objects and asks for git's own refusals; only `update-ref` compares and swaps.
-        words = ("fetch", "--dry-run", *plain, "--no-recurse-submodules", "--")
-        ran = self._ask(*words, ours.directory, into)
+        words = ("fetch", "--dry-run", *plain, "--no-recurse-submodules", "--", name, into)
+        settings = (f"url.{ours.directory}.insteadOf", name), ("fetch.fsckObjects", "true")
+        told = {"GIT_CONFIG_COUNT": str(len(settings))}
+        for number, (setting, value) in enumerate(settings):
+            told |= {f"GIT_CONFIG_KEY_{number}": setting, f"GIT_CONFIG_VALUE_{number}": value}
+        ran = self._ask(*words, env=told)
         commit = ours.commit_of(ref) or ""
         if ran.code == 0:
             words = ("update-ref", "-m", "given by holdfast", f"refs/heads/{branch}", commit)
-            name = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
-            ran = self._ask(*words, expected or "0" * len(commit), env=name)
+            who = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
+            ran = self._ask(*words, expected or "0" * len(commit), env=who)
         if ran.code != 0:
             raise self._refused(ran.said, branch)
 
@@ -122,7 +128,7 @@ class Source(NamedTuple):
         return call.refused(("git", "fetch"), said, self.directory)
 
     def _ask(self, *words: str, env: Mapping[str, str] | None = None) -> call.Ran:
-        line = call.command(f"--git-dir={self.own}", *words, settings=_LOCAL)
+        line = call.command(f"--git-dir={self.own}", *words)
         return call.run(line, {**call.environment(), **(env or {})}, patience=call.LONG)
 
 
