@@ -58,9 +58,10 @@ class SystemClock:
 class FakeClock:
     """A clock that moves only when told to; sleeping moves it."""
 
-    def __init__(self, now: float = 1_700_000_000.0) -> None:
-        self._now = now
-        self._boot = 1_000.0
+    def __init__(
+        self, now: float = 1_700_000_000.0, *, boottime: float = 1_000.0, name: str = "boot"
+    ) -> None:
+        self._now, self._boot, self._name = now, boottime, name
         self._boots = 1
 
     def now(self) -> float:
@@ -70,7 +71,7 @@ class FakeClock:
         return self._boot
 
     def boot(self) -> str:
-        return f"boot {self._boots}"
+        return f"{self._name} {self._boots}"
 
     def reboot(self) -> None:
         self._boots += 1

@@ -53,27 +53,21 @@ def process_start(pid: int) -> int:
     return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else 0
 
 
-def is_alive(owner: Owner) -> bool:
-    """Whether that very process still runs on this machine, as far as it can be seen."""
-    # A boot happens on one machine, which may get another name while its processes run.
+def alive(owner: Owner, seen_from: str = "") -> bool | None:
+    """Whether that very process still runs; None where that cannot be seen from this host.
+
+    Another machine, or another pid namespace of this one, has numbers of its own.  Only of a
+    machine of our name is an earlier boot known to be over.
+    """
+    machine, _, ours = (seen_from or here()).partition("/")
+    named, _, theirs = owner.host.partition("/")
     boot = SystemClock().boot()
-    machine, _, _ = owner.host.partition("/")
-    elsewhere = not boot and machine != here().partition("/")[0]
-    if owner.boot != boot or elsewhere or is_hidden(owner):
-        return False
+    if owner.boot != boot or not (boot or named == machine):
+        return False if named == machine else None
+    # A boot happens on one machine, which may be renamed.  Old records have no namespace.
+    if ours and theirs and ours != theirs:
+        return None
     return 0 < owner.started == process_start(owner.pid)
-
-
-def is_hidden(owner: Owner) -> bool:
-    """Whether its number counts in another pid namespace of this machine: here it says nothing."""
-    theirs, ours = owner.host.partition("/")[2], here().partition("/")[2]
-    # Old records have no namespace.
-    return owner.boot == SystemClock().boot() and bool(theirs and ours) and theirs != ours
-
-
-def may_live(owner: Owner) -> bool:
-    """Whether it still runs, or cannot be seen from here."""
-    return is_hidden(owner) or is_alive(owner)
 
 
 def lock_holder(inode: int) -> int | None:

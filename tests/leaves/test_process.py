@@ -11,30 +11,32 @@ import pytest
 
 from holdfast import process
 from holdfast.clock import SystemClock
-from holdfast.process import (
-    is_alive,
-    is_hidden,
-    lock_holder,
-    may_live,
-    process_start,
-    this_process,
-)
+from holdfast.process import alive, lock_holder, process_start, this_process
 from tests.store.children import child, state_when
 
 
 def test_a_process_is_known_by_more_than_its_number() -> None:
     me = this_process()
-    assert is_alive(me)
+    assert alive(me) is True
     assert me.pid == os.getpid()
-    assert not is_alive(me._replace(started=me.started + 1)), "its number was used again"
-    assert not is_alive(me._replace(boot="before"))
-    assert not is_alive(me._replace(pid=2**22 + 1))
-    assert not is_alive(me._replace(pid=2**22 + 1, started=0)), "nobody has that number"
+    assert alive(me._replace(started=me.started + 1)) is False, "its number was used again"
+    assert alive(me._replace(boot="before")) is False
+    assert alive(me._replace(pid=2**22 + 1)) is False
+    assert alive(me._replace(pid=2**22 + 1, started=0)) is False, "nobody has that number"
     assert process_start(2**22 + 1) == 0
 
 
 def test_a_process_lives_on_when_its_machine_gets_another_name() -> None:
-    assert is_alive(this_process()._replace(host="as it was called before"))
+    assert alive(this_process()._replace(host="as it was called before"))
+
+
+def test_a_process_of_another_machine_is_not_dead_because_our_boot_is_another() -> None:
+    me = this_process()
+    assert alive(me._replace(host="elsewhere/1", boot="theirs")) is None
+    machine = me.host.partition("/")[0]
+    assert alive(me._replace(host=f"{machine}/1", boot="before")) is False
+    assert alive(me, seen_from="elsewhere/1") is None
+    assert alive(me._replace(boot="before"), seen_from="elsewhere/1") is None
 
 
 def test_where_the_kernel_names_no_boot_the_name_of_the_machine_has_to_do(
@@ -42,8 +44,8 @@ def test_where_the_kernel_names_no_boot_the_name_of_the_machine_has_to_do(
 ) -> None:
     monkeypatch.setattr(SystemClock, "boot", lambda self: "")
     me = this_process()
-    assert is_alive(me)
-    assert not is_alive(me._replace(host="elsewhere"))
+    assert alive(me) is True
+    assert alive(me._replace(host="elsewhere")) is None
 
 
 def test_a_number_of_another_pid_namespace_tells_nothing_here(
@@ -52,15 +54,12 @@ def test_a_number_of_another_pid_namespace_tells_nothing_here(
     me = this_process()
     machine, _, namespace = me.host.partition("/")
     other = me._replace(host=f"{machine}/1{namespace}")
-    assert (is_hidden(other), is_alive(other), may_live(other)) == (True, False, True)
-    assert (is_hidden(me), is_alive(me), may_live(me)) == (False, True, True)
-    before = me._replace(host=machine)
-    assert (is_hidden(before), is_alive(before)) == (False, True), "an old record names none"
-    gone = other._replace(boot="before")
-    assert (is_hidden(gone), may_live(gone)) == (False, False)
+    assert (alive(other), alive(me)) == (None, True)
+    assert alive(me._replace(host=machine)) is True, "an old record names none"
+    assert alive(other._replace(boot="before")) is False
     monkeypatch.setattr(process, "_NAMESPACE", "/proc/self/ns/none")
     assert this_process().host == machine
-    assert (is_hidden(other), is_alive(other)) == (False, True)
+    assert alive(other) is True
 
 
 def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_names(
@@ -80,10 +79,10 @@ def test_a_dead_process_is_not_alive_even_before_it_is_reaped() -> None:
     with child("say(os.getpid())\nlisten()\n") as made:
         made.hear()
         owner = this_process()._replace(pid=made.pid, started=process_start(made.pid))
-        assert is_alive(owner)
+        assert alive(owner) is True
         made.process.kill()
         assert state_when(made.pid, lambda state: state == "Z") == "Z"
-        assert not is_alive(owner)
+        assert alive(owner) is False
 
 
 def test_a_holder_is_named_only_if_there_is_no_doubt(tmp_path: Path) -> None:

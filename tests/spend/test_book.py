@@ -15,7 +15,7 @@ from holdfast.clock import FakeClock
 from holdfast.codec import Record
 from holdfast.errors import ConfigError, OverBudget
 from holdfast.ids import SessionId
-from holdfast.process import Owner, this_process
+from holdfast.process import this_process
 from holdfast.settings import Budget
 from holdfast.spend.book import SHAPE, Spend, Tally, settled, total
 from holdfast.store.home import Home
@@ -32,7 +32,7 @@ fleet_day_usd = 5
 day_usd = 1.0
 session_usd = 0.4
 """
-GONE = Owner("elsewhere", "another-boot", 1, 1)
+GONE = this_process()._replace(boot="another-boot")
 
 
 @pytest.fixture

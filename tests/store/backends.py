@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.testing import Conformance
+from holdfast.testing import Conformance, Turner
 
 
 class OnFiles(Conformance):
@@ -23,7 +23,13 @@ class OnFiles(Conformance):
             home.close()
 
     def open(self) -> Home:
-        home = Home.open(self.path, create=True, timezone="UTC", clock=self.clock)
+        return self._home(self.clock, "")
+
+    def elsewhere(self) -> Home:
+        return self._home(self.far_clock, "far/4711")
+
+    def _home(self, clock: Turner, host: str) -> Home:
+        home = Home.open(self.path, create=True, timezone="UTC", clock=clock, host=host)
         self.homes.append(home)
         return home
 
@@ -35,3 +41,6 @@ class InMemory(Conformance):
 
     def open(self) -> Memory:
         return self.memory
+
+    def elsewhere(self) -> Memory:
+        return self.memory.seen_from("far/4711", self.far_clock)

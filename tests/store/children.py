@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,10 +45,12 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class Child:
     """One process that runs a script."""
 
-    def __init__(self, script: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, script: str, env: Mapping[str, str] | None = None, within: Sequence[str] = ()
+    ) -> None:
         self._rest = b""
         self.process = subprocess.Popen(
-            arguments(script),
+            [*within, *arguments(script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(env),
@@ -96,9 +98,11 @@ class Child:
 
 
 @contextmanager
-def child(script: str, env: Mapping[str, str] | None = None) -> Iterator[Child]:
-    """A process that is ended with the block."""
-    made = Child(script, env)
+def child(
+    script: str, env: Mapping[str, str] | None = None, within: Sequence[str] = ()
+) -> Iterator[Child]:
+    """A process that is ended with the block; `within` is a command that runs it."""
+    made = Child(script, env, within)
     try:
         yield made
     finally:

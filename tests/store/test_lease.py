@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Busy, DiskFull, HoldfastError, StorageError
-from holdfast.process import Owner, is_alive
+from holdfast.process import Owner, alive
 from holdfast.store.home import Home
 from holdfast.store.sweep import sweep
 from holdfast.testing import Turner, refused
@@ -105,7 +105,7 @@ def test_a_frozen_owner_is_ended_before_its_lease_is_taken(home: Home, path: str
 
         def end(found: Owner) -> None:
             assert found.pid == owner.pid
-            assert is_alive(found)
+            assert alive(found)
             os.kill(found.pid, signal.SIGKILL)
             assert state_when(found.pid, lambda state: state == "Z") == "Z"
 
@@ -319,7 +319,7 @@ def test_whether_an_owner_that_cannot_be_seen_lives_is_told_by_its_lock(
 ) -> None:
     lease, other = home.lease(KEY), home.lease(KEY)
     fence = lease.acquire("index")
-    monkeypatch.setattr("holdfast.store.lease.is_hidden", lambda owner: True)
+    monkeypatch.setattr("holdfast.store.place.alive", lambda owner, host: None)
     held = other.holder()
     assert held is not None
     assert held.alive

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.clock import FakeClock
 from holdfast.errors import BadValue
 from holdfast.ids import (
     is_message_id,
@@ -20,9 +19,11 @@ from holdfast.ids import (
 )
 from holdfast.process import this_process
 from holdfast.store.letter import Ticket, Waiting, place_of_ours, ticket_for
+from holdfast.store.primitives import CLOCKS_DIFFER, Instant
 from holdfast.testing import refused
 from holdfast.testing.mailboxes import BAD_IDS, GOOD_IDS
 
+NOW = Instant("a/1", "boot", 1_000.0, 1_700_000_000.0)
 IDS = st.text(min_size=1, max_size=60).filter(is_message_id)
 TICKETS = st.builds(
     Ticket,
@@ -32,12 +33,14 @@ TICKETS = st.builds(
     process=st.none()
     | st.tuples(
         st.from_regex(r"[0-9a-f]{6}", fullmatch=True),
-        st.integers(0, 2**32),
-        st.integers(0, 10**16 - 1),
+        st.integers(0, 10**7 - 1),
+        st.integers(0, 10**11 - 1),
     ),
     fence=st.integers(0, 10**19 - 1),
     boot=st.from_regex(r"[0-9a-f]{8}", fullmatch=True),
-    deadline=st.integers(0, 10**15 - 1),
+    deadline=st.integers(0, 10**12 - 1),
+    machine=st.from_regex(r"[a-z2-7]{5}", fullmatch=True),
+    minute=st.integers(0, 16**7 - 1),
 )
 
 
@@ -46,17 +49,17 @@ def test_the_name_of_a_waiting_file_reads_as_it_was_written(letter: Waiting) -> 
     assert Waiting.parse(letter.file) == letter
 
 
-@given(TICKETS)
+@given(TICKETS | TICKETS.map(lambda ticket: ticket._replace(machine="", minute=0)))
 def test_the_name_of_a_claim_reads_as_it_was_written_and_fits(ticket: Ticket) -> None:
     assert Ticket.parse(str(ticket)) == ticket
-    assert len(os.fsencode(str(ticket))) < 255
+    assert len(os.fsencode(str(ticket))) <= 255
 
 
 def test_the_longest_name_of_a_claim_fits() -> None:
-    owner = this_process()._replace(pid=10**10 - 1, started=10**16 - 1)
+    owner = this_process()._replace(pid=10**7 - 1, started=10**11 - 1)
     claim = ticket_for("x" * 64, 10**19 - 1, owner)(Waiting("é" * 50, 99))
-    longest = claim._replace(boot="f" * 8, deadline=10**15 - 1)
-    assert len(os.fsencode(str(longest))) < 255
+    longest = claim.until(1.0, NOW)._replace(deadline=10**12 - 1)
+    assert len(os.fsencode(str(longest))) <= 255, "the kernel takes no longer name"
     assert Ticket.parse(str(longest)) == longest
 
 
@@ -69,7 +72,7 @@ def test_a_claim_whose_name_could_be_written_otherwise_is_none() -> None:
 
 def test_a_process_that_has_no_room_in_a_name_is_refused() -> None:
     here = this_process()
-    for owner in (here._replace(pid=0), here._replace(pid=10**10), here._replace(started=10**16)):
+    for owner in (here._replace(pid=0), here._replace(pid=10**7), here._replace(started=10**11)):
         with refused(BadValue):
             ticket_for("rio", 1, owner)
 
@@ -142,8 +145,33 @@ def test_a_foreign_message_stands_among_ours_by_its_age() -> None:
 
 
 def test_a_deadline_is_never_earlier_than_what_was_asked_for() -> None:
-    clock = FakeClock()
-    ticket = ticket_for("rio", 1, None)(Waiting("x")).until(0.0001, clock)
-    assert ticket.end(clock) is None
-    clock.advance(0.0011)
-    assert ticket.end(clock) == "the deadline passed"
+    ticket = ticket_for("rio", 1, None)(Waiting("x")).until(0.0001, NOW)
+    assert ticket.end(NOW) is None
+    assert ticket.end(NOW.later(0.0011)) == "the deadline passed"
+
+
+def test_only_the_machine_that_was_restarted_ends_its_claims() -> None:
+    ticket = ticket_for("rio", 1, None)(Waiting("x")).until(600.0, NOW)
+    after, elsewhere = NOW._replace(boot="next", seconds=1.0), NOW._replace(host="b/1", boot="b")
+    assert ticket.end(after) == "the machine was restarted"
+    assert ticket.end(elsewhere) is None
+    assert ticket.end(elsewhere._replace(seconds=1e9)) is None, "of another boot"
+    late = elsewhere.later(600.0 + 2 * CLOCKS_DIFFER)
+    assert ticket.end(late) == "the deadline passed"
+    container = NOW._replace(host="container/2")
+    assert ticket.end(container) is None
+    assert ticket.end(container.later(600.1)) == "the deadline passed"
+
+
+def test_a_claim_of_before_machines_shared_a_store_ends_with_a_restart() -> None:
+    old = Ticket.parse("x.json~rio~7~1~00000000.5")
+    assert old is not None
+    assert old.end(NOW) == "the machine was restarted"
+
+
+def test_without_a_boot_the_machine_is_what_a_deadline_belongs_to() -> None:
+    here = NOW._replace(boot="")
+    ticket = ticket_for("rio", 1, None)(Waiting("x")).until(600.0, here)
+    assert ticket.end(here.later(599.0)) is None
+    assert ticket.end(here.later(600.1)) == "the deadline passed"
+    assert ticket.end(here._replace(host="b/1", seconds=1e9)) is None

@@ -352,9 +352,7 @@ class Agent:
         """Let a session without a process go on for so long, if half of that is over."""
         lease = self._lease(role)
         try:
-            held = lease.holder()
-            left = held.deadline - self._home.clock.boottime() if held is not None else 0.0
-            if left < seconds / 2:
+            if lease.left() < seconds / 2:
                 lease.renew(fence, seconds)
         finally:
             lease.close()
@@ -536,7 +534,7 @@ class Agent:
         name = f"session.{role}" if role else "session"
         cell = self._home.cell(leases(self.name))
         alive = partial(self._presence.is_alive, role)
-        return DetachedLease(self.journal, cell, self._home.clock, name, alive)
+        return DetachedLease(self.journal, cell, self._home, name, alive)
 
     def close(self) -> None:
         self._report.close()

@@ -234,7 +234,7 @@ class Inbox:
         self.redeliver()
         letter = self.find(id)
         ticket = ticket_for(claimant, 0, None)(Waiting(letter.id, letter.attempt))
-        ticket = ticket.until(seconds, self._home.clock)
+        ticket = ticket.until(seconds, self._home.now())
         with typed("claiming", self.key), self._opened() as box:
             if letter.state != "waiting" or box is None:
                 raise UsageError(f"{id} is {letter.state}", hint="only what waits can be taken")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.process import Owner, is_alive, is_hidden
+from holdfast.process import Owner
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -36,8 +36,9 @@ class Presence:
 
     def is_alive(self, role: str, owner: Owner) -> bool:
         """Whether the owner of the session of a role lives."""
-        if not is_hidden(owner):
-            return is_alive(owner)
+        seen = self._home.alive(owner)
+        if seen is not None:
+            return seen
         held = self._lease(role).holder()
         return held is not None and held.owner == owner and held.alive
 

@@ -338,7 +338,7 @@ def _is_live(home: Home, layout: Layout, name: str, session: Session) -> bool:
     lease = DetachedLease(
         log,
         home.cell(leases(name)),
-        home.clock,
+        home,
         f"session.{role}" if role else "session",
         partial(owner.is_alive, role),
     )

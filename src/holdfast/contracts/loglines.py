@@ -30,8 +30,10 @@ class LogLine(Record):
     purpose: str | None = None
     since: UtcTime | None = None
     owner: list[str | int] | None = None
+    host: str | None = None
     boot: str | None = None
     deadline: Number | None = None
+    until: UtcTime | None = None
     released: bool | None = None
     log: Literal["segment_failed", "cut_tail"] | None = Field(default=None, alias="_log")
     segment: str | None = None

@@ -22,7 +22,6 @@ from holdfast.ops.envelope import Change
 from holdfast.ops.jobs import Id, details, opened, queue_of, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
-from holdfast.process import is_hidden
 from holdfast.text import duration
 
 Decision = Literal["continue", "halt", "approve", "reject", "answer"]
@@ -105,8 +104,8 @@ def cancel(
         if asked:
             with closing(account_of(job)) as account:
                 account.settle()
-        # In another namespace that number is somebody else's here; he reads that it is cancelled.
-        if held is not None and held.owner.pid != os.getpid() and not is_hidden(held.owner):
+        # On another host that number is another process; its runner reads that it is cancelled.
+        if held is not None and held.owner.pid != os.getpid() and job.home.alive(held.owner):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(held.owner.pid, signal.SIGTERM)
         return _done(call, job, "cancel")

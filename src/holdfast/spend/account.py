@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from holdfast.process import may_live, this_process
+from holdfast.process import this_process
 from holdfast.spend.book import Held, Spend
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Account:
 
     def abandoned(self) -> list[Held]:
         """Reservations whose process is gone; most belong to sessions under way."""
-        return [held for held in self._book.open() if not (held.owner and may_live(held.owner))]
+        alive = self._home.alive
+        return [held for held in self._book.open() if not held.owner or alive(held.owner) is False]
 
     def close(self) -> None:
         for name in ("_told", "_book"):

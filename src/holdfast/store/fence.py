@@ -3,12 +3,14 @@
 A shell verb takes a lease and exits; a supervisor freezes and wakes up hours later.  So the
 lease is a line of the very log it guards:
 
-    {"lease": "session", "fence": 7, "purpose": …, "owner": […], "boot": …, "deadline": …}
+    {"lease": "session", "fence": 7, "purpose": …, "owner": […],
+     "host": …, "boot": …, "deadline": …, "until": …}
 
 Whoever takes over writes such a line with the next number, under the lock of the log.  Every
 line of an owner carries its `fence`; one that is no longer the newest of its lease is refused
 when it is written, and left out by `fenced` when the log is folded.  A deadline that has
-passed ends nothing by itself: it only lets the next one in.
+passed ends nothing by itself: it only lets the next one in.  It is measured by the clock of the
+store; `until`, by the wall clock, is for machines that have another one.
 
 Effects outside the log are not fenced.
 """
@@ -18,14 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast.clock import Clock, utc_stamp
+from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
-from holdfast.process import Owner, may_live
-from holdfast.store.primitives import START, Cell, Cursor, Line, Log
+from holdfast.process import Owner
+from holdfast.store.primitives import START, Backend, Cell, Cursor, Instant, Line, Log
 from holdfast.store.view import Shape, View
 
 State = TypeVar("State")
+_LAST = 253_402_300_799.0
+"""The last second that a stamp can name."""
+_UNTIL = ("host", "boot", "deadline", "until")
 Fences = dict[str, Any]
 """What the lines of a log say about its leases: `last`, and for each name its `current` line."""
 
@@ -37,9 +42,7 @@ class Grant(NamedTuple):
     purpose: str
     since: str
     owner: Owner | None
-    boot: str
-    deadline: float
-    """In seconds after that boot."""
+    deadline: Instant
 
 
 def no_fences() -> Fences:
@@ -68,7 +71,7 @@ def heeds(fences: Fences, line: Line) -> bool:
     if record.get("released"):
         del current[name]
     else:
-        current[name] = {**held, "deadline": record.get("deadline", held.get("deadline"))}
+        current[name] = {**held, **{each: record[each] for each in _UNTIL if each in record}}
     return True
 
 
@@ -104,16 +107,16 @@ class DetachedLease:
         self,
         log: Log,
         cell: Cell,
-        clock: Clock,
+        store: Backend,
         name: str,
-        alive: Callable[[Owner], bool] = may_live,
+        alive: Callable[[Owner], bool | None] | None = None,
     ) -> None:
-        """`alive` tells of an owner whether it still runs."""
+        """`alive` is asked instead of the store, by who knows more of an owner."""
         if not name:
             raise BadValue("a lease needs a name", hint='such as "session"')
-        self._alive = alive
-        self._log, self._clock, self._name = log, clock, name
-        self._view = View(log, cell, _LEASES, clock)
+        self._alive, self._now = alive or store.alive, store.now
+        self._log, self._clock, self._name = log, store.clock, name
+        self._view = View(log, cell, _LEASES, store.clock)
         self._seen: Cursor | None = None
         self._fences = no_fences()
         self.acked: Cursor = START
@@ -147,8 +150,7 @@ class DetachedLease:
                 "purpose": purpose,
                 "since": utc_stamp(self._clock.now()),
                 "owner": None if owner is None else list(owner),
-                "boot": self._clock.boot(),
-                "deadline": self._until(seconds),
+                **self._until(seconds),
             }
             return [granted, *_fenced(fence, first())]
 
@@ -162,8 +164,12 @@ class DetachedLease:
         return self._seen
 
     def renew(self, fence: int, seconds: float) -> None:
-        until = self._until(seconds)
-        self._write(fence, {"lease": self._name, "fence": fence, "deadline": until})
+        self._write(fence, {"lease": self._name, "fence": fence, **self._until(seconds)})
+
+    def left(self) -> float:
+        """Seconds until it can be taken over; 0 if nobody has it."""
+        held = self.holder()
+        return 0.0 if held is None else max(0.0, self._now().left(held.deadline))
 
     def release(self, fence: int, *last: Record) -> None:
         """Give it back, after the last lines of its owner."""
@@ -211,24 +217,36 @@ class DetachedLease:
                 "owner": None | [str(), str(), int(), int()] as owner,
                 "boot": str(boot),
                 "deadline": float() | int() as deadline,
+                **more,
             }:
                 who = None if owner is None else Owner(*cast("tuple[str, str, int, int]", owner))
-                return Grant(fence, purpose, since, who, boot, float(deadline))
+                # Lines of before machines shared a store name none: it was this one.
+                host = str(more.get("host") or (who.host if who else self._now().host))
+                wall = _instant(more.get("until"))
+                until = Instant(host, boot, float(deadline), wall)
+                return Grant(fence, purpose, since, who, until)
             case _:
                 return None
 
     def _is_live(self, held: Grant) -> bool:
-        if held.boot != self._clock.boot() or self._clock.boottime() >= held.deadline:
+        if self._now().left(held.deadline) <= 0:
             return False
-        return held.owner is None or self._alive(held.owner)
+        # An owner that cannot be seen from here may live.
+        return held.owner is None or self._alive(held.owner) is not False
 
-    def _until(self, seconds: float) -> float:
+    def _until(self, seconds: float) -> Record:
         if not seconds > 0:
             raise BadValue("a lease lasts for more than 0 seconds", hint="such as 600")
-        return round(self._clock.boottime() + seconds, 3)
+        host, boot, deadline, wall = self._now().later(seconds)
+        return {
+            "host": host,
+            "boot": boot,
+            "deadline": round(deadline, 3),
+            "until": utc_stamp(min(wall, _LAST)),
+        }
 
     def _busy(self, held: Grant) -> Busy:
-        left = held.deadline - self._clock.boottime()
+        left = self._now().left(held.deadline)
         who = f"process {held.owner.pid}" if held.owner else "somebody"
         return Busy(
             f"{self._name} is held by {who} since {held.since}: {held.purpose}",
@@ -249,3 +267,10 @@ def _fenced(fence: int, records: Sequence[Record]) -> list[Record]:
     if any("fence" in record or "lease" in record for record in records):
         raise BadValue("`fence` and `lease` are set by the lease", hint="choose another name")
     return [{**record, "fence": fence} for record in records]
+
+
+def _instant(stamp: object) -> float:
+    try:
+        return instant_of(str(stamp))
+    except ValueError:
+        return 0.0

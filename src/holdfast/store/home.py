@@ -24,6 +24,7 @@ from holdfast.errors import (
     typed,
 )
 from holdfast.ids import key_parts
+from holdfast.process import Owner
 from holdfast.settings import FORMAT, SETTINGS, TEMPLATE, Settings, parse_settings
 from holdfast.store import vfs as files
 from holdfast.store.cell import FileCell
@@ -32,7 +33,7 @@ from holdfast.store.lease import FileLease
 from holdfast.store.log import FileLog
 from holdfast.store.mailbox import FileMailbox
 from holdfast.store.place import Place, Tools
-from holdfast.store.primitives import START, TRIES, Line, Log
+from holdfast.store.primitives import START, TRIES, Instant, Line, Log, Value
 from holdfast.store.segments import log_at
 from holdfast.store.sheet import FileSheet
 from holdfast.store.shelves import is_mailbox
@@ -54,6 +55,7 @@ class Home:
         vfs: Vfs,
         clock: Clock,
         seen: Stat | None = None,
+        host: str = "",
     ) -> None:
         self.path, self.settings, self.clock = path, settings, clock
         self.root, self.vfs = root, vfs
@@ -65,7 +67,7 @@ class Home:
 
         tools = Tools(vfs, clock, mask.nothing, local, _unheard)
         masker = mask.by_key_name(lru_cache(maxsize=1)(lambda: _mask_key(Place(root, (), tools))))
-        self._tools = tools._replace(mask=masker, notice=self.notice)
+        self._tools = tools._replace(mask=masker, notice=self.notice, host=host)
         self._audit = self.log(_AUDIT)
         self._noticed: set[tuple[str, str]] = set()
 
@@ -78,8 +80,12 @@ class Home:
         timezone: str | None = None,
         clock: Clock | None = None,
         vfs: Vfs | None = None,
+        host: str = "",
     ) -> Home:
-        """Open the home; `create` makes it first if it is not there."""
+        """Open the home; `create` makes it first if it is not there.
+
+        `host` is the name by which other machines know this one, if it is not the system's.
+        """
         path = os.path.abspath(path or find())
         vfs, clock = vfs or RealVfs(), clock or SystemClock()
         try:
@@ -100,7 +106,7 @@ class Home:
             settings = _settings(root, vfs, clock, timezone, create=create)
             if settings is None:
                 raise _no_home(path)
-            return cls(path, root, settings, vfs, clock, seen)
+            return cls(path, root, settings, vfs, clock, seen, host)
         except BaseException:
             root.close()
             raise
@@ -156,6 +162,17 @@ class Home:
         """A directory of the home as it is, for `check` and `sweep`."""
         with self._place(key_parts(key) if key else []).opened() as directory:
             yield directory
+
+    def mask(self, value: Value) -> Value:
+        """The value with a tag for each secret, as the logs would show it."""
+        return self._tools.mask({"value": value})["value"]
+
+    def now(self) -> Instant:
+        """This moment by the clock of the store; `clock` is for stamps and for waiting."""
+        return self._tools.now()
+
+    def alive(self, owner: Owner) -> bool | None:
+        return self._tools.alive(owner)
 
     def today(self) -> str:
         """The day by the home's clock and zone."""

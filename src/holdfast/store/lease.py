@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, decode, encode
 from holdfast.errors import Busy, typed
-from holdfast.process import Owner, is_alive, is_hidden, this_process
+from holdfast.process import Owner, this_process
 from holdfast.store import vfs as files
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Held
@@ -195,9 +195,10 @@ class FileLease:
                 return None
 
     def _is_alive(self, owner: Owner, fd: int) -> bool:
-        if not is_hidden(owner):
-            return is_alive(owner)
-        # Its lock is seen from every namespace. Whoever comes while we try it is told to wait.
+        seen = self._place.tools.alive(owner)
+        if seen is not None:
+            return seen
+        # Its lock is seen from everywhere.  A process that comes while we try it is told to wait.
         if not self._vfs.try_lock(fd):
             return True
         self._vfs.unlock(fd)

@@ -4,19 +4,21 @@
     <id>~<try>.json          one that waits for its second try or a later one
     <id>.json~<claimant>~<fence>~<try>~<deadline>     one that somebody has
 
-A claimant is a name, with `@<host>.<pid>.<start>` where a process has the claim; a deadline is
-`<boot>.<milliseconds of boot time>`.  Opens nothing; both backends speak of messages this way.
+A claimant is a name, with `@<host>.<pid>.<start>` where a process has the claim.  A deadline is
+`<boot>.<milliseconds of boot time>.<machine><minute>`: the minute, by the wall clock, is for
+machines of another boot.  Opens nothing; both backends speak of messages this way.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from base64 import b32encode
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from holdfast.clock import Clock, instant_of, utc_stamp
+from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, LeaseLost
 from holdfast.ids import (
@@ -28,14 +30,14 @@ from holdfast.ids import (
     time_of_message,
 )
 from holdfast.mask import Masker
-from holdfast.process import Owner, here, process_start
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed
+from holdfast.process import Owner, process_start
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Instant
 
 SUFFIX = ".json"
 MOST_TRIES = 99
 _MOST_SECONDS = 86_400.0 * 3_650
-_MOST_FENCE, _MOST_PID, _MOST_START = 10**19, 10**10, 10**16
-"""As many digits as the name of a claim has room for."""
+_MOST_FENCE, _MOST_PID, _MOST_START = 10**19, 10**7, 10**11
+"""As many digits as the name of a claim has room for: it is a file's, and has 255 bytes."""
 _TRY = re.compile(r"[2-9]|[1-9][0-9]")
 _OURS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-8([0-9a-f])[0-9a-f]{2}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -45,6 +47,7 @@ _RANKS = {f"{number:x}": str(min(number >> 2, LOWEST_RANK)) for number in range(
 _TICKET = re.compile(
     r"(.+)\.json~([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:@([0-9a-f]{6})\.([0-9]{1,10})\.([0-9]{1,16}))?"
     r"~([0-9]{1,19})~([1-9][0-9]?)~([0-9a-f]{8})\.([0-9]{1,15})"
+    r"(?:\.([a-z2-7]{5})([0-9a-f]{7}))?"
 )
 
 
@@ -92,49 +95,57 @@ class Ticket(NamedTuple):
     fence: int
     boot: str
     deadline: int
+    machine: str = ""
+    """In short; none in names of before machines shared a store."""
+    minute: int = 0
 
     def __str__(self) -> str:
-        who = self.claimant
+        who, until = self.claimant, f"{self.boot}.{self.deadline}"
         if self.process is not None:
             who = "{}@{}.{}.{}".format(who, *self.process)
-        return f"{self.id}{SUFFIX}~{who}~{self.fence}~{self.attempt}~{self.boot}.{self.deadline}"
+        if self.machine:
+            until += f".{self.machine}{self.minute:07x}"
+        return f"{self.id}{SUFFIX}~{who}~{self.fence}~{self.attempt}~{until}"
 
     @classmethod
     def parse(cls, name: str) -> Ticket | None:
         found = _TICKET.fullmatch(name)
         if found is None or not is_message_id(found[1]):
             return None
-        id, claimant, host, pid, start, fence, attempt, boot, deadline = found.groups()
+        id, claimant, host, pid, start, fence, attempt, boot, *until = found.groups()
         process = (host, int(pid), int(start)) if host else None
-        ticket = cls(id, int(attempt), claimant, process, int(fence), boot, int(deadline))
+        deadline, machine, minute = int(until[0]), until[1] or "", int(until[2] or "0", 16)
+        ticket = cls(
+            id, int(attempt), claimant, process, int(fence), boot, deadline, machine, minute
+        )
         return ticket if str(ticket) == name else None  # 007 is not 7
 
-    def until(self, seconds: float, clock: Clock) -> Ticket:
+    def until(self, seconds: float, now: Instant) -> Ticket:
         """The same claim with another deadline."""
         if not 0 < seconds <= _MOST_SECONDS:
             raise BadValue(f"no time to have a message for: {seconds} s", hint="give it seconds")
-        deadline = math.ceil((clock.boottime() + seconds) * 1000)
-        return self._replace(boot=_short(clock.boot(), 4), deadline=deadline)
+        end, here = now.later(seconds), _in_short(now)
+        deadline, minute = math.ceil(end.seconds * 1000), math.ceil(end.wall / 60)
+        return self._replace(boot=here.boot, deadline=deadline, machine=here.host, minute=minute)
 
-    def end(self, clock: Clock) -> str | None:
+    def end(self, now: Instant) -> str | None:
         """Why it is over, or None as long as it holds."""
-        if self.boot != _short(clock.boot(), 4):
-            return "the machine was restarted"
-        if self.left(clock) <= 0:
-            return "the deadline passed"
-        return "the claimant died" if self._died() else None
-
-    def left(self, clock: Clock) -> float:
-        return self.deadline / 1000 - clock.boottime()
-
-    def _died(self) -> bool:
+        if self.left(now) <= 0:
+            here = _in_short(now)
+            restarted = self.boot != here.boot and self.machine in ("", here.host)
+            return "the machine was restarted" if restarted else "the deadline passed"
         if self.process is None:
-            return False
+            return None
         host, pid, start = self.process
-        return host == _short(here(), 3) and process_start(pid) != start
+        died = host == _short(now.host, 3) and process_start(pid) != start
+        return "the claimant died" if died else None
 
-    def shown(self, size: int, clock: Clock) -> Claimed:
-        left = 0.0 if self.end(clock) else self.left(clock)
+    def left(self, now: Instant) -> float:
+        here, wall = _in_short(now), 60.0 * self.minute
+        return here.left(Instant(self.machine or here.host, self.boot, self.deadline / 1000, wall))
+
+    def shown(self, size: int, now: Instant) -> Claimed:
+        left = 0.0 if self.end(now) else self.left(now)
         return Claimed(
             self.id, size, self.claimant, self.fence, self.attempt, left, token=str(self)
         )
@@ -244,6 +255,15 @@ def checked_tries(tries: int) -> int:
     if not 1 <= tries <= MOST_TRIES:
         raise BadValue(f"no number of tries: {tries}", hint=f"between 1 and {MOST_TRIES}")
     return tries
+
+
+def _in_short(now: Instant) -> Instant:
+    """A moment whose machine and boot have names as short as those in a ticket."""
+    machine = now.host.partition("/")[0]
+    digest = blake2b(machine.encode(), digest_size=5).digest()
+    return now._replace(
+        host=b32encode(digest)[:5].decode().lower(), boot=_short(now.boot or machine, 4)
+    )
 
 
 def _short(text: str, size: int) -> str:

@@ -69,7 +69,7 @@ class _Foreign(NamedTuple):
 class FileMailbox:
     def __init__(self, place: Place, *, tries: int = TRIES) -> None:
         self._place, self._tries = place, checked_tries(tries)
-        self._vfs, self._clock = place.tools.vfs, place.tools.clock
+        self._vfs, self._clock, self._now = place.tools.vfs, place.tools.clock, place.tools.now
         self._foreign: dict[str, _Foreign] = {}
         self._queue: list[str] = []
         """Waiting files as they were listed, the next one last."""
@@ -173,7 +173,7 @@ class FileMailbox:
                 if letter.id in held:
                     continue
                 try:
-                    claim = self._take(box, ticket(letter).until(seconds, self._clock))
+                    claim = self._take(box, ticket(letter).until(seconds, self._now()))
                 except OSError:
                     if not taken:
                         raise
@@ -310,7 +310,7 @@ class FileMailbox:
 
     def renew(self, claim: Claim, seconds: float) -> Claim:
         ticket = ticket_of(claim)
-        later = ticket.until(seconds, self._clock)
+        later = ticket.until(seconds, self._now())
         with self._opened("renewing") as box:
             try:
                 box.claimed.move(str(ticket), box.claimed, str(later))
@@ -336,12 +336,12 @@ class FileMailbox:
     def _take_back(self, box: Box) -> tuple[set[str], int]:
         """Return what the dead and the late had; the ids of the rest, and how many came back."""
         held: set[str] = set()
-        returned = 0
+        returned, now = 0, None
         for name in box.claimed.names():
             ticket = Ticket.parse(name)
             if ticket is None:
                 box.quarantine(box.claimed, name, name, "no claim of ours")
-            elif why := ticket.end(self._clock):
+            elif why := ticket.end(now := now or self._now()):
                 with suppress(FileNotFoundError):
                     self._return(box, ticket, why)
                     returned += 1
@@ -398,9 +398,12 @@ class FileMailbox:
         return [message for _, message in sorted(found)]
 
     def claimed(self) -> list[Claimed]:
-        found = ((Ticket.parse(name), entry) for name, entry, _ in self._entries(CLAIMED))
+        entries = list(self._entries(CLAIMED))
+        now = self._now() if entries else None
         return [
-            ticket.shown(entry.size, self._clock) for ticket, entry in found if ticket is not None
+            ticket.shown(entry.size, now)
+            for name, entry, _ in entries
+            if now and (ticket := Ticket.parse(name))
         ]
 
     def done(self) -> list[Message]:

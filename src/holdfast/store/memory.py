@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from datetime import UTC
 
 from holdfast import mask
@@ -18,7 +18,7 @@ from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.errors import BadValue, Busy, Conflict
 from holdfast.ids import key_parts
 from holdfast.mask import Masker
-from holdfast.process import Owner, is_alive, this_process
+from holdfast.process import Owner, alive, here, this_process
 from holdfast.store import chain
 from holdfast.store.chain import ORIGIN, Link
 from holdfast.store.commit import within_decision
@@ -34,9 +34,11 @@ from holdfast.store.primitives import (
     Cursor,
     Decide,
     Held,
+    Instant,
     Line,
     Stamp,
     Text,
+    Value,
     Verified,
 )
 from holdfast.store.reader import Source, read_lines, verify
@@ -46,19 +48,20 @@ from holdfast.store.segments import log_at
 class Memory:
     """A backend; primitives opened by the same key share one content."""
 
-    def __init__(self, clock: Clock | None = None, masker: Masker = mask.nothing) -> None:
-        self.clock = clock or SystemClock()
-        self.mask = masker
+    def __init__(
+        self, clock: Clock | None = None, masker: Masker = mask.nothing, *, host: str = ""
+    ) -> None:
+        self.clock, self._masker, self._host = clock or SystemClock(), masker, host
         self._logs: dict[str, MemoryLog] = {}
         self._documents: dict[str, MemoryDocument] = {}
         self._sheets: dict[str, MemorySheet] = {}
         self._cells: dict[str, MemoryCell] = {}
-        self._leases: dict[str, MemoryLease] = {}
+        self._leases: dict[str, _Slot] = {}
         self._mailboxes: dict[str, Slots] = {}
 
     def log(self, key: str) -> MemoryLog:
         log_at(key)
-        return self._logs.setdefault(key, MemoryLog(key, self.clock, self.mask))
+        return self._logs.setdefault(key, MemoryLog(key, self.clock, self._masker))
 
     def document(self, key: str) -> MemoryDocument:
         key_parts(key)
@@ -74,13 +77,13 @@ class Memory:
 
     def lease(self, key: str) -> MemoryLease:
         key_parts(key)
-        shared = self._leases.setdefault(key, MemoryLease(self.clock, _Slot()))
-        return MemoryLease(self.clock, shared.slot)
+        slot = self._leases.setdefault(key, _Slot())
+        return MemoryLease(self.clock, slot)
 
     def mailbox(self, key: str, *, tries: int = TRIES) -> MemoryMailbox:
         key_parts(key)
         slots = self._mailboxes.setdefault(key, Slots())
-        return MemoryMailbox(key, slots, self.clock, self.mask, tries)
+        return MemoryMailbox(key, slots, self, tries)
 
     def keys(self, prefix: str = "") -> list[str]:
         if prefix:
@@ -95,6 +98,22 @@ class Memory:
         views = [key for key, one in self._cells.items() if one.data is not None]
         inside = f"{prefix}/" if prefix else ""
         return sorted(key for key in (*logs, *documents, *views) if key.startswith(inside))
+
+    def mask(self, value: Value) -> Value:
+        return self._masker({"value": value})["value"]
+
+    def now(self) -> Instant:
+        clock = self.clock
+        return Instant(self._host or here(), clock.boot(), clock.boottime(), clock.now())
+
+    def alive(self, owner: Owner) -> bool | None:
+        return alive(owner, self._host)
+
+    def seen_from(self, host: str, clock: Clock) -> Memory:
+        """The same content as another machine sees it."""
+        other = copy(self)
+        other._host, other.clock = host, clock
+        return other
 
 
 class MemoryLog:
@@ -341,7 +360,7 @@ class MemoryLease:
         self.slot.fence += 1
         since = utc_stamp(self._clock.now())
         owner = this_process()
-        self.slot.held = Held(owner, purpose, since, is_alive(owner), self.slot.fence)
+        self.slot.held = Held(owner, purpose, since, alive=True, fence=self.slot.fence)
         return self.slot.fence
 
     def release(self) -> None:

@@ -7,10 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.clock import Clock
 from holdfast.codec import Record, decode_record
 from holdfast.ids import message_id, new_message_id
-from holdfast.mask import Masker
 from holdfast.process import Owner
 from holdfast.store.letter import (
     Ticket,
@@ -23,7 +21,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message
+from holdfast.store.primitives import PRIORITIES, Backend, Claim, Claimed, Message
 
 
 class _Letter(NamedTuple):
@@ -54,10 +52,10 @@ class Slots:
 
 
 class MemoryMailbox:
-    def __init__(self, key: str, slots: Slots, clock: Clock, masker: Masker, tries: int) -> None:
+    def __init__(self, key: str, slots: Slots, store: Backend, tries: int) -> None:
         self.key = key
-        self._slots, self._clock, self._mask = slots, clock, masker
-        self._tries = checked_tries(tries)
+        self._slots, self._clock, self._mask = slots, store.clock, store.mask
+        self._now, self._tries = store.now, checked_tries(tries)
 
     def deliver(
         self,
@@ -89,7 +87,7 @@ class MemoryMailbox:
             self.redeliver()
             taken: list[Claim] = []
             for waiting, record in self._fresh():
-                mine = ticket(waiting).until(seconds, self._clock)
+                mine = ticket(waiting).until(seconds, self._now())
                 self._slots.claimed[mine] = self._slots.waiting.pop(waiting)
                 taken.append(mine.claim(record))
                 if len(taken) == limit:
@@ -118,7 +116,7 @@ class MemoryMailbox:
             self._slots.done[ticket.id] = found, False
 
     def renew(self, claim: Claim, seconds: float) -> Claim:
-        later = ticket_of(claim).until(seconds, self._clock)
+        later = ticket_of(claim).until(seconds, self._now())
         with self._slots.lock:
             _, found = self._taken_out(claim)
             self._slots.claimed[later] = found
@@ -130,7 +128,8 @@ class MemoryMailbox:
 
     def redeliver(self) -> int:
         with self._slots.lock:
-            over = [each for each in self._slots.claimed if each.end(self._clock)]
+            now = self._now()
+            over = [each for each in self._slots.claimed if each.end(now)]
             for ticket in over:
                 self._return(ticket, self._slots.claimed.pop(ticket))
             return len(over)
@@ -150,9 +149,10 @@ class MemoryMailbox:
             ]
 
     def claimed(self) -> list[Claimed]:
+        now = self._now()
         with self._slots.lock:
             return [
-                ticket.shown(len(found.data), self._clock)
+                ticket.shown(len(found.data), now)
                 for ticket, found in sorted(self._slots.claimed.items(), key=lambda it: str(it[0]))
             ]
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from holdfast.clock import Clock
 from holdfast.mask import Masker
+from holdfast.process import Owner, alive, here
+from holdfast.store.primitives import Instant
 from holdfast.store.vfs import Dir, Vfs
 
 Notice = Callable[[str, str], None]
@@ -23,6 +25,15 @@ class Tools(NamedTuple):
     """The home's wall time as text, with its offset."""
     notice: Notice
     """Tells the audit log of something odd: a word, and what happened."""
+    host: str = ""
+    """Where this process counts, if the system is not to be asked."""
+
+    def now(self) -> Instant:
+        clock = self.clock
+        return Instant(self.host or here(), clock.boot(), clock.boottime(), clock.now())
+
+    def alive(self, owner: Owner) -> bool | None:
+        return alive(owner, self.host)
 
 
 class Place(NamedTuple):

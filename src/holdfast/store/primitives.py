@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from holdfast.clock import Clock
 from holdfast.codec import Record
 from holdfast.process import Owner
+
+Value = TypeVar("Value")
 
 
 class Cursor(NamedTuple):
@@ -243,6 +246,34 @@ class Cell(Protocol):
     def close(self) -> None: ...
 
 
+CLOCKS_DIFFER = 60.0
+"""Seconds by which the wall clocks of two machines that share a store may differ."""
+
+
+class Instant(NamedTuple):
+    """A moment by the clock of the store: what deadlines are measured with."""
+
+    host: str
+    """The machine that measured it, and after a slash its pid namespace, as in `Owner`."""
+    boot: str
+    seconds: float
+    """After that boot; the same number of another boot is another moment."""
+    wall: float
+    """Seconds since the epoch, for machines that do not share the boot."""
+
+    def later(self, seconds: float) -> Instant:
+        return self._replace(seconds=self.seconds + seconds, wall=self.wall + seconds)
+
+    def left(self, deadline: Instant) -> float:
+        """Seconds from now until a deadline; none if its machine was restarted since."""
+        ours, theirs = self.host.partition("/")[0], deadline.host.partition("/")[0]
+        # Containers of one machine share its boot, and have names of their own.
+        if deadline.boot == self.boot and (self.boot or ours == theirs):
+            return deadline.seconds - self.seconds
+        # Another machine lives on, whatever our boot is: its deadline is read off the wall.
+        return 0.0 if ours == theirs else deadline.wall + CLOCKS_DIFFER - self.wall
+
+
 class Held(NamedTuple):
     """A lease somebody has."""
 
@@ -254,7 +285,12 @@ class Held(NamedTuple):
 
 
 class Lease(Protocol):
-    """Ownership for the life of a process; a frozen owner keeps it."""
+    """Ownership by one process, at least until it is ended by the rule of the store.
+
+    On files that rule is the end of the process: a frozen owner keeps its lease.  A store that
+    cannot see processes ends what gives no sign of life for a time that it states.  From then
+    on the fencing number is refused; what its owner does outside the store is not fenced.
+    """
 
     def acquire(
         self,
@@ -396,6 +432,11 @@ class Mailbox(Protocol):
 class Backend(Protocol):
     """Opens primitives by key."""
 
+    @property
+    def clock(self) -> Clock:
+        """For stamps, and for waiting in this process; never for deadlines that others read."""
+        ...
+
     def log(self, key: str) -> Log:
         """A key that ends in `.jsonl` is one log; any other is a directory with one file a day."""
         ...
@@ -406,3 +447,14 @@ class Backend(Protocol):
     def lease(self, key: str) -> Lease: ...
     def mailbox(self, key: str, *, tries: int = TRIES) -> Mailbox: ...
     def keys(self, prefix: str = "") -> list[str]: ...
+    def mask(self, value: Value) -> Value:
+        """The value with a tag for each secret, as the logs would show it."""
+        ...
+
+    def now(self) -> Instant:
+        """This moment by the clock of the store."""
+        ...
+
+    def alive(self, owner: Owner) -> bool | None:
+        """Whether a process still runs; None where the store cannot know."""
+        ...

@@ -73,8 +73,8 @@ BAD_VALUES: tuple[Any, ...] = (
 class Turner(FakeClock):
     """A fake clock that lets something happen while somebody sleeps."""
 
-    def __init__(self, now: float = NOON) -> None:
-        super().__init__(now)
+    def __init__(self, now: float = NOON, *, boottime: float = 1_000.0, name: str = "boot") -> None:
+        super().__init__(now, boottime=boottime, name=name)
         self.meanwhile: Callable[[], None] | None = None
         self.waits = False
         """Whether sleeping really waits while the time stands still, for tests with threads."""
@@ -188,6 +188,15 @@ class Conformance:
     def open(self) -> Backend:
         """The backend under test, over the same data each time."""
         raise NotImplementedError
+
+    def elsewhere(self) -> Backend:
+        """The same data as another machine has it open: with another host name, and `far_clock`."""
+        raise NotImplementedError
+
+    @cached_property
+    def far_clock(self) -> Turner:
+        """The clock of that machine: another boot, long before, and a wall that is ahead."""
+        return Turner(NOON + 30.0, boottime=7_000_000.0, name="far boot")
 
     @cached_property
     def clock(self) -> Turner:

@@ -11,7 +11,7 @@ from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner, this_process
 from holdfast.store.fence import DetachedLease, fenced
-from holdfast.store.primitives import START, Cursor, Line, Stamp
+from holdfast.store.primitives import CLOCKS_DIFFER, START, Backend, Cursor, Line, Stamp
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape, View
 from holdfast.testing import (
@@ -31,7 +31,15 @@ PROJECTED = "state/rio/projected.json"
 
 class DetachedLeaseConformance(Conformance):
     def detached(self, name: str = "session") -> DetachedLease:
-        return self._keep(DetachedLease(self.log(), self.cell(LEASES), self.clock, name))
+        return self._leased(self.open(), name)
+
+    def far(self, name: str = "session") -> DetachedLease:
+        """The same lease, seen from another machine."""
+        return self._leased(self.elsewhere(), name)
+
+    def _leased(self, store: Backend, name: str) -> DetachedLease:
+        log, cell = self._keep(store.log(LOG)), self._keep(store.cell(LEASES))
+        return self._keep(DetachedLease(log, cell, store, name))
 
     def test_a_lease_is_had_by_one_until_its_deadline(self) -> None:
         one, two = self.detached(), self.detached()
@@ -99,6 +107,47 @@ class DetachedLeaseConformance(Conformance):
         self.clock.reboot()
         assert not one.is_live()
         assert self.detached().take("b", seconds=60) == 2
+
+    def test_another_machine_leaves_a_lease_to_its_owner(self) -> None:
+        here, far = self.detached(), self.far()
+        fence = here.take("a", seconds=600, owner=this_process())
+        assert far.is_live()
+        with refused(Busy):
+            far.take("b", seconds=60)
+        here.append(fence, {"n": 1})
+        for clock in (self.clock, self.far_clock):
+            clock.advance(599)
+        here.renew(fence, 600)
+        for clock in (self.clock, self.far_clock):
+            clock.advance(599)
+        assert far.is_live() and here.is_live()
+        here.release(fence)
+        assert far.take("b", seconds=60) == fence + 1
+
+    def test_a_restart_ends_the_leases_of_that_machine_only(self) -> None:
+        here, far = self.detached("a"), self.far("b")
+        ours, theirs = here.take("x", seconds=600), far.take("y", seconds=600)
+        self.clock.reboot()
+        assert not self.detached("a").is_live()
+        assert self.detached("b").is_live()
+        far.append(theirs, {"n": 1})
+        self.far_clock.reboot()
+        assert not self.far("b").is_live()
+        assert self.detached("b").is_live(), "a machine alone knows that it was restarted"
+        here.append(ours, {"n": 2})  # over, but nobody has come
+
+    def test_a_machine_that_never_comes_back_has_nothing_after_the_deadline(self) -> None:
+        here, far = self.detached(), self.far()
+        fence = here.take("a", seconds=600, owner=this_process())
+        self.far_clock.advance(600 + 2 * CLOCKS_DIFFER)
+        assert far.left() == 0.0
+        assert far.take("b", seconds=600) == fence + 1
+        assert self.detached().is_live()
+        for lost in (lambda: here.append(fence, {"n": 1}), lambda: here.renew(fence, 60)):
+            with refused(LeaseLost, "number 2 has it: b"):
+                lost()
+        with refused(Busy):
+            self.detached().take("c", seconds=60)
 
     def test_leases_of_different_names_do_not_meet(self) -> None:
         research, extract = self.detached("research"), self.detached("extract")
@@ -196,6 +245,16 @@ class DetachedLeaseConformance(Conformance):
         one = self.detached()
         assert one.holder() is None
         assert one.take("a", seconds=60) == 5
+
+    def test_a_lease_of_before_machines_shared_a_store_belongs_to_this_one(self) -> None:
+        seconds, boot = self.clock.boottime() + 60.0, self.clock.boot()
+        old = {"lease": "session", "fence": 1, "purpose": "a", "since": "s", "owner": None}
+        self.log().append({**old, "boot": boot, "deadline": seconds})
+        assert self.detached().left() == 60.0
+        strange = {"host": "other", "boot": "other", "deadline": seconds, "until": "soon"}
+        self.log().append({"lease": "session", "fence": 1, **strange})
+        assert not self.detached().is_live()
+        assert self.detached().take("b", seconds=60) == 2
 
     def test_the_file_shows_who_has_what(self) -> None:
         one = self.detached()

@@ -46,6 +46,7 @@ from holdfast.testing import (
 from holdfast.testing.archive import ArchiveConformance
 from holdfast.testing.decisions import DecisionConformance
 from holdfast.testing.keys import KeyConformance
+from holdfast.testing.machines import MachineConformance
 from holdfast.testing.mailboxes import MailboxConformance
 
 
@@ -213,6 +214,15 @@ class LogConformance(DecisionConformance, ArchiveConformance):
         assert one["api_key"].startswith("[SECRET:api-key:")
         assert one["api_key"] == two["apiKey"], "the same secret has the same tag"
         assert one["note"] == "password"
+
+    def test_a_store_masks_a_text_as_its_logs_would(self) -> None:
+        log, store = self.log(), self.open()
+        secret = {"api_key": "hunter2-hunter2"}
+        log.append(secret)
+        (line,) = lines_of(log)
+        assert store.mask(secret) == {"api_key": line.record["api_key"]}
+        assert "hunter2" not in store.mask("curl -H 'Authorization: Bearer hunter2-hunter2'")
+        assert store.mask("a plain text") == "a plain text"
 
     def test_what_cannot_be_written_is_refused_and_leaves_no_trace(self) -> None:
         log, days = self.log(), self.log(DAYS)
@@ -543,6 +553,7 @@ class StoreConformance(
     ViewConformance,
     LeaseConformance,
     MailboxConformance,
+    MachineConformance,
     KeyConformance,
 ):
     """Everything that a backend has to do."""

@@ -8,10 +8,11 @@ from typing import Any
 from holdfast.codec import MAX_LINE, Record, encode
 from holdfast.errors import BadName, BadValue, LeaseLost
 from holdfast.process import Owner, this_process
-from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Mailbox, Message
+from holdfast.store.primitives import CLOCKS_DIFFER, PRIORITIES, TRIES, Claim, Mailbox, Message
 from holdfast.testing import (
     BAD_VALUES,
     JSON_VALUES,
+    MAILBOX,
     Conformance,
     nested,
     refused,
@@ -404,6 +405,47 @@ class MailboxConformance(Conformance):
         assert self.taken(mailbox) == []
         self.clock.advance(SECONDS)
         assert take(mailbox).attempt == 2
+
+    def test_another_machine_leaves_a_claim_to_its_claimant(self) -> None:
+        here, far = self.mailbox(), self._keep(self.elsewhere().mailbox(MAILBOX))
+        here.deliver({"n": 1})
+        claims = {None: 1, this_process(): 2}
+        for owner, attempt in claims.items():
+            claim = take(here, seconds=600.0, owner=owner)
+            self.far_clock.advance(599)
+            assert claim.attempt == attempt
+            assert far.claim("clay", fence=2, seconds=SECONDS) == []
+            assert far.redeliver() == 0
+            assert [each.left > 0 for each in far.claimed()] == [True]
+            claim = here.renew(claim, 1_200.0)
+            self.far_clock.reboot()
+            assert far.redeliver() == 0
+            assert here.give_back(claim, "next")
+            self.far_clock.advance(-599)
+
+    def test_a_restart_ends_the_claims_of_that_machine_only(self) -> None:
+        here, far = self.mailbox(), self._keep(self.elsewhere().mailbox(MAILBOX))
+        self.deliver(here, 0)
+        self.deliver(here, 1)
+        ours = take(here, seconds=600.0)
+        (theirs,) = far.claim("clay", fence=1, seconds=600.0)
+        self.clock.reboot()
+        assert far.redeliver() == 0
+        assert here.redeliver() == 1
+        is_lost(here, ours)
+        far.ack(theirs)
+        assert [each.attempt for each in here.waiting()] == [2]
+
+    def test_a_claim_of_a_machine_that_never_comes_back_ends_with_its_deadline(self) -> None:
+        here, far = self.mailbox(), self._keep(self.elsewhere().mailbox(MAILBOX))
+        here.deliver({"n": 1})
+        stale = take(here, seconds=600.0, owner=this_process())
+        self.far_clock.advance(600 + 3 * CLOCKS_DIFFER)
+        assert [each.left for each in far.claimed()] == [0.0]
+        (claim,) = far.claim("clay", fence=2, seconds=SECONDS)
+        assert claim.attempt == 2
+        is_lost(here, stale)
+        far.ack(claim)
 
     def test_what_the_late_had_is_dead_after_its_tries_too(self) -> None:
         mailbox = self.mailbox(tries=2)

@@ -14,7 +14,7 @@ import uvicorn
 from holdfast.codec import DecodeError, decode, pretty
 from holdfast.errors import Busy, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
-from holdfast.process import Owner, is_alive, this_process
+from holdfast.process import Owner, this_process
 from holdfast.web.app import Setting, dashboard
 from holdfast.web.guard import LINK, shown_address
 
@@ -119,7 +119,7 @@ def _on_record(home: Home, served: Served) -> Generator[None]:
     record = home.document(_PLACE)
 
     def enter(old: bytes | None) -> bytes:
-        other = _living(old)
+        other = _living(home, old)
         if other is not None:
             raise IsUp(other)
         return served.record()
@@ -169,10 +169,10 @@ class _Server(uvicorn.Server):
 def running(home: Home) -> Served | None:
     """The dashboard of a home, if one is up."""
     text = home.document(_PLACE).read()
-    return _living(text.data if text is not None else None)
+    return _living(home, text.data if text is not None else None)
 
 
-def _living(data: bytes | None) -> Served | None:
+def _living(home: Home, data: bytes | None) -> Served | None:
     """What a record tells of, if that lives."""
     try:
         found: Any = decode(data) if data is not None else None
@@ -185,7 +185,7 @@ def _living(data: bytes | None) -> Served | None:
             "owner": [str(host), str(boot), int(pid), int(started)],
         }:
             served = Served(url, token, Owner(host, boot, pid, started))
-            return served if is_alive(served.owner) else None
+            return served if home.alive(served.owner) else None
         case _:
             return None
 
