@@ -1,6 +1,7 @@
 """Run the harnesses.
 
     python -m prove [--name NAME] [--tier quick|ci|full] [--seed S] [--case CASE]
+    python -m prove --name mutants --area AREA [--seed S]
     python -m prove --plan quick|ci
     python -m prove --report
     python -m prove --list
@@ -18,7 +19,7 @@ from collections import Counter
 from typing import Any
 
 # Run as `python -m prove` from a checkout: the package under test is beside us.
-from prove import frame
+from prove import frame, sampled
 from tools.workers import Piece, in_workers
 
 sys.path.insert(0, str(frame.REPO / "src"))
@@ -41,6 +42,9 @@ def main() -> int:
     if chosen.name and chosen.name not in harnesses:
         print(f"no harness {chosen.name!r}; there are {', '.join(harnesses)}", file=sys.stderr)
         return 2
+    if chosen.area:
+        sampled.run(chosen.area, chosen.seed or "1")
+        return 0
     if chosen.name:
         return tally(Counter([run_one(harnesses[chosen.name], chosen)]))
     pieces = [
@@ -152,10 +156,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tier", choices=frame.TIERS, default="quick")
     parser.add_argument("--seed", help="a number, or any text such as a commit")
     parser.add_argument("--case", help="one failed case again, with the seed it was found with")
+    parser.add_argument("--area", choices=sampled.AREAS, help="a sample outside the store, kept")
     parser.add_argument("--plan", choices=("quick", "ci"), help="which tier each would run in")
     parser.add_argument("--report", action="store_true", help="table of the stored results")
     parser.add_argument("--list", action="store_true", help="the harnesses and what they prove")
     chosen = parser.parse_args()
+    if chosen.area and chosen.name != "mutants":
+        parser.error("--area needs --name mutants")
     if chosen.case and not chosen.name:
         parser.error("--case needs --name")
     return chosen
