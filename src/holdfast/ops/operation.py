@@ -13,8 +13,11 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
+from holdfast.clock import utc_stamp
+from holdfast.errors import UsageError
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Result
+from holdfast.ops.envelope import Result, Stream
+from holdfast.ops.parameter import Parameter, parameters
 
 Effect = Literal["read", "append", "change", "destroy"]
 Face = Literal["cli", "http", "mcp"]
@@ -81,6 +84,53 @@ class Operation(NamedTuple):
     def call(self, context: Context, arguments: Mapping[str, Any]) -> Result:
         """Run the verb; an argument that is left out has the default of its signature."""
         return self.load()(context, **arguments)
+
+    # -- faces whose callers send JSON -------------------------------------------------
+
+    def remote(self) -> list[Parameter]:
+        """The parameters of a remote caller, who can name no file of this machine."""
+        return [each for each in parameters(self.load()) if not each.is_path]
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        taken = self.remote()
+        needed = [each.name for each in taken if each.required]
+        return {
+            "type": "object",
+            "properties": {each.name: each.schema() for each in taken},
+            **({"required": needed} if needed else {}),
+            "additionalProperties": False,
+        }
+
+    def accepted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by their schema, as `call` takes them; UsageError if they do not fit it."""
+        taken = self.remote()
+        names = ", ".join(each.name for each in taken) or "no arguments"
+        if unknown := given.keys() - {each.name for each in taken}:
+            raise UsageError(f"no such argument: {min(unknown)[:80]!r}", hint=f"it takes {names}")
+        for each in taken:
+            if each.required and each.name not in given:
+                raise UsageError(f"{each.name} is missing", hint=each.help)
+        return {
+            each.keyword: each.accepted(given[each.name]) for each in taken if each.name in given
+        }
+
+    def answer(
+        self,
+        context: Context,
+        arguments: Mapping[str, Any],
+        tell: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """The envelope of a call, with its warnings; `tell` gets text as it comes."""
+        context.tell = tell
+        as_of = utc_stamp(context.clock.now())  # what it shows is at least as new as this
+        result = self.call(context, arguments)
+        if isinstance(result, Stream):
+            raise UsageError(f"{self.name} has no end", hint="call it at a command line")
+        envelope = result.as_dict(as_of)
+        if warnings := context.take_warnings():
+            envelope["warnings"] = warnings
+        return envelope
 
 
 read = partial(Operation, "read")

@@ -21,7 +21,9 @@ given.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -36,9 +38,16 @@ from typing import (
     get_type_hints,
 )
 
+from holdfast.errors import UsageError
+
 Kind = Literal["argument", "option", "flag"]
 Scalar = type[str] | type[int] | type[float] | type[bool]
 
+LONGEST = 1 << 20
+"""Characters of one text that a remote caller may give."""
+_LARGEST = 1 << 53
+"""Beyond it JSON readers disagree about an integer."""
+_JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _LEFT_OUT = object()
 """The default of an option in a group."""
 FACES_OWN = frozenset({"home", "layout", "json", "help", "version"})
@@ -89,7 +98,54 @@ class Parameter(NamedTuple):
         """`--dry-run`."""
         return "--" + self.name.replace("_", "-")
 
+    def schema(self) -> dict[str, Any]:
+        """The JSON that a remote caller may give for it."""
+        kind: dict[str, Any] = {"type": _JSON[self.type]}
+        if self.choices:
+            kind["enum"] = list(self.choices)
+        elif self.type is str:
+            kind["maxLength"] = LONGEST
+        elif self.type is int:
+            kind |= {"minimum": -_LARGEST, "maximum": _LARGEST}
+        if self.repeated:
+            kind = {"type": "array", "items": kind}
+        if self.may_be_null:
+            kind = {"anyOf": [kind, {"type": "null"}]}
+        elif not self.required:
+            kind["default"] = list(self.default) if self.repeated else self.default
+        return kind | {"description": self.help}
 
+    @property
+    def may_be_null(self) -> bool:
+        """Whether null means what leaving it out means."""
+        return not self.required and self.default is None
+
+    def accepted(self, value: Any) -> Any:
+        """A value of JSON as the verb takes it; UsageError if it does not fit the schema."""
+        if value is None and self.may_be_null:
+            return None
+        if not self.repeated and self._fits(value):
+            return self.type(cast("Any", value))
+        if self.repeated and isinstance(value, list):
+            values = cast("list[Any]", value)
+            if all(map(self._fits, values)):
+                return values
+        kind = f"one of {', '.join(self.choices)}" if self.choices else _JSON[self.type]
+        many = "a list, each " if self.repeated else ""
+        raise UsageError(f"{self.name}: expected {many}{kind}", hint=self.help)
+
+    def _fits(self, value: Any) -> bool:
+        if self.type is bool:
+            return isinstance(value, bool)
+        if self.type is str:
+            fits = isinstance(value, str) and len(value) <= LONGEST
+            return fits and (not self.choices or value in self.choices)
+        if type(value) not in (int, float) or not math.isfinite(value):
+            return False
+        return self.type is float or (abs(value) <= _LARGEST and value == int(value))
+
+
+@cache
 def parameters(function: Callable[..., object]) -> tuple[Parameter, ...]:
     """The parameters of a verb, without its context; TypeError if it is declared wrongly."""
     hints = get_type_hints(function, include_extras=True)

@@ -7,24 +7,23 @@ text of a long answer in lines as it comes, and then the envelope as the last li
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
+from typing import Any, Literal, Union, get_args, get_type_hints
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.clock import utc_stamp
-from holdfast.codec import encode
+from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change, Rows, Show, Stream, error_envelope
+from holdfast.ops.envelope import Change, Rows, Show, error_envelope
 from holdfast.ops.operation import Operation, Table
-from holdfast.ops.parameter import Parameter, parameters
+from holdfast.ops.parameter import Parameter
 from holdfast.web.calls import LINES, Calls, LookingRouter, Tell
 from holdfast.web.guard import TOKEN
 
@@ -34,8 +33,7 @@ STATUS = {1: 409, 2: 400, 3: 409, 4: 404, 5: 423, 6: 409}
 of this program, and damage that it found and told of is none."""
 _REFUSED = (400, 401, 403, 404, 409, 421, 422, 423)
 _NOT_DONE = (*_REFUSED, 413, 415)
-_LONGEST = 1 << 20
-"""Characters of one argument."""
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Reason(BaseModel):
@@ -105,9 +103,7 @@ def routes(table: Table, opened: Opener, calls: Calls) -> APIRouter:
                 200: {"model": _answer_of(operation)},
                 **{code: {"model": Failure} for code in (_REFUSED if reads else _NOT_DONE)},
             },
-            openapi_extra={
-                "security": [{"token": []}, {"cookie": []}] if reads else [{"token": []}]
-            },
+            openapi_extra=_query_described(operation) if reads else _body_described(operation),
         )
     return router
 
@@ -133,99 +129,79 @@ def _answer_of(operation: Operation) -> Any:
     return Union[tuple(_ENVELOPES[each] for each in get_args(given) or (given,))]  # noqa: UP007
 
 
-def call(
-    operation: Operation,
-    opened: Opener,
-    arguments: dict[str, Any],
-    tell: Tell | None = None,
-) -> dict[str, Any]:
-    """The envelope of one call, with what it warned of."""
-    with opened() as context:
-        context.tell = tell
-        as_of = utc_stamp(context.clock.now())
-        result = operation.call(context, arguments)
-        if isinstance(result, Stream):
-            raise UsageError(f"{operation.name} has no end", hint="follow /events instead")
-        told = result.as_dict(as_of)
-        if warnings := context.take_warnings():
-            told["warnings"] = warnings
-        return told
+def _query_described(operation: Operation) -> dict[str, Any]:
+    described: list[dict[str, Any]] = []
+    for each in operation.remote():
+        # A query has no null: what is left out is not there.
+        schema = each._replace(default=()).schema() if each.may_be_null else each.schema()
+        described.append(
+            {"name": each.name, "in": "query", "required": each.required, "schema": schema}
+        )
+    return {"parameters": described, "security": [{"token": []}, {"cookie": []}]}
 
 
-def _declared(operation: Operation) -> list[Parameter]:
-    return [each for each in parameters(operation.load()) if not each.is_path]
-
-
-def _answer(envelope: dict[str, Any]) -> Response:
-    return Response(encode(envelope), media_type="application/json")
+def _body_described(operation: Operation) -> dict[str, Any]:
+    content = {"application/json": {"schema": operation.schema()}}
+    return {"requestBody": {"required": True, "content": content}, "security": [{"token": []}]}
 
 
 def _looking(operation: Operation, opened: Opener) -> Callable[..., Response]:
-    def get(**given: Any) -> Response:
-        return _answer(call(operation, opened, given))
+    declared = operation.remote()
 
-    # FastAPI reads what a route takes off its signature.
-    get.__signature__ = inspect.Signature([_query(each) for each in _declared(operation)])
+    def get(request: Request) -> Response:
+        query = request.query_params
+        given = {each.name: _read(each, query) for each in declared if each.name in query}
+        try:
+            arguments = operation.accepted(given)
+        except UsageError as error:
+            return JSONResponse(error_envelope(error), 422)
+        with opened() as context:
+            return _sent(operation.answer(context, arguments))
+
     return get
 
 
 def _doing(
     operation: Operation, opened: Opener, calls: Calls
 ) -> Callable[..., Awaitable[Response]]:
-    declared = _declared(operation)
-    # Under names of their own: an argument may be called as something that every model has.
-    fields: dict[str, Any] = {f"{each.name}_": _field(each) for each in declared}
-    name = "".join(part.capitalize() for part in operation.name.replace("-", " ").split())
-    model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    async def post(request: Request) -> Response:
+        try:
+            arguments = operation.accepted(decode_record(await request.body()))
+        except DecodeError as error:
+            told = UsageError(f"the body is {error}", hint="send a JSON object")
+            return JSONResponse(error_envelope(told), 422)
+        except UsageError as error:
+            return JSONResponse(error_envelope(error), 422)
 
-    async def post(request: Request, body: BaseModel) -> Response:
-        given = body.model_dump(exclude_unset=True, by_alias=True)
-        said = {each.keyword: given[each.name] for each in declared if each.name in given}
-        work = partial(call, operation, opened, said)
+        def work(tell: Tell | None) -> dict[str, Any]:
+            with opened() as context:
+                return operation.answer(context, arguments, tell)
+
         if LINES in request.headers.get("accept", ""):
             return StreamingResponse(calls.lines(work), media_type=LINES)
-        return _answer(await calls.answer(work))
+        return _sent(await calls.answer(work))
 
-    kinds = {"request": Request, "body": model}
-    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    post.__signature__ = inspect.Signature(
-        [inspect.Parameter(name, place, annotation=kind) for name, kind in kinds.items()]
-    )
     return post
 
 
-def _type(each: Parameter) -> Any:
-    kind: Any = each.type
-    if each.choices:
-        kind = Literal[each.choices]
-    elif kind is str:
-        kind = Annotated[str, Field(max_length=_LONGEST)]
-    elif kind is float:
-        kind = Annotated[float, Field(allow_inf_nan=False)]
-    elif kind is int:
-        kind = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
-    return list[kind] if each.repeated else kind
+def _sent(envelope: dict[str, Any]) -> Response:
+    return Response(encode(envelope), media_type="application/json")
 
 
-def _query(each: Parameter) -> inspect.Parameter:
-    asked = Query(alias=each.name, description=each.help)
-    return inspect.Parameter(
-        each.keyword,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if each.required else each.default,
-        annotation=Annotated[_optional(each), asked],
-    )
-
-
-def _field(each: Parameter) -> tuple[Any, Any]:
-    default = ... if each.required else each.default
-    return _optional(each), Field(default=default, alias=each.name, description=each.help)
-
-
-def _optional(each: Parameter) -> Any:
-    """Null only where it says something: that the argument was left out."""
-    kind = _type(each)
-    return kind if each.required or each.default is not None else kind | None
+def _read(parameter: Parameter, query: QueryParams) -> Any:
+    """The JSON that the text of a query stands for; the text itself if it stands for none."""
+    if parameter.repeated:
+        return query.getlist(parameter.name)
+    text = query[parameter.name]
+    if parameter.type is bool:
+        return _BOOLEANS.get(text.lower(), text)
+    if parameter.type is int and re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+        return int(text)
+    if parameter.type is float and re.fullmatch(
+        r"[+-]?[0-9.]{1,20}(e[+-]?[0-9]{1,3})?", text, re.I
+    ):
+        return float(text)
+    return text
 
 
 # --- failures -------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from holdfast.layout import CACHE
 from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.operation import Table
 from holdfast.web import job_pages
-from holdfast.web.api import Opener, call
+from holdfast.web.api import Opener
 from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
 
@@ -197,7 +197,8 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
 
     def ask(name: str, **arguments: Any) -> dict[str, Any]:
         """What a verb says."""
-        return call(verbs[name], opened, arguments)
+        with opened() as context:
+            return verbs[name].answer(context, arguments)
 
     def page(template: str, **values: Any) -> str:
         with opened() as context:
