@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import time
@@ -19,12 +20,14 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
-from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered, trust
+from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered
+from holdfast.agents.sender import trust
 from holdfast.contracts.kinds import kind
 from holdfast.errors import LeaseLost, NotFound, UsageError
 from holdfast.process import Owner, this_process
 from holdfast.store.home import Home
 from holdfast.testing import Turner
+from tests.agents.world import running
 from tests.ledger.shell import Shell
 
 DAY = 86_400.0
@@ -369,7 +372,11 @@ def test_looking_at_the_context_claims_nothing_and_shows_what_a_session_has(
 
 @pytest.mark.parametrize(
     ("sent_by", "told"),
-    [("leo", "session of leo"), ("clay", "but was sent in a session of clay"), (None, "nobody")],
+    [
+        ("leo", "session of leo"),
+        ("clay", "but was sent in a session of clay"),
+        (None, "claims to be from leo"),
+    ],
 )
 def test_the_model_is_told_what_is_known_of_the_sender(sent_by: str | None, told: str) -> None:
     assert told in trust({"from": "leo", "sent_by": sent_by})
@@ -432,15 +439,66 @@ def test_to_all_is_to_everybody_else_and_counted_for_the_sender(shell: Shell) ->
     assert metrics["lifetime"]["cross_agent_flags_sent"] == 2
 
 
-def test_who_really_sent_it_is_on_record(shell: Shell) -> None:
-    send = ("inbox", "send", "--to", "rio", "--subject", "s", "b", "--json")
-    shell(*send, "--from", "leo", env={"HOLDFAST_AGENT": "clay"})
-    shell(*send, env={"HOLDFAST_AGENT": "clay"})
-    first, second = shell("inbox", "list", "--agent", "rio", "--json").rows()
-    assert (first["from"], first["sent_by"]) == ("leo", "clay")
-    assert "clay" in first["note"]
-    assert (second["from"], second["sent_by"]) == ("clay", "clay")
-    assert shell(*send).code == 2
+SEND = ("inbox", "send", "--to", "rio", "--subject", "s", "b", "--json")
+
+
+def sending(shell: Shell, *words: str, before: str = "") -> tuple[str, ...]:
+    """A program that sends, for a session."""
+    return "sh", "-c", f"{before} exec {shlex.join(map(str, shell.command([*SEND, *words])))}"
+
+
+def received(shell: Shell) -> list[tuple[str, str | None, str]]:
+    """Of each message that rio has: from, sent_by, and what a model is told of it."""
+    rows = shell("inbox", "list", "--agent", "rio", "--json").rows()
+    shown = [shell("inbox", "show", "--agent", "rio", row["id"], "--json") for row in rows]
+    told = [ran.json()["data"]["trust"] for ran in shown]
+    return [(row["from"], row.get("sent_by"), trust) for row, trust in zip(rows, told, strict=True)]
+
+
+def test_in_whose_session_a_message_was_sent_is_recorded(shell: Shell) -> None:
+    for words in (("--from", "leo"), ()):
+        ran = shell("run", "--agent", "clay", "--", *sending(shell, *words))
+        assert ran.code == 0, ran.err
+    assert received(shell) == [
+        ("leo", "clay", "says it is from leo, but was sent in a session of clay"),
+        ("clay", "clay", "sent in a session of clay"),
+    ]
+    assert shell(*SEND).code == 2
+
+
+@pytest.mark.parametrize("before", ["HOLDFAST_AGENT=leo", "HOLDFAST_AGENT=leo HOLDFAST_TREE=$T"])
+def test_what_the_environment_says_of_the_sender_is_a_claim(shell: Shell, before: str) -> None:
+    waits = ("run", "--agent", "leo", "--", "sh", "-c", "echo on; exec sleep 60")
+    with running(shell, *waits, stdout=subprocess.PIPE) as leo:
+        assert leo.stdout is not None
+        assert leo.stdout.readline() == b"on\n"
+        begun = (shell.home / "state/leo/journal.jsonl").read_text().splitlines()
+        tree = next(each for each in map(json.loads, begun) if each.get("event") == "session_start")
+        before = before.replace("$T", tree["tree"]["id"])
+        send = sending(shell, "--from", "leo", before=before)
+        assert shell("run", "--agent", "clay", "--", *send).code == 0
+        assert shell(*SEND, env={"HOLDFAST_AGENT": "leo"}).code == 0
+    told = ("leo", None, "claims to be from leo; nothing confirms it")
+    assert received(shell) == [told, told]
+
+
+@pytest.mark.parametrize("changed", ["dropped", "body", "sent_by"])
+def test_what_a_file_says_of_its_sender_is_a_claim(shell: Shell, changed: str) -> None:
+    inbox = shell.home / "state/rio/inbox"
+    assert shell("run", "--agent", "clay", "--", *sending(shell)).code == 0
+    (file,) = inbox.glob("*.json")
+    record = json.loads(file.read_bytes())
+    if changed == "dropped":
+        file.unlink()
+        del record["proof"]
+    else:
+        record["from"] = record[changed] = "leo"
+    file.write_text(json.dumps(record))
+    for _ in range(2):
+        ((_, sent_by, told),) = received(shell)
+        assert (sent_by, told) == (None, f"claims to be from {record['from']}; nothing confirms it")
+        taken = shell("inbox", "take", "--agent", "rio", "--json").json()
+        assert "sent_by" not in json.dumps(taken)
 
 
 @pytest.mark.parametrize(

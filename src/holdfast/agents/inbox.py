@@ -10,9 +10,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents.privacy import record_without_secrets, without_secrets
+from holdfast.agents.privacy import mask_key, record_without_secrets, without_secrets
+from holdfast.agents.sender import believed, trust, with_proof
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
@@ -61,7 +63,7 @@ class New(NamedTuple):
     expires: float | None = None
     thread: str | None = None
     sent_by: str | None = None
-    """In whose session it is sent, as the transport sees it."""
+    """In whose session it is sent, if that is proven."""
     id: str | None = None
     """To send again what may have been sent: the same id is there once."""
 
@@ -176,7 +178,16 @@ class Inbox:
         record = new.record(self.agent, self._home.clock.now())
         if len(new.body) > _MAY_GROW:
             self._check_as_stored(record)
+        if new.sent_by is not None:
+            record = with_proof(record_without_secrets(self._home, record), self._key)
         return self._box.deliver(record, id=new.id)
+
+    @cached_property
+    def _key(self) -> bytes:
+        return mask_key(self._home)
+
+    def _believed(self, record: Record) -> Record:
+        return believed(record, self._key) if "sent_by" in record else record
 
     def _check_as_stored(self, record: Record) -> None:
         """Refuse what its receiver would set aside: a tag is longer than a short secret."""
@@ -224,7 +235,7 @@ class Inbox:
                 break
             for claim in claims:
                 if (why := unfit(claim.record, self.agent)) is None:
-                    taken.append(claim)
+                    taken.append(claim._replace(record=self._believed(claim.record)))
                 else:
                     self._set_aside(claim, why)
         return taken
@@ -298,7 +309,8 @@ class Inbox:
                 if isinstance(record, str) or unfit(record, self.agent):
                     continue  # it is among the bad ones
                 state = "expired" if has_expired(record, now) else "waiting"
-                found.append(Letter(each.id, state, record, each.attempt, each.since))
+                believed = self._believed(record)
+                found.append(Letter(each.id, state, believed, each.attempt, each.since))
         return found
 
     def takeable(self) -> list[Letter]:
@@ -313,7 +325,7 @@ class Inbox:
         for name, entry, record in self._on(CLAIMED):
             ticket = Ticket.parse(name)
             if ticket is not None and name in held and not isinstance(record, str):
-                letters.append(_held(held[name], record, entry.mtime))
+                letters.append(_held(held[name], self._believed(record), entry.mtime))
         return letters
 
     def done(self) -> list[Letter]:
@@ -332,13 +344,13 @@ class Inbox:
             if not isinstance(record, str):
                 state = "expired" if name.endswith(EXPIRED) else "done"
                 id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
-                yield Letter(_told(id), state, record, since=entry.mtime)
+                yield Letter(_told(id), state, self._believed(record), since=entry.mtime)
 
     def dead(self) -> list[Letter]:
         """What was handed out too often, without what was given another chance since."""
         box, found = self._box, dict[str, Letter]()
         for name, entry, record in self._on(DEAD):
-            kept = {} if isinstance(record, str) else record
+            kept = {} if isinstance(record, str) else self._believed(record)
             id = _told(name.partition("~")[0].removesuffix(SUFFIX))
             found[id] = Letter(id, "dead", kept, since=entry.mtime, note=_DEAD)
         lists = (box.waiting, box.claimed, box.done) if found else ()
@@ -367,7 +379,7 @@ class Inbox:
 
     def _as_bad(self, name: str, entry: Stat, record: Record | str) -> Letter:
         why = record if isinstance(record, str) else unfit(record, self.agent)
-        kept = {} if isinstance(record, str) else record
+        kept = {} if isinstance(record, str) else self._believed(record)
         return Letter(
             _told(name), "bad", kept, since=entry.mtime, note=why or "its id was used before"
         )
@@ -516,18 +528,6 @@ def for_prompt(letter: Letter) -> Record:
     if letter.attempt > 1:
         told["redelivered"] = f"handed out before, this is try {letter.attempt}"
     return told
-
-
-def trust(record: Record) -> str:
-    """What the transport knows of the sender."""
-    claimed, seen = record.get("from"), record.get("sent_by")
-    if seen is None:
-        return "nobody confirms the sender"
-    if str(seen).lower() == str(claimed).lower():
-        return f"sent in a session of {in_one_line(seen)}"
-    return (
-        f"says it is from {in_one_line(claimed)}, but was sent in a session of {in_one_line(seen)}"
-    )
 
 
 def rendered(messages: Sequence[Record], mark: str) -> Iterator[str]:

@@ -257,7 +257,9 @@ class Message(Document):
     expires_at: UtcTime | None = None
     thread: NonEmpty | None = None
     sent_by: AgentName | None = None
-    """In whose session it was sent, as the transport saw it; `from` is what the sender says."""
+    """In whose session it was sent; `from` is what the sender says."""
+    proof: str | None = None
+    """Over the whole message, under a key of the home: without it `sent_by` is a claim."""
     often_missing = frozenset({"source_ref", "expires_at"})
 
 

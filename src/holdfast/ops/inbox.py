@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent, opened
-from holdfast.agents.inbox import Letter, New, for_prompt, rendered, trust
+from holdfast.agents.history import open_sessions
+from holdfast.agents.inbox import Letter, New, for_prompt, rendered
+from holdfast.agents.sender import trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
@@ -20,6 +22,8 @@ from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun, OfAgent
+from holdfast.proc import procfs
+from holdfast.process import alive
 from holdfast.text import duration
 
 ALL = "all"
@@ -63,8 +67,9 @@ def send(
     dry_run: DryRun = False,
 ) -> Change:
     home = call.home_to_change()
-    seen = _sending_agent()
-    sender = agent_id(from_).lower() if from_ is not None else seen
+    named = _sending_agent()
+    sender = agent_id(from_).lower() if from_ is not None else named
+    seen = named if named is not None and _is_proven(call, named) else None
     if sender is None:
         raise UsageError("nobody sends it", hint="say who with --from")
     new = New(
@@ -94,9 +99,26 @@ def send(
 
 
 def _sending_agent() -> str | None:
-    """In whose session we are: what the wrapper put into the environment, not what is claimed."""
+    """In whose session we are, as the environment says."""
     name = os.environ.get("HOLDFAST_AGENT", "")
     return name.lower() if is_agent_id(name) else None
+
+
+def _is_proven(call: Context, name: str) -> bool:
+    """Whether this process descends from the owner of a session of the agent that is under way."""
+    chain = [*procfs.ancestors()]
+    above = {each.process for each in chain}
+    with suppress(NotFound), _agent(call, name) as one:
+        for session in open_sessions(one.state()):
+            held = one.holder(session["role"])
+            owner = held.owner if held is not None else None
+            if owner is not None and alive(owner) and (owner.pid, owner.started) in above:
+                return True
+            # In a pid namespace the owner cannot be seen; the first process there is the keeper.
+            tree = session["tree"]
+            if tree and procfs.kept_by(chain[-1].pid) == tree["id"]:
+                return True
+    return False
 
 
 def _until(call: Context, text: str) -> float:

@@ -11,7 +11,7 @@ import os
 TYPE_CHECKING = False  # a third of the keeper's start would go into importing this name
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 else:
     # What `signal` is made of; giving the numbers their Python names takes another fourth.
     import _signal as signal
@@ -88,6 +88,14 @@ def newest() -> bytes:
     """The number given out last. If it did not change during a look at everything, no process
     was born meanwhile, and none can have been missed."""
     return read("/proc/loadavg").split()[-1]
+
+
+def ancestors() -> Iterator[Stat]:
+    """This process, its parent, and so on, up to the last that can be seen."""
+    found = stat(int(os.readlink("/proc/self")))
+    while found is not None:
+        yield found
+        found = stat(found.parent) if found.parent else None
 
 
 def below(roots: Iterable[int], world: dict[int, Stat]) -> list[Stat]:
