@@ -71,6 +71,7 @@ AREAS = (
             ("ruff", "format", "--check"),
             ("lint-imports", "--no-logo", "--no-cache"),
             ("python", "tools/lint_calls.py"),
+            ("python", "tools/budgets.py"),
         ),
     ),
     Area("store", 60, 8, tests=("tests/store",), covers=("holdfast.store", "holdfast.codec")),
