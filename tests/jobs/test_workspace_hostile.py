@@ -20,7 +20,7 @@ from holdfast.git import call
 from holdfast.workspace.safedir import Folder
 from holdfast.workspace.workspace import Isolation, Measured, Workspace
 from tests.jobs.desk import AGAIN, DONE, Desk
-from tests.workspace.test_workspace import digest, git
+from tests.workspace.test_workspace import digest, git, wrapped
 
 NOTHING = Measured([], [], [])
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
@@ -111,7 +111,7 @@ def test_a_sandboxed_agent_cannot_have_us_remove_files_outside(
     victim = Path(workspace.folder).parent / "victim"
     victim.write_text("precious")
     (Path(workspace.path) / "forged").write_bytes(index_of("../../victim"))
-    moved = subprocess.run(workspace.wrap(["mv", "forged", ".git/index"]), check=False)
+    moved = subprocess.run(wrapped(workspace, ["mv", "forged", ".git/index"]), check=False)
     assert moved.returncode == 0
     assert workspace.changed_since(start) == NOTHING
     workspace.restore(start)
@@ -370,7 +370,7 @@ def test_a_sandbox_is_made_for_a_home_behind_a_link(source: Path) -> None:
         workspace = made(Path(place) / "link", source, "sandbox")
         script = "echo new > file && git log --format=%s && ! touch ../repository.git/x && pwd -P"
         ran = subprocess.run(
-            workspace.wrap(["sh", "-c", script]),
+            wrapped(workspace, ["sh", "-c", script]),
             cwd=workspace.path,
             capture_output=True,
             text=True,
@@ -401,6 +401,6 @@ for place in {place!r}, "/var" + {place!r}:
         try:
             command = ["python3", "-c", connects]
             assert subprocess.run(command, check=False).returncode == 1
-            assert subprocess.run(workspace.wrap(command), check=False).returncode == 0
+            assert subprocess.run(wrapped(workspace, command), check=False).returncode == 0
         finally:
             os.unlink(place)

@@ -24,7 +24,7 @@ from holdfast.errors import (
 from holdfast.workspace import sandbox
 from holdfast.workspace.safedir import Folder
 from holdfast.workspace.workspace import Isolation, Measured, Workspace
-from tests.workspace.test_workspace import contents, digest, git
+from tests.workspace.test_workspace import contents, digest, git, wrapped
 
 NOTHING = Measured([], [], [])
 
@@ -193,7 +193,7 @@ def test_without_isolation_the_folder_is_the_users_and_nothing_is_kept(tmp_path:
     workspace = made(tmp_path, "none", source)
     assert workspace.path == str(source)
     assert workspace.snapshot() is None
-    assert workspace.wrap(["true"]) == ["true"]
+    assert workspace.sandbox is None
     for refused in (
         lambda: workspace.restore("0" * 40),
         lambda: workspace.changed_since("0" * 40),
@@ -346,7 +346,10 @@ def test_a_sandboxed_program_writes_in_its_workspace_only(tmp_path: Path) -> Non
         exit 0
     """
     ran = subprocess.run(
-        workspace.wrap(["sh", "-c", script]), cwd=workspace.path, capture_output=True, check=False
+        wrapped(workspace, ["sh", "-c", script]),
+        cwd=workspace.path,
+        capture_output=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
     assert not Path("/tmp/holdfast-was-here").exists()
@@ -361,12 +364,12 @@ def test_without_bubblewrap_a_sandbox_is_refused(
     sandbox.bubblewrap.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="bubblewrap") as error:
-        workspace.wrap(["true"])
+        wrapped(workspace, ["true"])
     assert "install" in (error.value.hint or "")
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho not permitted >&2; exit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
     with pytest.raises(ConfigError, match="not permitted"):
-        workspace.wrap(["true"])
+        wrapped(workspace, ["true"])
     sandbox.bubblewrap.cache_clear()
 
 

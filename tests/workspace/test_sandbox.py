@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.workspace.sandbox import sandboxed
+from holdfast.workspace.sandbox import Sandbox
 from tests.jobs.desk import DONE, Desk
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
@@ -92,7 +93,7 @@ def workspace_in(place: Path, user: list[str]) -> str:
 
 def test_a_sandboxed_program_writes_no_setting_of_the_kernel(place: Path, user: list[str]) -> None:
     probe = [PYTHON, "-c", WRITES]
-    inside = sandboxed(probe, writable=workspace_in(place, user), readable=[])
+    inside = Sandbox(workspace_in(place, user)).wrap(probe)
     assert output_of([*user, *inside]) == {"writable": [], "key": "refused"}
     if os.geteuid() == 0 and not user and os.access("/proc/sys/vm/swappiness", os.W_OK):
         outside = output_of(probe)
@@ -103,12 +104,26 @@ def test_a_sandboxed_program_writes_no_setting_of_the_kernel(place: Path, user: 
 def test_a_sandboxed_program_makes_no_namespace_in_which_it_has_capabilities(
     place: Path, user: list[str]
 ) -> None:
-    if "--disable-userns" not in sandboxed([], writable=str(place), readable=[]):
+    if "--disable-userns" not in Sandbox(str(place)).wrap([]):
         pytest.skip("bubblewrap before 0.8")
     tries = ["unshare", "--user", "--map-root-user", "true"]
-    inside = sandboxed(tries, writable=workspace_in(place, user), readable=[])
+    inside = Sandbox(workspace_in(place, user)).wrap(tries)
     ran = subprocess.run([*user, *inside], capture_output=True, text=True, check=False)
     assert ran.returncode != 0 and "unshare failed" in ran.stderr
+
+
+def test_a_program_without_network_reaches_not_even_this_machine(
+    place: Path, user: list[str]
+) -> None:
+    made = workspace_in(place, user)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = (
+            f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
+        )
+        for network in (True, False):
+            inside = Sandbox(made, network=network).wrap([PYTHON, "-c", script])
+            ran = subprocess.run([*user, *inside], capture_output=True, text=True, check=False)
+            assert (ran.returncode == 0) is network, ran.stderr
 
 
 def test_what_is_hidden_is_empty_inside_even_if_it_is_replaced_meanwhile(
@@ -119,10 +134,8 @@ def test_what_is_hidden_is_empty_inside_even_if_it_is_replaced_meanwhile(
         path.write_text("token")
     # The record of a dashboard that starts later is another file of the same name.
     script = f"echo ready; read line; cat {place}/cache/* {place}/key {place}/seen"
-    hidden = [str(place / "cache"), str(place / "key"), str(place / "absent")]
-    words = sandboxed(
-        ["sh", "-c", script], writable=workspace_in(place, user), readable=[], hidden=hidden
-    )
+    hidden = (str(place / "cache"), str(place / "key"), str(place / "absent"))
+    words = Sandbox(workspace_in(place, user), hidden=hidden).wrap(["sh", "-c", script])
     with subprocess.Popen(
         [*user, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as inside:

@@ -20,6 +20,11 @@ from holdfast.workspace.workspace import Isolation, Measured, Workspace
 NOTHING = Measured([], [], [])
 
 
+def wrapped(workspace: Workspace, command: list[str]) -> list[str]:
+    assert workspace.sandbox is not None
+    return workspace.sandbox.wrap(command)
+
+
 def git(at: Path, *words: str, given: str = "") -> str:
     """Git as a user or an agent has it, with an identity and nothing of this machine's."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

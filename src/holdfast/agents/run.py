@@ -27,6 +27,7 @@ from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
 from holdfast.proc.tree import Tree
 from holdfast.process import this_process
+from holdfast.workspace.command import program
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -82,7 +83,7 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
     """Run a command as a session."""
     place = _working_directory()
     # Made before the session: a command that is not there must not become a session.
-    probe = Tree(plan.command, limits=plan.limits, clock=home.clock)
+    probe = program(plan.command, limits=plan.limits, clock=home.clock)
     start = plan.start._replace(tree=probe.mark.as_dict())
     buried = agent.bury()  # first, so that the context tells how the last session ended
     given = context.gather(home, agent)
@@ -136,7 +137,7 @@ class _Run:
             if self._spent.look(self._said()[0]):
                 tree.stop()
 
-        tree = Tree(
+        tree = program(
             plan.command,
             limits=plan.limits,
             env=_environment(home, agent, opened, plan, text, self._folder),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.contracts.job_spec import JobSpec
@@ -13,6 +13,7 @@ from holdfast.workspace.command import our_environment
 if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.models.protocol import Model
+    from holdfast.workspace.sandbox import Sandbox
 
 _ONLY_ANSWER = frozenset(
     [
@@ -48,13 +49,13 @@ class Crew:
         folder: str,
         *,
         clock: Clock,
-        within: Callable[[Sequence[str]], Sequence[str]] | None = None,
+        sandbox: Sandbox | None = None,
         given: Mapping[str, Model] | None = None,
         told: Mapping[str, str] | None = None,
     ) -> None:
         """`folder` is where programs work, `given` are models that are open already, `told` is what
         programs find in their environment."""
-        self._folder, self._clock, self._within = folder, clock, within
+        self._folder, self._clock, self._sandbox = folder, clock, sandbox
         self._open: dict[str, Model] = dict(given or {})
         self._told = dict(told or {})
 
@@ -78,12 +79,12 @@ class Crew:
                 env={**our_environment(), **self._told},
                 cwd=self._folder,
                 clock=self._clock,
-                within=self._within,
+                sandbox=self._sandbox,
             )
         if provider == "acp":
             from holdfast.models.acp import open_acp  # noqa: PLC0415 - an extra
 
-            if self._within is not None:
+            if self._sandbox is not None:
                 raise ConfigError(
                     f"{ref} cannot be asked in a sandbox",
                     hint="use a command, or isolation worktree",

@@ -72,7 +72,7 @@ class Runner:
         self.crew = Crew(
             workspace.path,
             clock=self._clock,
-            within=workspace.wrap if workspace.isolation == "sandbox" else None,
+            sandbox=workspace.sandbox,
             given=given,
             told={"HOLDFAST_JOB_ID": job.name},
         )

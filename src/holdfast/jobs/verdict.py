@@ -177,12 +177,11 @@ def verdict_on(
     verdict = _by_evidence(verdict, judged.missing)
     if verdict.action != "COMPLETED" or not call.phase.gates:
         return verdict
-    within = workspace.wrap if workspace.isolation == "sandbox" else None
     if call.tree is not None:
         # A gate may delete the files, and what was not kept is lost.
         workspace.snapshot(f"before the gates of call {call.sequence}")
     left = state["limits"]["max_seconds"] - state["seconds"]
-    passed = pass_gates(call.phase.gates, workspace.path, clock, within, left=left)
+    passed = pass_gates(call.phase.gates, workspace.path, clock, workspace.sandbox, left=left)
     verdict = verdict._replace(gate=passed)
     if passed.ok:
         return verdict

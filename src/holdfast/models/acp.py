@@ -49,7 +49,7 @@ from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Stream
 from holdfast.proc.tree import Tree
-from holdfast.workspace.command import our_environment
+from holdfast.workspace.command import our_environment, program
 
 _AUTH_REQUIRED = -32000
 _PAUSE = 0.01
@@ -96,7 +96,7 @@ class Acp:
                     TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
                 )
                 wire = _Wire(os.path.join(folder, "input"))
-                tree = Tree(
+                tree = program(
                     [sys.executable, "-ISc", _LAUNCH, wire.path, self._program, *self._words[1:]],
                     limits=limits_for(request, memory=self._memory, output=MOST_OUTPUT),
                     env=self._env,

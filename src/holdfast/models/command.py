@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from secrets import token_hex
 from tempfile import gettempdir
@@ -35,16 +35,14 @@ from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Keep, Stream
 from holdfast.proc.tree import Tree
-from holdfast.workspace.command import our_environment
+from holdfast.workspace.command import our_environment, program
+from holdfast.workspace.sandbox import Sandbox
 
 PROMPT, PROMPT_FILE = "{prompt}", "{prompt_file}"
 _LONGEST_ARGUMENT = 128 << 10
 """Of one word, in Linux, with the zero byte at its end."""
 _RM = shutil.which("rm")
 _PREFIX = "holdfast-prompt-"
-
-
-Within = Callable[[Sequence[str]], Sequence[str]]
 
 
 class Command:
@@ -61,13 +59,12 @@ class Command:
         output: int = MOST_OUTPUT,
         ref: str | None = None,
         clock: Clock | None = None,
-        within: Within | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Of a program and its arguments; NotFound if it is not there.
 
         The recipe is that of the program's name unless one is given.  `env` replaces our own
-        environment.  `memory` and `output` are limits in bytes.  `within` puts the words of the
-        program into those of another one, such as a sandbox.
+        environment.  `memory` and `output` are limits in bytes.
         """
         if not words:
             raise UsageError("no command to ask", hint="command:PROGRAM ARGUMENTS…")
@@ -80,7 +77,7 @@ class Command:
         self._env, self._cwd = our_environment() if env is None else dict(env), cwd
         self._memory, self._most_output = memory, output
         self._failing = Failing(name, recipe.exits)
-        self._clock, self._within = clock or SystemClock(), within
+        self._clock, self._sandbox = clock or SystemClock(), sandbox
         form = self._form
         self.tells_cost = bool(form and form.cost) or recipe.cost_line is not None
         """Whether the program says what its answers cost."""
@@ -149,11 +146,12 @@ class Command:
             words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
         by_argument = any(PROMPT in word for word in self._words)
         words = [_filled(word, prompt) for word in words] if by_argument else words
-        tree = Tree(
-            words if self._within is None else self._within(words),
+        tree = program(
+            words,
             limits=limits_for(request, memory=self._memory, output=self._most_output),
             env=self._env,
             cwd=self._cwd,
+            sandbox=self._sandbox,
             stdin=None if by_argument or folder is not None else prompt,
             # When the keeper is there: before, nobody would remove the file if we were killed.
             on_start=(lambda _: _put(prompt, folder)) if folder is not None else None,
@@ -263,7 +261,7 @@ def open_command(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     clock: Clock | None = None,
-    within: Within | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Command:
     """A command line, after `field=PATH` and `event=TYPE` if need be."""
     try:
@@ -281,7 +279,7 @@ def open_command(
         path = "" if field in (None, ".") else field
         recipe = PLAIN._replace(form=Form(text=At(path, event)))
     ref = f"command:{name}"
-    return Command(words, recipe=recipe, env=env, cwd=cwd, ref=ref, clock=clock, within=within)
+    return Command(words, recipe=recipe, env=env, cwd=cwd, ref=ref, clock=clock, sandbox=sandbox)
 
 
 _SETTING = re.compile(r"(field|event)=(.+)")

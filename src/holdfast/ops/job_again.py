@@ -86,8 +86,7 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
 
 
 def _check_crew(call: Context, begun: Beginning, workspace: Workspace) -> None:
-    within = workspace.wrap if workspace.isolation == "sandbox" else None
-    with closing(Crew(workspace.path, clock=call.clock, within=within)) as crew:
+    with closing(Crew(workspace.path, clock=call.clock, sandbox=workspace.sandbox)) as crew:
         crew.check(begun.spec)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.clock import Clock
@@ -14,8 +14,8 @@ from holdfast.contracts.job_spec import Gate
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
-from holdfast.proc.tree import Tree
-from holdfast.workspace.command import our_environment
+from holdfast.workspace.command import our_environment, run
+from holdfast.workspace.sandbox import Sandbox
 
 TIMED_OUT = 124
 _SHOWN = 2_000
@@ -48,7 +48,7 @@ def pass_gates(
     gates: Sequence[Gate],
     folder: str,
     clock: Clock,
-    within: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    sandbox: Sandbox | None = None,
     *,
     left: float,
 ) -> Passed:
@@ -57,11 +57,11 @@ def pass_gates(
     seconds, rate = 0.0, None
     for gate in gates:
         most = min(gate.timeout_seconds, left - seconds)
-        run, lost = _run(gate, most, folder, clock, within)
-        runs.append(run)
-        seconds += run["seconds"]
-        rate = _rate(run["output"]) or rate
-        if run["exit_code"] != 0:
+        ran, lost = _run(gate, most, folder, clock, sandbox)
+        runs.append(ran)
+        seconds += ran["seconds"]
+        rate = _rate(ran["output"]) or rate
+        if ran["exit_code"] != 0:
             return Passed(False, seconds, tuple(runs), rate, lost)
     return Passed(True, seconds, tuple(runs), rate)
 
@@ -71,22 +71,22 @@ def _run(
     most: float,
     folder: str,
     clock: Clock,
-    within: Callable[[Sequence[str]], Sequence[str]] | None,
+    sandbox: Sandbox | None,
 ) -> tuple[Record, bool]:
     told: Record = {"name": gate.name or gate.run, "run": gate.run}
     if most <= 0:
         said = "it was not tried: the time of the job is used up"
         return {**told, "exit_code": TIMED_OUT, "seconds": 0.0, "output": said}, False
     try:
-        words = words_of(gate)
-        ended = Tree(
-            words if within is None else list(within(words)),
+        ended = run(
+            words_of(gate),
+            cwd=folder,
             limits=Limits(time=most, grace=1.0),
             env=our_environment() | _FRESH,
-            cwd=folder,
+            sandbox=sandbox,
             keep=Keep(_SHOWN, _SHOWN),
             clock=clock,
-        ).run()
+        )
     except HoldfastError as error:
         return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}, False
     output = ended.tail[-_SHOWN:].strip()

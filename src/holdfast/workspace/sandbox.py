@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from holdfast.errors import ConfigError
 
@@ -30,31 +31,35 @@ _USERS = (("--unshare-user", "--disable-userns"), ("--unshare-user",), ())
 capabilities; where user namespaces are forbidden, root can still make the others."""
 
 
-def sandboxed(
-    command: Sequence[str], writable: str, readable: Sequence[str], hidden: Sequence[str] = ()
-) -> list[str]:
-    """The command, with all else read-only, a /tmp of its own, and an end when its starter ends.
+class Sandbox(NamedTuple):
+    """What a program reaches: all is read-only but one folder and a /tmp of its own."""
 
-    Folders in `hidden` are empty inside, files too.  The network stays: agents need it to reach
-    their models.
-    """
-    # No mount point can be made below a link.
-    writable = os.path.realpath(writable)
-    binds = [word for path in map(os.path.realpath, readable) for word in ("--ro-bind", path, path)]
-    covers: list[str] = []
-    for path in map(os.path.realpath, hidden):
-        if os.path.isdir(path):
-            covers += ["--tmpfs", path, "--remount-ro", path]
-        elif os.path.exists(path):
-            covers += ["--ro-bind", "/dev/null", path]
-    return [
-        *_frame(*bubblewrap()),
-        *binds,
-        *covers,
-        *("--bind", writable, writable, "--chdir", writable),
-        "--",
-        *command,
-    ]
+    writable: str
+    readable: tuple[str, ...] = ()
+    """Shown even where the sandbox has folders of its own."""
+    hidden: tuple[str, ...] = ()
+    """Folders that are empty inside, and files."""
+    network: bool = True
+    """Agents need it to reach their models."""
+
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """The command in the sandbox, where it ends when its starter ends."""
+        # No mount point can be made below a link.
+        writable, *readable = map(os.path.realpath, (self.writable, *self.readable))
+        binds = [word for path in readable for word in ("--ro-bind", path, path)]
+        for path in map(os.path.realpath, self.hidden):
+            if os.path.isdir(path):
+                binds += ["--tmpfs", path, "--remount-ro", path]
+            elif os.path.exists(path):
+                binds += ["--ro-bind", "/dev/null", path]
+        return [
+            *_frame(*bubblewrap()),
+            *(() if self.network else ("--unshare-net",)),
+            *binds,
+            *("--bind", writable, writable, "--chdir", writable),
+            "--",
+            *command,
+        ]
 
 
 def _frame(program: str, users: Sequence[str]) -> list[str]:

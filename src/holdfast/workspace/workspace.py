@@ -40,7 +40,7 @@ from holdfast.workspace.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.workspace.ignored import listed, remove_unreachable
 from holdfast.workspace.merge import Merged, Proposal
 from holdfast.workspace.safedir import Folder, leads_inside
-from holdfast.workspace.sandbox import sandboxed
+from holdfast.workspace.sandbox import Sandbox
 from holdfast.workspace.snapshots import LAST, Last, Measured, Snapshots, checked, measured
 from holdfast.workspace.source import (
     Facts,
@@ -459,11 +459,12 @@ class Workspace:
             inputs=frozenset(f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments),
         )
 
-    def wrap(self, command: Sequence[str]) -> list[str]:
-        """The command as it has to be run: in the sandbox, if so, with `hidden` empty inside."""
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What its programs have to be run in, if that is the isolation."""
         if self.isolation != "sandbox":
-            return list(command)
-        return sandboxed(command, self.path, [self._repository.directory], self._hidden())
+            return None
+        return Sandbox(self.path, (self._repository.directory,), tuple(self._hidden()))
 
     # --- looking ----------------------------------------------------------------------------
 
