@@ -34,6 +34,7 @@ from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
+from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
@@ -314,7 +315,7 @@ class Runner:
         hit("job.answered")
         raw = answer.raw
         if len(raw) > _MOST_RAW:
-            raw = f"{raw[:_MOST_RAW]}… [{len(raw) - _MOST_RAW} characters more]"
+            raw = f"{beginning(raw, _MOST_RAW)} [{len(raw) - _MOST_RAW} characters more]"
         return Answer(answer.outcome, raw, self._clock.boottime() - began, *answer[3:])
 
     # -- after -------------------------------------------------------------------------
