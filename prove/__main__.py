@@ -156,7 +156,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tier", choices=frame.TIERS, default="quick")
     parser.add_argument("--seed", help="a number, or any text such as a commit")
     parser.add_argument("--case", help="one failed case again, with the seed it was found with")
-    parser.add_argument("--area", choices=sampled.AREAS, help="a sample outside the store, kept")
+    parser.add_argument(
+        "--area", nargs="+", choices=sampled.AREAS, help="samples outside the store, kept"
+    )
     parser.add_argument("--plan", choices=("quick", "ci"), help="which tier each would run in")
     parser.add_argument("--report", action="store_true", help="table of the stored results")
     parser.add_argument("--list", action="store_true", help="the harnesses and what they prove")

@@ -1,11 +1,11 @@
 """How many random changes of the source outside the store do a room's tests notice?
 
-    python -m prove --name mutants --area AREA [--seed S]
+    python -m prove --name mutants --area AREA [AREA ...] [--seed S]
 
 Nobody chose these changes, so the share that is noticed says what the tests of a room are worth.
-Each runs only tests that executed the changed line, the quickest first, up to a limit of time, and
-stops at the first that fails.  The result is kept in `results/mutants-outside.json` beside the
-commit: a later result of the same area must not be worse.
+Each runs only tests that executed the changed line, the quickest first, up to a limit of CPU time,
+and stops at the first that fails.  The result is kept in `results/mutants-outside.json` beside the
+commit, mutant by mutant: a run that was ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
+
+import pytest
 
 from prove.frame import REPO, RESULTS, child_environment, commit, scratch
 
@@ -37,11 +39,13 @@ AREAS = {
 """Folders of tests for each room of `src/holdfast`; one that does not exist is passed over."""
 RESULT = RESULTS / "mutants-outside.json"
 _COUNT = 60
-_SECONDS = 40.0
-"""Of tests for one mutant, as they took when all were well."""
-_SLACK = 120.0
+_CPU, _TESTS = 10.0, 100
+"""The most seconds of CPU time, and the most tests, for one mutant."""
+_PATIENCE = 300.0
+"""Wall time after which a mutant hangs, on a machine that may be busy."""
 _FAILED, _INTERRUPTED = 1, 2
-_RECORDING = 3600.0
+_RECORDING = 10_000.0
+_BEGUN = pytest.StashKey[float]()
 
 _COMPARED = {
     ast.Eq: ast.NotEq,
@@ -77,8 +81,8 @@ class Covered(NamedTuple):
 
     lines: dict[tuple[str, int], set[str]]
     """The tests that executed a line, by file and number."""
-    seconds: dict[str, float]
-    """Of each test that passed."""
+    cpu: dict[str, float]
+    """CPU time of each test that passed."""
 
 
 # --- the changes ----------------------------------------------------------------------------
@@ -169,29 +173,29 @@ def sample(changes: list[Change], area: str, seed: str, count: int) -> list[Chan
 # --- which tests execute a line -------------------------------------------------------------
 
 
-def recorded(area: str, tree: Path) -> Covered:
-    """Run the tests of an area once, with the lines that each of them executes."""
+def recorded(areas: Sequence[str], tree: Path) -> Covered:
+    """Run the tests of some areas once, with the lines that each of them executes."""
     settings, database, log = tree / "coveragerc", tree / "coverage", tree / "passed.jsonl"
+    packages = " ".join(f"holdfast.{area}" for area in areas)
     settings.write_text(
-        f"[run]\nparallel = true\nsource_pkgs = holdfast.{area}\ndata_file = {database}\n"
-        "patch = _exit, subprocess\n",
+        f"[run]\nparallel = true\nsource_pkgs = {packages.replace(' ', chr(10) + '    ')}\n"
+        f"data_file = {database}\npatch = _exit, subprocess\n",
         encoding="utf-8",
     )
-    folders = [folder for folder in AREAS[area] if (REPO / folder).is_dir()]
-    coverage = ["-m", "coverage"]
-    run = [*coverage, "run", f"--rcfile={settings}"]
+    folders = sorted({each for area in areas for each in AREAS[area] if (REPO / each).is_dir()})
+    run = ["-m", "coverage", "run", f"--rcfile={settings}"]
     _pytest(tree, folders, run, {"SAMPLED_LOG": str(log)}, _RECORDING)
-    combine = [sys.executable, *coverage, "combine", "-q", f"--rcfile={settings}"]
+    combine = [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={settings}"]
     subprocess.run(combine, cwd=tree, check=True, env=child_environment(tree / "src"))
-    seconds: dict[str, float] = {}
+    cpu: dict[str, float] = {}
     failed: set[str] = set()
     for line in log.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        seconds[row["test"]] = seconds.get(row["test"], 0.0) + row["seconds"]
+        cpu[row["test"]] = row["cpu"]
         if not row["passed"]:
             failed.add(row["test"])
-    seconds = {test: each for test, each in seconds.items() if test not in failed}
-    return Covered(_lines(database, tree / "src", seconds), seconds)
+    cpu = {test: each for test, each in cpu.items() if test not in failed}
+    return Covered(_lines(database, tree / "src", cpu), cpu)
 
 
 def _lines(
@@ -214,8 +218,8 @@ def _lines(
     return found
 
 
-def tests_of(change: Change, covered: Covered) -> list[str]:
-    """Tests that executed what is changed, the quickest first, as many as there is time for.
+def tests_of(change: Change, area: str, covered: Covered) -> list[str]:
+    """Tests of the area that executed what is changed, the quickest first.
 
     What is executed when a module is imported belongs to every test that executes anything of it.
     """
@@ -224,10 +228,12 @@ def tests_of(change: Change, covered: Covered) -> list[str]:
     if not found:
         rows = covered.lines.items()
         found = set[str]().union(*(tests for (file, _), tests in rows if file == change.file))
-    chosen, left = list[str](), _SECONDS
-    for test in sorted(found, key=lambda test: (covered.seconds[test], test)):
-        left -= covered.seconds[test]
-        if left < 0 and chosen:
+    chosen, left = list[str](), _CPU
+    for test in sorted(found, key=lambda test: (covered.cpu[test], test)):
+        if not test.startswith(tuple(f"{folder}/" for folder in AREAS[area])):
+            continue
+        left -= covered.cpu[test]
+        if chosen and (left < 0 or len(chosen) == _TESTS):
             break
         chosen.append(test)
     return chosen
@@ -236,44 +242,42 @@ def tests_of(change: Change, covered: Covered) -> list[str]:
 # --- running --------------------------------------------------------------------------------
 
 
-def run_area(area: str, seed: str, count: int) -> dict[str, Any]:
-    """Try the sample of an area; what is kept about it."""
+def run(areas: Sequence[str], seed: str) -> None:
+    """Try the samples of some areas and keep what comes of each mutant."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that pytest is ended too
     with scratch("sampled") as tree:
         shutil.copytree(REPO / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
         started = time.monotonic()
-        covered = recorded(area, tree)
-        print(
-            f"{area}: {len(covered.seconds)} tests, {time.monotonic() - started:.0f} s", flush=True
-        )
-        changes = changes_in(tree / "src", area)
-        chosen = sample(changes, area, seed, count)
-        rows: list[dict[str, Any]] = []
-        for number, change in enumerate(chosen, 1):
-            verdict, by, seconds = try_change(change, covered, tree, number)
-            text = (tree / "src" / change.file).read_text("utf-8").encode()
-            old = " ".join(text[change.start : change.end].decode().split())
-            row = {"file": change.file, "line": change.line, "kind": change.kind, "old": old[:160]}
-            row |= {"new": " ".join(change.new.split())[:160], "verdict": verdict, "by": by}
-            rows.append(row | {"seconds": round(seconds, 1)})
-            print(
-                f"{area} {number}/{len(chosen)} {change.file}:{change.line} {verdict}", flush=True
-            )
-    caught = sum(row["verdict"] == "caught" for row in rows)
-    return {
-        "commit": commit(),
-        "seed": seed,
-        "possible": len(changes),
-        "tried": len(rows),
-        "caught": caught,
-        "survived": len(rows) - caught,
-        "seconds": round(time.monotonic() - started),
-        "mutants": rows,
-    }
+        covered = recorded(areas, tree)
+        print(f"{len(covered.cpu)} tests, {time.monotonic() - started:.0f} s", flush=True)
+        for area in areas:
+            _run_area(area, seed, tree, covered)
 
 
-def try_change(change: Change, covered: Covered, tree: Path, number: int) -> tuple[str, str, float]:
+def _run_area(area: str, seed: str, tree: Path, covered: Covered) -> None:
+    changes = changes_in(tree / "src", area)
+    chosen = sample(changes, area, seed, _COUNT)
+    kept = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+    record: dict[str, Any] = {"commit": commit(), "seed": seed, "possible": len(changes)}
+    before: dict[str, Any] = kept.get(area, {})
+    rows: list[dict[str, Any]] = []
+    if record.items() <= before.items():
+        rows = before["mutants"]
+    for number, change in enumerate(chosen[len(rows) :], len(rows) + 1):
+        old = (tree / "src" / change.file).read_bytes()[change.start : change.end].decode()
+        verdict, by, seconds = try_change(change, tests_of(change, area, covered), tree, number)
+        row = {"file": change.file, "line": change.line, "kind": change.kind}
+        row |= {"old": " ".join(old.split())[:160], "new": " ".join(change.new.split())[:160]}
+        rows.append(row | {"verdict": verdict, "by": by, "seconds": round(seconds, 1)})
+        caught = sum(row["verdict"] == "caught" for row in rows)
+        record |= {"tried": len(rows), "caught": caught, "mutants": rows}
+        RESULT.write_text(json.dumps(kept | {area: record}, indent=1) + "\n", encoding="utf-8")
+        where = f"{change.file}:{change.line}"
+        print(f"{area} {caught} of {number} caught; {where} {verdict}: {by}", flush=True)
+
+
+def try_change(change: Change, tests: list[str], tree: Path, number: int) -> tuple[str, str, float]:
     """`caught` and by which test, or `survived` and why; and how long that took."""
-    tests = tests_of(change, covered)
     if not tests:
         return "survived", "no test executes it", 0.0
     path, started = tree / "src" / change.file, time.monotonic()
@@ -282,8 +286,7 @@ def try_change(change: Change, covered: Covered, tree: Path, number: int) -> tup
         path.write_bytes(before[: change.start] + change.new.encode() + before[change.end :])
         # Compiled code is known by the second and the size: neither may be those of another one.
         os.utime(path, (number, number))
-        expected = sum(covered.seconds[test] for test in tests)
-        status, by = _chosen(tests, tree, 5 * expected + _SLACK)
+        status, by = _chosen(tests, tree)
     finally:
         path.write_bytes(before)
         os.utime(path, (0, 0))
@@ -292,17 +295,17 @@ def try_change(change: Change, covered: Covered, tree: Path, number: int) -> tup
         return "caught", "it hangs", seconds
     if status in (_FAILED, _INTERRUPTED):
         return "caught", by, seconds
-    return "survived", f"{len(tests)} tests passed", seconds
+    return "survived", f"{len(tests)} tests, exit status {status}", seconds
 
 
-def _chosen(tests: list[str], tree: Path, seconds: float) -> tuple[int | None, str]:
+def _chosen(tests: list[str], tree: Path) -> tuple[int | None, str]:
     """Run these tests, in this order, up to the first that fails; its name."""
     chosen, log = tree / "chosen.json", tree / "chosen.jsonl"
     chosen.write_text(json.dumps(tests), encoding="utf-8")
     log.write_text("", encoding="utf-8")
     files = sorted({test.partition("::")[0] for test in tests})
     extra = {"SAMPLED_LOG": str(log), "SAMPLED_TESTS": str(chosen)}
-    status = _pytest(tree, ["-x", *files], [], extra, seconds)
+    status = _pytest(tree, ["-x", *files], [], extra, _PATIENCE)
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     return status, next((row["test"] for row in rows if not row["passed"]), "it cannot be imported")
 
@@ -312,11 +315,12 @@ def _pytest(
 ) -> int | None:
     """The exit status of pytest on the copy at `tree`; None when time ran out."""
     command = [sys.executable, *before, "-m", "pytest", "-q", "--no-header", "-p", "prove.sampled"]
-    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:cov"]
+    command += ["-p", "no:cacheprovider"]
     command += ["--override-ini", f"pythonpath={tree / 'src'} {REPO}", "--rootdir", str(REPO)]
     command += ["-c", str(REPO / "pyproject.toml"), f"--basetemp={tree / 'tmp'}"]
     command += [str(REPO / word) if word.startswith("tests/") else word for word in words]
     environment = child_environment(tree / "src") | extra
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     del environment["PYTHONDONTWRITEBYTECODE"]
     with (tree / "output").open("wb") as output:  # direct write: scratch
         process = subprocess.Popen(
@@ -344,23 +348,23 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     items.sort(key=lambda item: place[item.nodeid])
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
+def pytest_runtest_protocol(item: Any) -> None:
     from coverage import Coverage  # noqa: PLC0415 - only where it measures
 
+    item.stash[_BEGUN] = _cpu()
     if (measuring := Coverage.current()) is not None:
-        measuring.switch_context(nodeid)
+        measuring.switch_context(item.nodeid)
 
 
-def pytest_runtest_logreport(report: Any) -> None:
-    row = {"test": report.nodeid, "seconds": report.duration, "passed": not report.failed}
+def pytest_runtest_makereport(item: Any, call: Any) -> None:
+    cpu = round(_cpu() - item.stash[_BEGUN], 3)
+    skipped = call.excinfo is not None and call.excinfo.typename == "Skipped"
+    row = {"test": item.nodeid, "cpu": cpu, "passed": call.excinfo is None or skipped}
     with Path(os.environ["SAMPLED_LOG"]).open("a", encoding="utf-8") as log:
         log.write(json.dumps(row) + "\n")
 
 
-def run(area: str, seed: str, count: int = _COUNT) -> None:
-    """Try the sample of an area and keep the result."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that pytest is ended too
-    record = run_area(area, seed, count)
-    kept = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
-    RESULT.write_text(json.dumps(kept | {area: record}, indent=1) + "\n", encoding="utf-8")
-    print(f"{area}: {record['caught']} of {record['tried']} caught", flush=True)
+def _cpu() -> float:
+    """Seconds that this process and its children have used."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
