@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from bench.frame import Bar, Outcome, Setup, rounded, significant
 from bench.material import CountingVfs, home_in
-from holdfast.agents.conversation import Conversation
 from holdfast.agents.turn import Purse, Question, turn
+from holdfast.calls.conversation import Conversation
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.scripted import Scripted
 

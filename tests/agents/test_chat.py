@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.chat import Chat, Manner
-from holdfast.agents.conversation import Conversation
+from holdfast.calls.conversation import Conversation
 from holdfast.errors import DiskFull
 from holdfast.layout import HOLDFAST
 from holdfast.models.scripted import Scripted
@@ -142,7 +142,7 @@ def test_a_turn_whose_end_the_disk_did_not_take_makes_a_session_of_unknown_cost(
     def full(*_: object) -> None:
         raise DiskFull("no space left", hint="")
 
-    monkeypatch.setattr(Conversation, "answer", full)
+    monkeypatch.setattr(Conversation, "end", full)
     with (
         Home.open(str(shell.home)) as home,
         Agent(home, "rio", HOLDFAST) as agent,

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, Start
-from holdfast.agents.conversation import Conversation
+from holdfast.calls.conversation import Conversation
 from holdfast.codec import Record
 from holdfast.errors import BadValue, Corrupt, Retired, UsageError
 from holdfast.store.home import Home

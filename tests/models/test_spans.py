@@ -26,7 +26,7 @@ ASK = """
 from contextlib import suppress
 from random import Random
 
-from holdfast.agents.conversation import Conversation
+from holdfast.calls.conversation import Conversation
 from holdfast.agents.turn import Question, turn
 from holdfast.clock import SystemClock
 from holdfast.errors import NotAuthorised

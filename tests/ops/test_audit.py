@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from holdfast import audit
-from holdfast.agents.conversation import Conversation
 from holdfast.agents.turn import Purse, Question, turn
 from holdfast.audit import KINDS, redacted, refused, tell
+from holdfast.calls.conversation import Conversation
 from holdfast.errors import OverBudget, StorageError, UsageError
 from holdfast.jobs.reply import Rules, judge
 from holdfast.layout import HOLDFAST

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast.agents import index
 from holdfast.agents.bootstrap import bootstrap
-from holdfast.agents.conversation import Conversation, meta_of
+from holdfast.calls.conversation import Conversation
+from holdfast.calls.sealing import meta_of
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import UsageError

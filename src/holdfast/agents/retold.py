@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.sealed import MARK, meta_of
+from holdfast.calls.sealing import MARK, meta_of
 from holdfast.codec import Record
 from holdfast.layout import retold
 from holdfast.ledger.entry import NO_TASK, entry

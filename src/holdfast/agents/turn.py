@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents.conversation import Asked, Conversation, Unsealed
+from holdfast.calls.call import CallRequest, recorded_call
+from holdfast.calls.conversation import Conversation, Unsealed
 from holdfast.errors import TooLong
-from holdfast.models import spans
 from holdfast.models.output import check_schema
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply, Request
 from holdfast.models.report import legible
@@ -73,34 +73,29 @@ def turn(
     fence: int | None = None,
     on_text: OnText | None = None,
 ) -> Reply:
-    """Ask, and have it on record whatever happens: the reply, or the error that it ended in."""
+    """Ask, with the question and the reply recorded; raises the error that it ended in."""
     if question.schema is not None:
         check_schema(question.schema)
     parts, request = composed(conversation, question)
     limits = purse or Purse()
-    begun = conversation.begin(
-        Asked(
-            session,
-            question.prompt,
-            model.ref,
-            request,
-            parts,
-            model.most_usd(request),
-            limits.session,
-            limits.call,
-            fence,
-            question.sensitive or any(isinstance(each, Unsealed) for each in request.messages),
-        )
+    sealed = any(isinstance(message, Unsealed) for message in request.messages)
+    call = CallRequest(
+        session,
+        question.prompt,
+        model.ref,
+        request,
+        parts,
+        model.most_usd(request),
+        limits.session,
+        limits.call,
+        fence,
+        question.sensitive or sealed,
     )
-    try:
-        with spans.of_turn(session, model.ref, request) as told:
-            reply = told(model.ask(request, on_text))
-            reply = reply._replace(text=legible(reply.text))
-    except BaseException as error:
-        conversation.fail(begun, error)
-        raise
-    conversation.answer(begun, reply)
-    return reply
+    result = recorded_call(model, call, conversation, conversation.clock, on_text=on_text)
+    if result.error is not None:
+        raise result.error
+    assert result.reply is not None
+    return result.reply._replace(text=legible(result.text))
 
 
 def composed(conversation: Conversation, question: Question) -> tuple[list[str], Request]:

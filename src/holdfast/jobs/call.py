@@ -1,9 +1,10 @@
-"""A call of an agent, and how it ended."""
+"""A call of a job: what it is made of, and how the history names its end."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast.calls.call import Ending, Result
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Outcome, State
 from holdfast.jobs.request import Asking
@@ -38,15 +39,17 @@ class Prepared(NamedTuple):
     """What is set aside for it."""
 
 
-class Answer(NamedTuple):
-    """How a call ended."""
+OUTCOMES: dict[Ending, Outcome] = {
+    "ok": "SUCCESS",
+    # A reply is judged by the rules of the job, which may be milder than the schema.
+    "invalid": "SUCCESS",
+    "error": "ERROR",
+    "timeout": "TIMEOUT",
+}
+"""How the history names the end of a call."""
+ENDINGS: dict[Outcome, Ending] = {"SUCCESS": "ok", "ERROR": "error", "TIMEOUT": "timeout"}
 
-    outcome: Outcome
-    raw: str
-    seconds: float = 0.0
-    reply: Reply | None = None
-    error: str | None = None
-    retryable: bool = False
-    free: bool = False
-    """Whether it failed before it could cost anything."""
-    simulated: bool = False
+
+def given(raw: str) -> Result:
+    """The reply of a person or a script, asked instead of a model."""
+    return Result("ok", Reply(raw, "", cost_usd=0.0))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from holdfast.calls.sealing import MARK
 from holdfast.errors import Corrupt
 from holdfast.jobs.reply import TAG
 from holdfast.jobs.request import hash_of
-from holdfast.jobs.sealed import MARK, SPOILT
+from holdfast.jobs.sealed import SPOILT
 
 if TYPE_CHECKING:
     from holdfast.codec import Record
@@ -79,4 +80,4 @@ def _is_named_right(job: Job, part: Record) -> bool:
         return False
     # By another key, or taken over from another job, it was named with a key that is not ours now.
     theirs = part[MARK] != job.seals.ring.current.id or "copied_from" in part
-    return theirs or TAG.search(text) is not None or job.seals.name_of(text) == name
+    return theirs or TAG.search(text) is not None or job.seals.ring.digest(text) == name

@@ -10,20 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast import audit
+from holdfast.calls.sealing import MARK, Seals
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound, StorageError
 from holdfast.jobs import state as fold
 from holdfast.jobs.lost import check_not_lost
-from holdfast.jobs.sealed import MARK, Seals, blanked, is_sealed
+from holdfast.jobs.sealed import blanked, is_sealed, locked, opened
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.mask import hiding, masked_so_far
-from holdfast.mask.shown import beginning
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
 from holdfast.store.view import Shape
@@ -168,7 +169,7 @@ class Job:
 
     def _told(self, sealed: State) -> State:
         """The state of a sensitive job as it may be seen; of the trail, its end."""
-        told = self.seals.opened if self._clear else blanked
+        told = partial(opened, seals=self.seals) if self._clear else blanked
         if self._told_spec[0] is not sealed["spec"]:
             self._told_spec = (sealed["spec"], told(sealed["spec"]))
         apart = ("spec", "trail", "parts")
@@ -205,7 +206,7 @@ class Job:
                 )
             before, made = state, [*decide(state)]
             if made and not blind and is_sealed(made[0].get("spec") or state["spec"]):
-                made, self._lines = [self.seals.lock(each) for each in made], []
+                made, self._lines = [locked(each, self.seals) for each in made], []
             return self._stamped(made)
 
         masked = masked_so_far()
@@ -276,7 +277,7 @@ class Job:
 
         The texts of a sensitive job are open after `reveal`, unless they shall be `blank`.
         """
-        told = self.seals.opened if self._clear and not blank else blanked
+        told = partial(opened, seals=self.seals) if self._clear and not blank else blanked
         for line in self.log.read(after):
             if isinstance(line, Line) and CONTROL not in line.record:
                 yield line._replace(record=told(line.record)) if MARK in line.record else line
@@ -402,4 +403,4 @@ def _with_foreign(state: State, shown: Record) -> Record:
 
 
 def _first_line(text: str) -> str | None:
-    return beginning(text.strip().splitlines()[0], 200) if text.strip() else None
+    return text.strip().splitlines()[0][:200] if text.strip() else None

@@ -14,19 +14,16 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from holdfast import audit
+from holdfast.calls.call import Result, ask
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
-from holdfast.contracts.job_states import Outcome
 from holdfast.errors import (
     HoldfastError,
-    InvalidOutput,
-    ModelError,
     OverBudget,
-    TimedOut,
     UsageError,
 )
 from holdfast.ids import SessionId, session_id
-from holdfast.jobs.call import Answer, Call, Prepared
+from holdfast.jobs.call import ENDINGS, OUTCOMES, Call, Prepared, given
 from holdfast.jobs.crew import Crew, acts, any_acts
 from holdfast.jobs.job import Job, stays
 from holdfast.jobs.money import account_of, name_in_book
@@ -34,7 +31,6 @@ from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
-from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
@@ -83,7 +79,7 @@ class Runner:
         self._around = around(job)
         self._sealed = job.spec.sensitive
         self._files_change = any_acts(job.spec)
-        self._part_name = job.seals.name_of if self._sealed else hash_of
+        self._part_name = job.seals.ring.digest if self._sealed else hash_of
 
     # -- the core ----------------------------------------------------------------------
 
@@ -136,13 +132,14 @@ class Runner:
                 bool(call.get("by_budget")),
                 call["charge"] or "",
             )
-            answer = Answer(
-                call["outcome"],
-                call.get("raw_response", ""),
-                error=call.get("error"),
-                retryable=bool(call.get("retryable")),
+            raw, why = call.get("raw_response", ""), call.get("error") or ""
+            result = Result(
+                ENDINGS[call["outcome"]],
+                Reply(raw, call["model"]),
+                why,
+                bool(call.get("retryable")),
             )
-            self._conclude(left, answer, [])
+            self._conclude(left, result, [])
             return True
         again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
         ended = f" ({ended})" if ended else ""
@@ -288,55 +285,36 @@ class Runner:
 
     # -- the call ----------------------------------------------------------------------
 
-    def _ask(self, call: Call) -> Answer:
-        began = self._clock.boottime()
-        try:
-            with self._around:
-                reply = self.crew.model(call.model).ask(self._request)
-            answer = Answer("SUCCESS", reply.text, reply=reply)
-        except InvalidOutput as error:
-            # What came is judged by the rules of the job, which may be milder than the schema.
-            came = error.reply if isinstance(error.reply, Reply) else None
-            answer = Answer("SUCCESS", came.text if came else "", reply=came, error=error.message)
-        except ModelError as error:
-            came = error.reply if isinstance(error.reply, Reply) else None
-            kind: Outcome = "TIMEOUT" if isinstance(error, TimedOut) else "ERROR"
-            raw = came.text if came else ""
-            answer = Answer(
-                kind,
-                raw,
-                reply=came,
-                error=f"{error.code}: {error.message}",
-                retryable=error.retryable,
-                free=error.free,
-            )
-            if self._around.lost_keeper:
-                answer = _without_keeper(call, answer, self._around.left)
+    def _ask(self, call: Call) -> Result:
+        with self._around:
+            result = ask(self.crew.model(call.model), self._request, self._clock)
+        if self._around.lost_keeper and result.outcome in ("error", "timeout"):
+            result = _without_keeper(call, result, self._around.left)
         hit("job.answered")
-        raw = answer.raw
-        if len(raw) > _MOST_RAW:
-            raw = f"{beginning(raw, _MOST_RAW)} [{len(raw) - _MOST_RAW} characters more]"
-        return Answer(answer.outcome, raw, self._clock.boottime() - began, *answer[3:])
+        if result.reply is not None and len(raw := result.text) > _MOST_RAW:
+            short = f"{raw[:_MOST_RAW]}… [{len(raw) - _MOST_RAW} characters more]"
+            result = result._replace(reply=result.reply._replace(text=short))
+        return result
 
     # -- after -------------------------------------------------------------------------
 
-    def _finish(self, call: Call, answer: Answer, *, on: bool = False) -> Call | None:
+    def _finish(self, call: Call, result: Result, *, on: bool = False) -> Call | None:
         """Put on record what came, and what is made of it; the next call, if it is claimed."""
-        replied = _replied(call, answer)
+        replied = _replied(call, result)
         if acts(call.model) or call.phase.gates:
             # What follows takes its time: what was said is safe before it begins.
             if not self.job.decide(lambda state: [replied] if _is_open(state, call) else []):
                 return self._overtaken()
-            return self._conclude(call, answer, [])
-        return self._conclude(call, answer, [replied], on=on)
+            return self._conclude(call, result, [])
+        return self._conclude(call, result, [replied], on=on)
 
     def _conclude(
-        self, call: Call, answer: Answer, before: list[Record], *, on: bool = False
+        self, call: Call, result: Result, before: list[Record], *, on: bool = False
     ) -> Call | None:
         """What is made of a reply, and where the job goes from there."""
         following: Prepared | None = None
         with self._around:
-            verdict = verdict_on(call, answer, self.job.known(), self.workspace, self._clock)
+            verdict = verdict_on(call, result, self.job.known(), self.workspace, self._clock)
         tree = self._kept(call, verdict)
 
         def decide(state: JobState) -> Sequence[Record]:
@@ -363,7 +341,7 @@ class Runner:
             self._account.settle(written[-1])
         verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
         if not (before and self.job.kept_all):
-            self._tell_masked(call, answer.raw)
+            self._tell_masked(call, result.text)
         self._watch("judged", self._with_warnings(verdict))
         return self._claimed(following.call, following.request) if following else None
 
@@ -396,7 +374,7 @@ class Runner:
         self.recover()
         call = self._claim("given")
         if call is not None:
-            self._finish(call, Answer("SUCCESS", raw, simulated=True))
+            self._finish(call, given(raw))
         return self.job.known()
 
     def _not_before(self, state: JobState) -> str:
@@ -424,12 +402,12 @@ class Runner:
             self._account.close()
 
 
-def _without_keeper(call: Call, answer: Answer, left: int) -> Answer:
+def _without_keeper(call: Call, result: Result, left: int) -> Result:
     """Whatever a program said last, it did not end by itself: how far it came is not known."""
     again = call.phase.repeatable is True and not left
     said = f"{told_lost(left)}: {call.model} was asked in phase {call.phase.name}"
-    error = said if again else f"{said}, which {_EFFECT}"
-    return answer._replace(outcome="ERROR", error=error, retryable=again, free=False)
+    why = said if again else f"{said}, which {_EFFECT}"
+    return Result("error", result.reply, why, again, result.seconds)
 
 
 def is_ready(state: JobState) -> bool:
@@ -529,34 +507,28 @@ def _is_open(state: JobState, call: Call) -> bool:
     return state["call"] is not None and state["call"]["sequence"] == call.sequence
 
 
-def _replied(call: Call, answer: Answer) -> Record:
-    reply = answer.reply
+def _replied(call: Call, result: Result) -> Record:
+    reply = result.reply
     line: Record = {
         "event": "reply",
         "sequence": call.sequence,
-        "outcome": answer.outcome,
-        "raw_response": answer.raw,
-        "execution_time_seconds": round(answer.seconds, 6),
-        "cost_usd": _cost(answer),
+        "outcome": OUTCOMES[result.outcome],
+        "raw_response": result.text,
+        "execution_time_seconds": round(result.seconds, 6),
+        "cost_usd": result.cost_usd,
     }
-    if answer.error is not None:
-        line |= {"error": answer.error, "retryable": answer.retryable}
-    if answer.simulated:
-        line["is_simulated"] = True
+    if result.why:
+        line |= {"error": result.why, "retryable": result.retryable}
     if call.charge:
         line["charge"] = call.charge
-    if reply is not None:
+    if reply is not None and not reply.model:
+        line["is_simulated"] = True
+    elif reply is not None:
         line["answered_by"] = reply.model
         told_in(line, dict(zip(reply.usage._fields, reply.usage, strict=True)))
         if reply.first_text is not None:
             line["first_text_seconds"] = round(reply.first_text, 6)
     return line
-
-
-def _cost(answer: Answer) -> float | None:
-    if answer.reply is not None:
-        return answer.reply.cost_usd
-    return 0.0 if answer.simulated or answer.free else None
 
 
 def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> Record:

@@ -13,23 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.agents.sealed import lasting
 from holdfast.codec import Record
-from holdfast.errors import Corrupt
-from holdfast.keys import held
 from holdfast.seal import opened_in
 
 if TYPE_CHECKING:
-    from holdfast.seal import Ring
-    from holdfast.store.home import Home
+    from holdfast.calls.sealing import Seals
 
-MARK = "sealed"
-"""Of a line: the id of the key."""
 BLANK, SPOILT = "[sealed]", "[sealed, and does not open]"
 _SAID = ("text", "raw_response", "error", "summary_for_supervisor", "complaint", "reason")
 _SPEC = ("description", "prompt", "objective", "details", "acceptance")
 _PHASE, _FORMER = ("description", "instructions"), ("summary", "complaint")
-_KEPT = 4096
 
 Lock = Callable[[str], str]
 
@@ -38,49 +31,17 @@ def is_sealed(spec: Record) -> bool:
     return spec.get("sensitive") is True
 
 
-class Seals:
-    """The sealed texts of one job; keys are looked for when they are needed."""
+def locked(line: Record, seals: Seals) -> Record:
+    """A line with its texts sealed."""
+    made = _with_texts(line, seals.lock)
+    if isinstance(made.get("approved"), str):
+        made["approved"] = seals.ring.digest(made["approved"])
+    return {**made, **seals.mark}
 
-    def __init__(self, home: Home, log: str) -> None:
-        self._home, self._place = home, log
-        self._held: Ring | None = None
-        self._known: dict[str, str] = {}
 
-    @property
-    def ring(self) -> Ring:
-        if self._held is None:
-            self._held = held(self._home.clock)
-        return self._held
-
-    def lock(self, line: Record) -> Record:
-        """A line with its texts sealed."""
-        locked = _with_texts(line, self._lock)
-        if isinstance(locked.get("approved"), str):
-            locked["approved"] = self.ring.digest(locked["approved"])
-        return {**locked, MARK: self.ring.current.id}
-
-    def _lock(self, text: str) -> str:
-        return lasting(self._home, self.ring, text, self._place)
-
-    def name_of(self, text: str) -> str:
-        """What a part is called: by its hash alone a guess at it could be tried."""
-        return self.ring.digest(text)
-
-    def opened(self, value: Any) -> Any:
-        """A value with its sealed texts open; NoKey if their key is not at hand."""
-        return _walked(value, self._open)
-
-    def _open(self, sealed: str) -> str:
-        text = self._known.get(sealed)
-        if text is None:
-            try:
-                text = self.ring.open(sealed, self._place)
-            except Corrupt:
-                text = SPOILT
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[sealed] = text
-        return text
+def opened(value: Any, seals: Seals) -> Any:
+    """A value with its sealed texts open; NoKey if their key is missing."""
+    return _walked(value, lambda sealed: SPOILT if (text := seals.open(sealed)) is None else text)
 
 
 def blanked(value: Any) -> Any:

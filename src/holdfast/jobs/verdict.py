@@ -14,14 +14,16 @@ from holdfast import audit
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import PhaseSpec
 from holdfast.contracts.job_states import Action, Hold, State
+from holdfast.jobs.call import OUTCOMES
 from holdfast.jobs.reply import Judged, Rules, Violation, judge
 from holdfast.jobs.sealed import BLANK
 from holdfast.jobs.state import capped, ready_state, spec_of, told_in
 from holdfast.workspace.gates import Passed, pass_gates
 
 if TYPE_CHECKING:
+    from holdfast.calls.call import Result
     from holdfast.clock import Clock
-    from holdfast.jobs.call import Answer, Call
+    from holdfast.jobs.call import Call
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
     from holdfast.workspace.workspace import Measured, Workspace
@@ -148,16 +150,17 @@ class Verdict(NamedTuple):
 
 
 def verdict_on(
-    call: Call, answer: Answer, state: JobState, workspace: Workspace, clock: Clock
+    call: Call, result: Result, state: JobState, workspace: Workspace, clock: Clock
 ) -> Verdict:
     spec = spec_of(state)
     at = next(n for n, each in enumerate(spec.phases) if each.name == call.phase.name)
     measured = workspace.changed_since(call.tree) if call.tree is not None else None
-    judged = _judged(call, answer, state, workspace.path)
-    if answer.outcome == "SUCCESS":
+    judged = _judged(call, result, state, workspace.path)
+    outcome = OUTCOMES[result.outcome]
+    if outcome == "SUCCESS":
         judged.warnings.extend(_against(judged.evidence_files, measured))
     verdict = Verdict(
-        answer.outcome,
+        outcome,
         judged.action,
         call.phase.role,
         judged.evidence_files,
@@ -190,18 +193,18 @@ def verdict_on(
     return verdict._replace(action=action, complaint=passed.complaint)
 
 
-def _judged(call: Call, answer: Answer, state: JobState, workspace: str) -> Judged:
-    """What the words of an answer come to; where there are none, why."""
-    why = answer.error or ""
-    if answer.outcome == "TIMEOUT":
-        late = Violation("timeout", answer.error or "no answer in time")
+def _judged(call: Call, result: Result, state: JobState, workspace: str) -> Judged:
+    """What a reply comes to; without one, why."""
+    why = result.why
+    if result.outcome == "timeout":
+        late = Violation("timeout", why or "no answer in time")
         return Judged("STUCK", [], why, [late], [])
-    if answer.outcome == "ERROR":
-        again = answer.retryable and state["failures"] < API_TRIES
+    if result.outcome == "error":
+        again = result.retryable and state["failures"] < API_TRIES
         return Judged("RETRY" if again else "STUCK", [], why, [], [])
     asked = spec_of(state).reply
     rules = Rules(asked.preset, asked.tolerant, tuple(call.phase.accepts))
-    return judge(answer.raw, rules, workspace=workspace, prompt=call.prompt, trouble=answer.error)
+    return judge(result.text, rules, workspace=workspace, prompt=call.prompt, trouble=why or None)
 
 
 def _by_evidence(verdict: Verdict, gone: Sequence[str]) -> Verdict:

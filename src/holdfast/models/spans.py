@@ -40,10 +40,10 @@ _lock = Lock()
 _tried = False
 
 
-def of_turn(session: str, ref: str, request: Request) -> AbstractContextManager[Told]:
-    """The span of a turn, for the time of a block; nothing if nobody collects spans."""
+def of_turn(session: str | None, ref: str, request: Request) -> AbstractContextManager[Told]:
+    """The span of a turn of a session, for the time of a block, if spans are collected."""
     tracer = _tracer()
-    if tracer is None:
+    if tracer is None or session is None:
         return nullcontext(_as_it_is)
     known = {"gen_ai.conversation.id": session}
     with suppress(BadName):

@@ -218,7 +218,7 @@ def _exit(state: Record, *, one: bool = False) -> int:
 
 def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     """What would be asked, or where an answer would lead."""
-    from holdfast.jobs.call import Answer, Call
+    from holdfast.jobs.call import Call, given
 
     state = job.state()
     if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
@@ -236,7 +236,7 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
             {**told, "request": asked.request.value(), "prompt": prompt}, text=f"{prompt}\n"
         )
     one = Call(state["sequence"], phase.model_copy(update={"gates": []}), ref, before, None, prompt)
-    verdict = verdict_on(one, Answer("SUCCESS", response), state, workspace, call.clock)
+    verdict = verdict_on(one, given(response), state, workspace, call.clock)
     line = verdict.line(state, state["sequence"], "")
     data = {**told, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
     data["violations"] = [each._asdict() for each in [*verdict.violations, *verdict.warnings]]

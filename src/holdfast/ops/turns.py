@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from holdfast.agents import history
 from holdfast.agents.agent import Agent
-from holdfast.agents.turns import FAILED, LOST, WAITING, Turn, turns
+from holdfast.calls.turns import FAILED, LOST, WAITING, Turn, turns
 from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from holdfast.agents.conversation import Conversation, recorded
 from holdfast.agents.turn import Question, turn
-from holdfast.agents.turns import turns
+from holdfast.calls.conversation import Conversation, recorded
+from holdfast.calls.turns import turns
 from holdfast.clock import FakeClock, SystemClock
 from holdfast.codec import Record
 from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NoKey

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bench.material import CountingVfs
-from holdfast.agents.conversation import Asked, Begun, Conversation, Tally, recorded
 from holdfast.agents.turn import Found, Purse, Question, composed, turn
+from holdfast.calls.call import CallRequest, PendingCall, Result
+from holdfast.calls.conversation import Conversation, Tally, recorded
 from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, TooLong, Unavailable
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.command import Command
@@ -346,13 +347,13 @@ class Money(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.home = Home.open(self.folder.name + "/home", create=True)
         self.said = [Conversation(self.home, key) for _ in range(2)]
-        self.open: list[Begun] = []
+        self.open: list[PendingCall] = []
         self.over = 0.0
 
     @rule(who=st.integers(0, 1), most=st.none() | st.integers(0, 60))
     def ask(self, who: int, most: int | None) -> None:
         money = None if most is None else most / 100
-        asked = Asked(SESSION, "q", "m", Request(()), (), money, self.LIMIT)
+        asked = CallRequest(SESSION, "q", "m", Request(()), (), money, self.LIMIT)
         try:
             self.open.append(self.said[who].begin(asked))
         except OverBudget:
@@ -366,12 +367,13 @@ class Money(RuleBasedStateMachine):
             money = None if cost is None else cost / 100
             if money is not None and begun.reserved_usd is not None:
                 self.over += max(0.0, money - begun.reserved_usd)
-            self.said[who].answer(begun, Reply("a", "m", cost_usd=money))
+            self.said[who].end(begun, Result("ok", Reply("a", "m", cost_usd=money)))
 
     @rule(who=st.integers(0, 1), which=st.integers(0))
     def fail(self, who: int, which: int) -> None:
         if self.open:
-            self.said[who].fail(self.open.pop(which % len(self.open)), TimedOut("late"))
+            begun = self.open.pop(which % len(self.open))
+            self.said[who].end(begun, Result("timeout", error=TimedOut("late")))
 
     @invariant()
     def never_more_than_the_limit_but_for_what_is_listed(self) -> None:
@@ -393,7 +395,7 @@ TestMoney.settings = settings(max_examples=25, stateful_step_count=25, deadline=
 
 ASKER = """
 import sys
-from holdfast.agents.conversation import Conversation
+from holdfast.calls.conversation import Conversation
 from holdfast.agents.turn import Purse, Question, turn
 from holdfast.errors import OverBudget
 from holdfast.layout import HOLDFAST

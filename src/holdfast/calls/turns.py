@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents.conversation import SHAPE
-from holdfast.agents.sealed import MARK, Seals, meta_of
+from holdfast.calls.conversation import SHAPE
+from holdfast.calls.sealing import MARK, Seals, meta_of, part_of, tries_of, with_texts
 from holdfast.store.primitives import START, Cursor, Line, Log
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def turns(home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = 
         found: list[Turn] = []
         # From a place near the end if that reaches far enough back, else from the beginning.
         for start in (*marks[:1], START):
-            found = _read(log, start, wanted, Seals(home, log) if decrypt else None)
+            found = _read(log, start, wanted, Seals(home, log.key) if decrypt else None)
             if len(found) >= wanted:
                 break
         return Recorded(found, state["turns"])
@@ -97,22 +97,14 @@ def _read(log: Log, start: Cursor, most: int, seals: Seals | None) -> list[Turn]
 
 def _shown(line: Line, seals: Seals | None) -> Record:
     """A sealed line with its texts, or without them."""
-    texts = dict.fromkeys(("content", "reply"))
-    if seals is not None:
-        # An empty answer is one: it was not lost.
-        content, reply = seals.text(line), seals.field(line, "reply")
-        texts["content"] = LOST if content is None else content
-        if "reply" in meta_of(line.record):
-            texts["reply"] = LOST if reply is None else reply
-    meta = {**meta_of(line.record), "reply": texts["reply"]}
-    tries: list[Record] = []
-    for number, each in enumerate(_records(meta.get("tries"))):
-        said = None
-        if seals is not None:
-            said = seals.tried(line, number, each.get("message"))
-            said = LOST if said is None else said
-        tries.append({**each, "message": said})
-    return {**line.record, "content": texts["content"], "meta": meta | {"tries": tries}}
+
+    def opened(sealed: str, field: str) -> str | None:
+        if seals is None or field == "request":
+            return None
+        text = seals.open(sealed, part_of(line.seq, field))
+        return LOST if text is None else text
+
+    return with_texts(line.record, opened)
 
 
 def _asked(name: str, record: Record, meta: Record) -> Turn:
@@ -142,13 +134,8 @@ def _ended(turn: Turn, record: Record, meta: Record) -> Turn:
         output_tokens=_whole(meta.get("output_tokens")),
         cost_usd=_number(meta.get("cost_usd")),
         seconds=seconds,
-        tries=tuple(_records(meta.get("tries"))),
+        tries=tuple(tries_of(meta)),
     )
-
-
-def _records(value: object) -> list[Record]:
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    return [each for each in listed if isinstance(each, dict)]
 
 
 def _text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""A part of a text.
+"""A part of a text for a message.
 
 Half a secret is one that nothing recognises, so they are taken out before the text is cut.
 """

@@ -19,14 +19,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents.sealed import MARK, Seals, meta_of
 from holdfast.audit import refused
+from holdfast.calls.call import CallRequest, PendingCall, Result
+from holdfast.calls.sealing import MARK, Seals, meta_of, part_of, with_texts
 from holdfast.codec import MAX_DOCUMENT, MAX_LINE, Record, encode, pretty
-from holdfast.errors import BadValue, InvalidOutput, ModelError, NoKey, OverBudget
-from holdfast.models.protocol import Message, Reply, Request, Try, Usage
+from holdfast.errors import (
+    BadValue,
+    Indeterminate,
+    InvalidOutput,
+    ModelError,
+    NoKey,
+    OverBudget,
+)
+from holdfast.models.protocol import Message, Reply, Try, Usage
 from holdfast.models.report import count, legible, usd
 from holdfast.spend.gate import Bound, grant
-from holdfast.store.primitives import CONTROL, START, Cursor, Line, Log
+from holdfast.store.primitives import CONTROL, START, Cursor, Decide, Line, Log
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -41,37 +49,6 @@ _LONGEST_TEXT, _LONGEST_MESSAGE = MAX_LINE // 2, 64 << 10
 _BYTES_A_LETTER = 6
 """At most: a control character is written as `\\u0000`."""
 _PAUSE = 0.1
-
-
-class Asked(NamedTuple):
-    """A question as it is put on record."""
-
-    session: str
-    prompt: str
-    model: str
-    request: Request
-    parts: Sequence[str] = ()
-    """Texts that the model is told beside the prompt."""
-    most_usd: float | None = None
-    """What it can cost; None is unknown."""
-    limit_usd: float | None = None
-    """What the session may spend; None is no limit."""
-    call_limit_usd: float | None = None
-    """What this one question may cost."""
-    fence: int | None = None
-    sensitive: bool = False
-    """Whether texts are put on record sealed."""
-
-
-class Begun(NamedTuple):
-    """A question that is on record and waits for its answer."""
-
-    turn: str
-    session: str
-    model: str
-    reserved_usd: float | None
-    fence: int | None
-    sensitive: bool = False
 
 
 class Tally(NamedTuple):
@@ -111,12 +88,12 @@ class Conversation:
     """Used by one thread at a time."""
 
     def __init__(self, home: Home, key: Callable[[Part], str]) -> None:
-        self._home, self._clock = home, home.clock
+        self._home, self.clock = home, home.clock
         self.log: Log = home.log(key("conversation"))
         self._view = home.view(key("turns"), self.log, SHAPE)
         self._messages: deque[tuple[Message, Message]] = deque(maxlen=_MESSAGES_KEPT)
         self._questions: dict[str, Message] = {}
-        self._seals = Seals(home, self.log)
+        self._seals = Seals(home, self.log.key)
         self.unopened = 0
         """Sealed lines that were changed or moved, and are left out."""
         self.sealing = False
@@ -138,35 +115,35 @@ class Conversation:
         else:
             self._seen = self.log.head()
 
-    def begin(self, asked: Asked) -> Begun:
+    def begin(self, call: CallRequest) -> PendingCall:
         """Put a question on record and money aside for it; OverBudget if there is not enough."""
-        begun = Begun("", asked.session, asked.model, None, asked.fence, asked.sensitive)
-        self.sealing = asked.sensitive
-        digest = self._seals.ring.digest if asked.sensitive else _hash
+        begun = PendingCall("", call.session, call.model, None, call.fence, call.sensitive)
+        self.sealing = call.sensitive
+        digest = self._seals.ring.digest if call.sensitive else _hash
 
         def decide(head: Cursor) -> list[Record]:
             nonlocal begun
             state = self._state_at(head)
-            number = state["sessions"].get(asked.session, {}).get("turns", 0)
-            reserved = _granted(_tally(state, asked.session), asked)
-            begun = begun._replace(turn=f"{asked.session}/{number}", reserved_usd=reserved)
-            hashes = [digest(part) for part in asked.parts]
+            number = state["sessions"].get(call.session, {}).get("turns", 0)
+            reserved = _granted(_tally(state, call.session), call)
+            begun = begun._replace(turn=f"{call.session}/{number}", reserved_usd=reserved)
+            hashes = [digest(part) for part in call.parts]
             lines = [
-                self._line("system", part, asked.fence, part=name)
-                for part, name in dict(zip(asked.parts, hashes, strict=True)).items()
+                self._line("system", part, call.fence, part=name)
+                for part, name in dict(zip(call.parts, hashes, strict=True)).items()
                 if name not in state["parts"]
             ]
-            request = asked.request
+            request = call.request
             options = {"max_tokens": request.max_tokens, "temperature": request.temperature}
             told = {name: value for name, value in options.items() if value is not None}
             lines.append(
                 self._line(
                     "user",
-                    asked.prompt,
-                    asked.fence,
+                    call.prompt,
+                    call.fence,
                     turn=begun.turn,
-                    session_id=asked.session,
-                    model=asked.model,
+                    session_id=call.session,
+                    model=call.model,
                     parts=hashes,
                     request=request.key,
                     reserved_usd=reserved,
@@ -175,12 +152,12 @@ class Conversation:
             )
             return lines
 
-        write = self._seals.transact if asked.sensitive else self.log.transact
+        write = self._write_sealed if call.sensitive else self.log.transact
         try:
             written = write(decide)
         except OverBudget as error:
-            agent = asked.session.partition("_")[2].rpartition("_")[0]
-            refused(self._home, f"a question in {asked.session}", error, agent=agent or None)
+            agent = call.session.partition("_")[2].rpartition("_")[0]
+            refused(self._home, f"a question in {call.session}", error, agent=agent or None)
             raise
         self._refresh(written[-1])
         return begun
@@ -195,39 +172,32 @@ class Conversation:
             self._known = _Known(head, _copied(self._view.read()))
         return self._known.state
 
-    def answer(self, begun: Begun, reply: Reply) -> Cursor:
-        """Put the answer on record; InvalidOutput if it cannot be, which is on record then."""
-        meta = {**_told(reply), **_tries(reply.tries)}
+    def end(self, pending: PendingCall, result: Result) -> None:
+        """Record how a call ended; InvalidOutput if the reply cannot be recorded."""
+        cost: Record = {"cost_usd": usd(result.cost_usd)}
+        if result.reply is not None and result.outcome == "ok":
+            meta = {**_fields(result.reply), **_tries(result.reply.tries)}
+            try:
+                self._end(pending, "assistant", _kept(result.text), meta)
+            except BadValue as error:
+                message = f"the reply cannot be recorded: {error.message}"
+                self._end(pending, "system", message, {"error": InvalidOutput.code, **cost})
+                unfit = InvalidOutput(message, hint=error.hint)
+                unfit.reply = result.reply
+                raise unfit from error
+            return
+        error = result.error
+        known = error if isinstance(error, ModelError) else None
+        failed: Record = {"error": known.code if known else "interrupted", **cost}
+        meta = dict(failed)
+        if result.reply is not None:
+            meta |= {**_fields(result.reply), "reply": _kept(result.text)}
+        meta |= _tries([row for row in known.tries if isinstance(row, Try)] if known else [])
+        said = known.message if known else type(error).__name__
         try:
-            return self._end(begun, "assistant", _kept(reply.text), meta)
-        except BadValue as error:
-            unfit = InvalidOutput(
-                f"an answer came that cannot be put on record: {error.message}", hint=error.hint
-            )
-            unfit.reply = reply
-            self._end_barely(begun, unfit)
-            raise unfit from error
-
-    def fail(self, begun: Begun, error: BaseException) -> Cursor:
-        """Put on record that there is no answer."""
-        said = error.message if isinstance(error, ModelError) else type(error).__name__
-        meta: Record = {"error": _code(error), "cost_usd": None}
-        if isinstance(error, ModelError):
-            meta["cost_usd"] = 0.0 if error.free else None
-            if isinstance(error.reply, Reply):
-                meta |= {**_told(error.reply), "reply": _kept(error.reply.text)}
-            meta |= _tries([each for each in error.tries if isinstance(each, Try)])
-        try:
-            return self._end(begun, "system", _kept(said, _LONGEST_MESSAGE), meta)
+            self._end(pending, "system", _kept(said, _LONGEST_MESSAGE), meta)
         except BadValue:
-            return self._end_barely(begun, error)
-
-    def _end_barely(self, begun: Begun, error: BaseException) -> Cursor:
-        """The end of a turn without what came, which the log does not take."""
-        reply = error.reply if isinstance(error, ModelError) else None
-        cost = usd(reply.cost_usd) if isinstance(reply, Reply) else None
-        meta: Record = {"error": _code(error), "cost_usd": cost}
-        return self._end(begun, "system", "what came cannot be put on record", meta)
+            self._end(pending, "system", "the reply cannot be recorded", failed)
 
     def abandon_all_but(self, sessions: Collection[str]) -> None:
         """End the questions of sessions that are over: whoever asked them is gone."""
@@ -252,27 +222,48 @@ class Conversation:
         if written := self.log.transact(decide):
             self._refresh(written[-1])
 
-    def _end(self, begun: Begun, role: str, text: str, meta: Record) -> Cursor:
-        line = self._line(
-            role, text, begun.fence, turn=begun.turn, session_id=begun.session, **meta
-        )
-        if begun.sensitive:
-            cursor = self._seals.transact(lambda head: [line])[-1]
-        else:
-            cursor = self.log.append(line)
-        self._refresh(cursor)
-        return cursor
+    def _end(self, pending: PendingCall, role: str, text: str, meta: Record) -> None:
+        named = {"turn": pending.turn, "session_id": pending.session}
+        line = self._line(role, text, pending.fence, **named, **meta)
+        write = self._write_sealed if pending.sensitive else self.log.transact
+        self._refresh(write(lambda _: [line])[-1])
+
+    def _write_sealed(self, decide: Decide) -> list[Cursor]:
+        """Write lines that are sealed for the place in which they stand."""
+        # A log whose disk failed puts a line of its own before the next one: let it do so now.
+        self.log.append_all([])
+        due = 0
+
+        def sealing(head: Cursor) -> Sequence[Record]:
+            nonlocal due
+            lines = decide(head)
+            due = head.seq + len(lines)
+            return [self._sealed(line, seq) for seq, line in enumerate(lines, head.seq + 1)]
+
+        written = self.log.transact(sealing)
+        if written and written[-1].seq != due:
+            raise Indeterminate(
+                f"the disk failed while a sealed line was written to {self.log.key}: it is "
+                "recorded, but in a place in which it does not open",
+                hint="check the disk, then ask again",
+                path=self.log.key,
+            )
+        return written
+
+    def _sealed(self, line: Record, seq: int) -> Record:
+        locked = with_texts(line, lambda text, field: self._seals.lock(text, part_of(seq, field)))
+        return {**locked, "meta": {**locked["meta"], **self._seals.mark}}
 
     def _refresh(self, cursor: Cursor) -> None:
         """Bring turns.json up to date, now and then; else when the conversation is closed."""
-        now = self._clock.boottime()
+        now = self.clock.boottime()
         self._owed = cursor if now < self._next_refresh else None
         if self._owed is None:
             self._view.refresh(cursor)
             self._next_refresh = now + _PAUSE
 
     def _line(self, role: str, text: str, fence: int | None, **meta: Any) -> Record:
-        line: Record = {"ts": self._clock.now(), "role": role, "content": text, "meta": meta}
+        line: Record = {"ts": self.clock.now(), "role": role, "content": text, "meta": meta}
         return line if fence is None else {**line, "fence": fence}
 
     # -- reading -----------------------------------------------------------------------
@@ -329,11 +320,15 @@ class Conversation:
         if role not in ("user", "assistant"):
             self._questions.pop(turn, None)
             return
-        text = self._seals.text(line, log)
-        if text is None:
-            self.unopened += 1
-            return
-        said = (Unsealed if MARK in meta_of(line.record) else Message)(role, text)
+        text: str | None = str(line.record.get("content", ""))
+        if MARK in meta_of(line.record):
+            text = self._seals.open(text, part_of(line.seq, "content"), log)
+            if text is None:
+                self.unopened += 1
+                return
+            said: Message = Unsealed(role, text)
+        else:
+            said = Message(role, text)
         if role == "user":
             self._questions[turn] = said
         elif (question := self._questions.pop(turn, None)) and question.text:
@@ -384,36 +379,42 @@ class Conversation:
 
 
 def recorded(home: Home, log: Log) -> Iterator[tuple[str, Reply]]:
-    """The questions of a conversation by their key, and what was answered: for `Replay`."""
-    asked: dict[str, str] = {}
-    seals = Seals(home, log)
+    """The key of each request in a conversation and its reply: for `Replay`."""
+    keys: dict[str, str] = {}
+    seals = Seals(home, log.key)
     for line in log.read():
         meta = meta_of(line.record) if isinstance(line, Line) else {}
         turn = str(meta.get("turn", ""))
-        if isinstance(line, Line) and "request" in meta:
-            if key := seals.field(line, "request"):
-                asked[turn] = key
-        elif isinstance(line, Line) and line.record.get("role") == "assistant" and turn in asked:
-            tokens = (meta.get(name) for name in Usage._fields)
-            text = seals.text(line)
-            if text is None:
-                continue
-            yield (
-                asked.pop(turn),
-                Reply(
-                    text,
-                    str(meta.get("model")),
-                    usage=Usage(*tokens),
-                    cost_usd=meta.get("cost_usd"),
-                    finish=meta.get("finish", "stop"),
-                ),
-            )
+        if not isinstance(line, Line) or not turn:
+            continue
+
+        def opened(text: object, field: str, line: Line = line) -> str | None:
+            if not isinstance(text, str) or MARK not in meta_of(line.record):
+                return text if isinstance(text, str) else None
+            return seals.open(text, part_of(line.seq, field))
+
+        if (key := opened(meta.get("request"), "request")) is not None:
+            keys[turn] = key
+        elif line.record.get("role") == "assistant" and turn in keys:
+            text = opened(line.record.get("content"), "content")
+            if text is not None:
+                tokens = Usage(*(meta.get(name) for name in Usage._fields))
+                yield (
+                    keys.pop(turn),
+                    Reply(
+                        text,
+                        str(meta.get("model")),
+                        usage=tokens,
+                        cost_usd=meta.get("cost_usd"),
+                        finish=meta.get("finish", "stop"),
+                    ),
+                )
 
 
 # --- money ----------------------------------------------------------------------------------
 
 
-def _granted(spent: Tally, asked: Asked) -> float | None:
+def _granted(spent: Tally, asked: CallRequest) -> float | None:
     """What is reserved for a question: what it can cost, else all that is left."""
     bounds = [
         Bound("this question", asked.call_limit_usd),
@@ -504,10 +505,6 @@ def _hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _code(error: BaseException) -> str:
-    return error.code if isinstance(error, ModelError) else "interrupted"
-
-
 def _kept(text: str, most: int = _LONGEST_TEXT) -> str:
     """As much of a text as fits into a line, sealed or not, with a note of what is left out."""
     text = legible(text)
@@ -521,16 +518,16 @@ def _size(text: str) -> int:
     return len(encode(text, limit=MAX_DOCUMENT))
 
 
-def _told(reply: Reply) -> Record:
+def _fields(reply: Reply) -> Record:
     """What is known of an answer beside its text."""
     counts = {name: count(value) for name, value in reply.usage._asdict().items()}
     known = {name: value for name, value in counts.items() if value is not None}
-    told: Record = {"model": _kept(reply.model, _LONGEST_MESSAGE), **known}
-    told["cost_usd"] = usd(reply.cost_usd)
-    told["seconds"] = round(reply.seconds, 6)
+    fields: Record = {"model": _kept(reply.model, _LONGEST_MESSAGE), **known}
+    fields["cost_usd"] = usd(reply.cost_usd)
+    fields["seconds"] = round(reply.seconds, 6)
     if reply.first_text is not None:
-        told["first_text_seconds"] = round(reply.first_text, 6)
-    return told | {"finish": reply.finish} | ({"cached": True} if reply.cached else {})
+        fields["first_text_seconds"] = round(reply.first_text, 6)
+    return fields | {"finish": reply.finish} | ({"cached": True} if reply.cached else {})
 
 
 def _tries(tries: Sequence[Try]) -> Record:

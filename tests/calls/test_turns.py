@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from holdfast.agents.conversation import Conversation
 from holdfast.agents.turn import Question, turn
-from holdfast.agents.turns import turns
+from holdfast.calls.conversation import Conversation
+from holdfast.calls.turns import turns
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.scripted import Line, Scripted
 from holdfast.store.home import Home

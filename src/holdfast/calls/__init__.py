@@ -1,0 +1,1 @@
+"""A model call as it is recorded: intent and result, money, sealed texts."""
