@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _DAY = 86400.0
+_END = 1 << 15
+"""Bytes at the end of a day that are read for the newest entries, at first."""
 _MOST_SESSIONS = 999_999
 """In a day: one with a higher number was never given, and there would be none behind it."""
 _PAUSE, _PATIENCE = 0.05, 20
@@ -348,7 +350,7 @@ class Ledger:
                 break
             missing = None if limit is None else limit - len(found)
             if index is None:
-                part = list(filter(wanted, self._of(segment)))
+                part = self._last_of(segment, missing, wanted)
             else:
                 part = self._indexed(index, segment, missing, wanted)
             found = [*part, *found]
@@ -356,11 +358,30 @@ class Ledger:
                 return found[len(found) - limit :]
         return found
 
-    def _of(self, segment: str) -> Iterator[Found]:
-        for found in self.read(Cursor(0, START.hash, segment, 0)):
+    def _last_of(
+        self, segment: str, most: int | None, wanted: Callable[[Found], bool]
+    ) -> list[Found]:
+        """At least the last `most` wanted entries of a day: ever larger parts of its end."""
+        with self._home.opened_dir(self.key) as directory:
+            file = directory.stat(segment) if directory is not None else None
+        # A day that is packed has no such file, and is read whole.
+        size, span = file.size if file is not None else 0, _END
+        while True:
+            start = 0 if most is None else max(0, size - span)
+            found = list(filter(wanted, self._of(segment, start)))
+            if start:
+                self.damaged.discard((segment, start))  # the rest of a line
+            if most is None or start == 0 or len(found) >= most:
+                return found
+            span *= 8
+
+    def _of(self, segment: str, start: int) -> Iterator[Found]:
+        """The entries of a day from an offset on, without the line that it falls into."""
+        for found in self.read(Cursor(0, START.hash, segment, start)):
             if found.line.segment != segment:
                 return
-            yield found
+            if not start or found.line.offset > start:
+                yield found
 
     def _indexed(
         self, index: Index, segment: str, most: int | None, wanted: Callable[[Found], bool]
