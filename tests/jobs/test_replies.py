@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli import arguments
+from holdfast import userfile
 from holdfast.clock import instant_of
 from holdfast.testing import Turner
 from tests.jobs.desk import AGAIN, DONE, Desk
@@ -297,25 +297,26 @@ def unread(pipe: int) -> int:
 def test_a_pipe_to_which_nobody_writes_is_not_waited_for_without_end(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arguments, "WAIT_MS", 50)
+    monkeypatch.setattr(userfile, "WAIT_MS", 50)
     desk.new("--worker", desk.script(), "--activate")
     os.mkfifo(desk.cwd / "pipe")
     for name in ("pipe", "@pipe"):
-        error = desk.refused("job", "step", "demo", "--response", name, code=2, says="nobody wrote")
+        error = desk.refused(
+            "job", "step", "demo", "--response", name, code=2, says="nothing wrote"
+        )
         assert "begin what writes to it" in error["hint"]
 
 
-def test_a_pipe_without_end_is_not_read_without_end(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arguments, "MAX_FILE", 1 << 20)
+def test_a_pipe_without_end_is_not_read_without_end(desk: Desk) -> None:
     desk.new("--worker", desk.script(), "--activate")
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as without_end:
         assert without_end.stdout is not None
         path = f"/dev/fd/{without_end.stdout.fileno()}"
-        desk.refused("job", "step", "demo", "--response", path, code=2, says="larger than 1 MiB")
+        desk.refused("job", "step", "demo", "--response", path, code=2, says="larger than 64 MiB")
         without_end.kill()
-    desk.refused("job", "step", "demo", "--response", "/dev/zero", code=2, says="larger than 1 MiB")
+    desk.refused(
+        "job", "step", "demo", "--response", "/dev/zero", code=2, says="larger than 64 MiB"
+    )
 
 
 @pytest.mark.parametrize("name", ["reply.json", "./reply", "answers/1.txt", "."])

@@ -189,7 +189,7 @@ def test_a_file_that_is_not_there_is_not_found(verbs: Verbs, tmp_path: Path) -> 
     for missing in ("nothing.jsonl", "no/folder.jsonl"):
         with refused(NotFound):
             verbs("ledger merge", file=[str(tmp_path / missing)], out=str(tmp_path / "out"))
-    with refused(NotFound, "no folder"):
+    with refused(NotFound, "no such folder"):
         files = files_of(tmp_path, [lines([entry(1)])])
         verbs("ledger merge", file=files, out=str(tmp_path / "no/out"))
 

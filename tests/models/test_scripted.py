@@ -177,10 +177,10 @@ def test_a_wrong_script_is_refused_with_the_place(tmp_path: Path, text: str, say
 
 def test_only_a_file_of_some_length_is_read_as_a_script(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BadValue, match="no file"):
+    with pytest.raises(NotFound, match="no such script"):
         open_model(f"scripted:{tmp_path / 'pipe'}")
     (tmp_path / "long").write_bytes(b"#" * (5 << 20))
-    with pytest.raises(BadValue, match="longer"):
+    with pytest.raises(UsageError, match="larger than 4 MiB"):
         open_model(f"scripted:{tmp_path / 'long'}")
 
 
@@ -202,6 +202,6 @@ def test_what_can_be_tried_again_says_so() -> None:
 
 
 def test_a_script_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no script") as caught:
+    with pytest.raises(NotFound, match="no such script") as caught:
         open_model(f"scripted:{tmp_path}/nothing.yaml")
     assert "scripted:echo" in str(caught.value.hint)

@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import select
-import stat
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast import userfile
 from holdfast.cli.safe import safe
 from holdfast.errors import UsageError
 from holdfast.ops.parameter import Parameter
 
-MAX_FILE = 64 << 20
-WAIT_MS = 10_000
-"""How long a pipe may have nobody who writes to it.  One who has opened it is waited for, however
-long he takes: he may be a model."""
-_AT_ONCE = 1 << 16
 _LIKE_A_FILE = re.compile(r"[^\s{}\[\]\"]*(?:/[^\s{}\[\]\"]*|\.[A-Za-z0-9]{1,8})")
 
 
@@ -80,13 +73,7 @@ def _decoded(number: int, word: str) -> str:
 def _content(value: str, parameter: Parameter) -> str:
     source = "standard input" if value == "-" else value.removeprefix("@")
     try:
-        data = _stdin() if value == "-" else _file(source)
-        if len(data) > MAX_FILE:
-            raise UsageError(
-                f"{parameter.flag}: {source} is larger than {MAX_FILE >> 20} MiB",
-                hint="store its path and checksum instead of its content",
-            )
-        return data.decode()
+        return userfile.read(value if value == "-" else source).decode()
     except OSError as error:
         raise UsageError(
             f"{parameter.flag}: cannot read {source}: {error.strerror}",
@@ -97,48 +84,3 @@ def _content(value: str, parameter: Parameter) -> str:
             f"{parameter.flag}: {source} is not UTF-8 at byte {error.start}",
             hint="convert it first, for example with `iconv -f latin1 -t utf-8`",
         ) from None
-
-
-def _file(path: str) -> bytes:
-    with open(path, "rb", opener=_without_waiting) as file:
-        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            return _piped(file.fileno(), path)
-        os.set_blocking(file.fileno(), True)
-        return file.read(MAX_FILE + 1)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Who else opens a pipe waits until somebody writes to it, which may be never."""
-    return os.open(path, flags | os.O_NONBLOCK)  # noqa: TID251 - a file of the user's, to read
-
-
-def _piped(descriptor: int, path: str) -> bytes:
-    """What is written to a pipe until all who do have ended; UsageError if nobody does."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    data = bytearray()
-    somebody = waited = False
-    while len(data) <= MAX_FILE:
-        try:
-            part = os.read(descriptor, _AT_ONCE)
-        except BlockingIOError:  # somebody has opened it, and has said nothing yet
-            somebody = True
-            poll.poll()
-            continue
-        data += part
-        somebody = somebody or bool(part)
-        if part:
-            continue
-        if somebody:
-            break
-        if waited:
-            raise UsageError(
-                f"nobody wrote to the pipe {path} for {WAIT_MS / 1000:g} s",
-                hint="begin what writes to it first, or name a file",
-            )
-        somebody, waited = bool(poll.poll(WAIT_MS)), True
-    return bytes(data)
-
-
-def _stdin() -> bytes:
-    return sys.stdin.buffer.read(MAX_FILE + 1) if sys.stdin is not None else b""

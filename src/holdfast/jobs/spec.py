@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from holdfast import text
-from holdfast.byhand import parse
+from holdfast.byhand import MOST_BYTES, parse
 from holdfast.contracts.job_spec import (
     DEFAULT_PHASE,
     ISOLATIONS,
@@ -20,6 +20,7 @@ from holdfast.contracts.job_spec import (
     PhaseSpec,
 )
 from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
+from holdfast.userfile import read
 from holdfast.workspace.attachment import ATTACHMENTS, check_name
 from holdfast.workspace.gates import words_of
 
@@ -67,8 +68,8 @@ def read_spec(path: str) -> Read:
         path = os.path.join(path, found[0])
     if not os.path.isfile(path):
         raise NotFound(f"there is no spec {path}", hint="name a file or a folder", path=path)
-    with typed("reading the spec", path), open(path, "rb") as file:
-        told = parse(file.read(), path)
+    with typed("reading the spec", path):
+        told = parse(read(path, MOST_BYTES), path)
     if not isinstance(told, dict):
         raise BadValue(f"{path}: a spec is an object", hint="see docs/jobs.md", path=path)
     return spec_from(told, path, folder=os.path.dirname(os.path.abspath(path)))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.codec import DecodeError, decode, encode
 from holdfast.errors import ConfigError, Corrupt, UsageError, typed
-from holdfast.store import vfs as files
 from holdfast.store.primitives import Cursor
+from holdfast.store.vfs import RealVfs
+from holdfast.userfile import existing, put_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from holdfast.store.vfs import Vfs
 
 VERSION = "1.0"
 _KEY = "checkpoint.key"
@@ -53,54 +53,27 @@ def key_path() -> str:
     return os.path.join(user_config_dir("holdfast"), _KEY)
 
 
-def signing_key(path: str, vfs: Vfs) -> Ed25519PrivateKey:
+def signing_key(path: str) -> Ed25519PrivateKey:
     """The key at `path`, made if there is none."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
         Ed25519PrivateKey,
     )
 
-    folder, name = os.path.split(path)
-    with typed("opening the signing key", path):
-        directory = vfs.root(folder, create=True)
-        try:
-            raw = _read(vfs, directory, name)
-            if raw is None:
-                raw = Ed25519PrivateKey.generate().private_bytes_raw().hex().encode()
-                _create(vfs, directory, name, raw)
-                raw = _read(vfs, directory, name) or b""
-        finally:
-            directory.close()
+    raw = existing(path)
+    if raw is None:
+        with typed("making a folder for the signing key", path):
+            RealVfs().root(os.path.dirname(path), create=True).close()
+        made = Ed25519PrivateKey.generate().private_bytes_raw().hex().encode()
+        # UsageError: another process made one first, which is used.
+        with suppress(UsageError):
+            put_new(path, made, mode=0o600)
+        raw = existing(path) or b""
     try:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(raw.decode()))
     except ValueError:
         raise ConfigError(
             f"{path} is no key", hint="move it away; the next checkpoint makes another", path=path
         ) from None
-
-
-def _read(vfs: Vfs, directory: files.Dir, name: str) -> bytes | None:
-    try:
-        with files.reading(vfs, directory, name) as fd:
-            return vfs.pread(fd, 1 << 10, 0)
-    except FileNotFoundError:
-        return None
-
-
-def _create(vfs: Vfs, directory: files.Dir, name: str, data: bytes) -> None:
-    """Whole or not at all; whoever comes second uses what the first one made."""
-    temporary = f".{name}.{os.getpid()}.tmp"
-    fd = directory.open(temporary, files.CREATE_NEW)
-    try:
-        vfs.write(fd, data)
-        vfs.sync(fd)
-        try:
-            directory.link(temporary, name)
-        except FileExistsError:
-            pass
-    finally:
-        vfs.close(fd)
-        directory.unlink(temporary)
-    directory.sync()
 
 
 def sign(heads: Sequence[Head], now: str, key: Ed25519PrivateKey) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +30,7 @@ from holdfast.errors import BadValue, ModelError, NotFound, typed
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 from holdfast.models.shown import end
+from holdfast.userfile import read
 
 _ECHOED = 120
 _LONGEST_SCRIPT = 4 << 20
@@ -211,22 +211,12 @@ def open_scripted(name: str) -> Scripted:
 
 
 def _script(name: str) -> bytes:
-    """What a script says; only of a file, for who opens a pipe may wait for ever."""
-    if not os.path.exists(name):
-        raise NotFound(f"there is no script {name}", hint="scripted:FILE, or scripted:echo")
-    with typed("reading the script", name), open(name, "rb", opener=_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise BadValue(f"{name} is no file", hint="name a script in YAML or JSON")
-        script = file.read(_LONGEST_SCRIPT + 1)
-    if len(script) > _LONGEST_SCRIPT:
-        raise BadValue(
-            f"{name} is longer than a script may be", hint=f"at most {_LONGEST_SCRIPT >> 20} MiB"
+    if not os.path.isfile(name):
+        raise NotFound(
+            f"no such script: {name}", hint="scripted:FILE, a regular file, or scripted:echo"
         )
-    return script
-
-
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # noqa: TID251  # direct write: it only reads
+    with typed("reading the script", name):
+        return read(name, _LONGEST_SCRIPT, plain=True)
 
 
 def _echo(request: Request) -> str:

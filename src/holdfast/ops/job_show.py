@@ -6,7 +6,7 @@ import os
 from typing import Annotated, Literal
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import HoldfastError, NotFound, UsageError, typed
+from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import changes_of, check_kept
 from holdfast.jobs.timeline import timeline
@@ -16,6 +16,7 @@ from holdfast.ops.job_damage import looked_for_damage, warn_of_damage
 from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.userfile import existing, put_new, put_over
 
 Format = Literal["table", "json", "html"]
 Out = Annotated[str | None, Arg("Write the page there", metavar="FILE", is_path=True)]
@@ -121,20 +122,11 @@ def _html(call: Context, job: Job, damage: list[str] | None, *, decrypt: bool) -
 
 def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:
     _check_out(job, out, replace=replace)
-    beside = f"{out}.{os.getpid()}.tmp"
-    with (
-        typed("writing the page", out),
-        open(beside, "x", encoding="utf-8", newline="") as file,  # direct write: the user's
-    ):
-        try:
-            file.write(page)
-            file.flush()
-            os.replace(beside, out)  # noqa: TID251 - direct write: the same
-        except BaseException:
-            os.unlink(beside)  # noqa: TID251 - direct write: the same
-            raise
-    size = len(page.encode())
-    return Change(job.name, applied=True, detail=f"{job.name} is in {out}", data={"bytes": size})
+    data = page.encode()
+    put = put_over if replace else put_new
+    put(out, data)
+    detail = f"{job.name} is in {out}"
+    return Change(job.name, applied=True, detail=detail, data={"bytes": len(data)})
 
 
 def _check_out(job: Job, out: str, *, replace: bool) -> None:
@@ -142,18 +134,14 @@ def _check_out(job: Job, out: str, *, replace: bool) -> None:
     if os.path.isdir(out):
         page = os.path.join(out, f"{job.name}.html")
         raise UsageError(f"{out} is a folder", hint=f"name a file: --out {page}", path=out)
-    if not os.path.isdir(above):
-        raise NotFound(f"there is no folder {above}", hint="make it first", path=above)
     home = os.path.realpath(job.home.path)
     if os.path.commonpath([home, os.path.realpath(above)]) == home and not out.endswith(".html"):
         raise UsageError(
             f"{out} would be a file of the home", hint="end its name in .html, or write elsewhere"
         )
-    if os.path.lexists(out) and (os.path.islink(out) or not os.path.isfile(out)):
-        raise UsageError(f"{out} is no file that can be replaced", hint="name another", path=out)
-    if os.path.lexists(out) and not replace:
+    if existing(out) is not None and not replace:
         raise UsageError(
-            f"{out} is there already",
+            f"{out} already exists",
             hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
             path=out,
         )

@@ -26,6 +26,7 @@ from holdfast.text import duration
 
 CORRUPT = 6
 _PAUSE = 0.2
+_LARGEST_CHECKPOINT = 16 << 20
 _ANYTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -378,10 +379,10 @@ def verify(
 def _broken_promises(context: Context, file: str, agent: str | None) -> Iterator[dict[str, Any]]:
     """What a checkpoint says was there and is not."""
     from holdfast.ledger.checkpoint import parse
+    from holdfast.userfile import read
 
     try:
-        with open(file, "rb") as opened:
-            promised = parse(opened.read())
+        promised = parse(read(file, _LARGEST_CHECKPOINT))
     except OSError as error:
         raise UsageError(
             f"cannot read {file}: {error.strerror}", hint="name the file of a checkpoint"

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.ledger.merge import merge as union
-from holdfast.ledger.newfile import put_new
 from holdfast.ledger.pieces import Piece
 from holdfast.ledger.repair import Repaired
 from holdfast.ledger.repair import repair as saved
@@ -17,6 +16,7 @@ from holdfast.ops.envelope import ATTENTION, Change, Rows
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.ops.sources import Source, Trouble, content
+from holdfast.userfile import put_new
 
 _SHOWN = 5
 
@@ -36,7 +36,7 @@ def merge(
     merged = union({path: _content(context, path) for path in file})
     for path, source in merged.sources.items():
         _warn_of(context, path, source.rejects)
-    made = put_new(out, merged.data, dry_run=dry_run)
+    made = put_new(out, merged.data, mode=0o600, dry_run=dry_run)
     read = sum(source.entries for source in merged.sources.values())
     rejects = sum(len(source.rejects) for source in merged.sources.values())
     verb = "would be written" if dry_run else "written" if made else "there already"
@@ -106,9 +106,9 @@ def _repaired(context: Context, path: str, out: str, dry_run: bool) -> dict[str,
         # The rejects first: a new file without them would look as if there had been none.
         if found.rejects:
             row["rejects_file"] = f"{out.removesuffix('.repaired')}.rejects"
-            put_new(row["rejects_file"], found.reject_lines, dry_run=dry_run)
+            put_new(row["rejects_file"], found.reject_lines, mode=0o600, dry_run=dry_run)
         row["out"] = out
-        put_new(out, found.data, dry_run=dry_run)
+        put_new(out, found.data, mode=0o600, dry_run=dry_run)
     return row
 
 

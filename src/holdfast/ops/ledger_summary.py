@@ -208,17 +208,13 @@ def _in_home(context: Context, made: _Made) -> _Put:
 
 def _at(context: Context, out: str, made: _Made) -> _Put:
     """A file of the user's, anywhere."""
-    from holdfast.ledger.newfile import put_new, put_over
+    from holdfast.userfile import existing, put_new, put_over
 
-    put = _Put(out, "written")
-
-    def change(old: bytes) -> None:
-        nonlocal put
-        put = _judged(out, made, old, context.clock.now())
-        if put.aside is not None:
-            put_new(put.aside, old)
-
-    put_over(out, made.text.encode(), change)
+    old = existing(out)
+    put = _judged(out, made, old, context.clock.now())
+    if put.aside is not None:
+        put_new(put.aside, old or b"", mode=0o600)
+    put_over(out, made.text.encode(), mode=0o600)
     _tell_of(context, put)
     return put._replace(place=os.path.abspath(out))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
-from holdfast.errors import UsageError, typed
+from holdfast.errors import UsageError
 from holdfast.ledger.book import Found, Ledger
 from holdfast.ledger.status import is_over, presence
 from holdfast.ops.context import Context
@@ -27,7 +26,7 @@ def checkpoint(
 ) -> Show | Change:
     from holdfast.ledger.checkpoint import Head, key_path, sign, signing_key
     from holdfast.ops.ledger import chosen_agents
-    from holdfast.store.vfs import RealVfs
+    from holdfast.userfile import put_new
 
     home = context.home()
     heads: list[Head] = []
@@ -38,17 +37,11 @@ def checkpoint(
             heads.append(Head(name, settled.seq, settled.hash, settled.segment, settled.offset))
     if not heads:
         raise UsageError("there is nothing to sign yet", hint="write to a ledger first")
-    signed = sign(heads, utc_stamp(home.clock.now()), signing_key(key_path(), RealVfs()))
+    signed = sign(heads, utc_stamp(home.clock.now()), signing_key(key_path()))
     text = pretty(signed)
     if out is None:
         return Show(signed, text=text.decode())
-    with typed("writing the checkpoint", out):
-        if os.path.exists(out):
-            raise UsageError(f"{out} is there already", hint="a checkpoint is never overwritten")
-        with open(out, "xb") as file:  # direct write: a file of the user's, outside of the home
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # noqa: TID251 - the same
+    put_new(out, text)
     what = ", ".join(f"{head.agent}#{head.seq}" for head in heads)
     return Change(out, applied=True, detail=f"signed {what}", data=signed)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, TypedDict, Unpack
 
+from holdfast import userfile
 from holdfast.agents import index
 from holdfast.agents.agent import Agent, opened
 from holdfast.agents.bootstrap import bootstrap
@@ -239,11 +239,7 @@ def _by_hand(context: Context, manifest: Record) -> Record:
 
 def _content(source: str) -> str:
     with typed("reading the persona", source):
-        if source == "-":
-            data = sys.stdin.buffer.read(_LARGEST + 1) if sys.stdin is not None else b""
-        else:
-            with open(source, "rb") as file:
-                data = file.read(_LARGEST + 1)
+        data = userfile.read(source, _LARGEST)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

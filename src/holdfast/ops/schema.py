@@ -16,6 +16,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.userfile import put_over
 
 
 @example("holdfast schema ledger", columns="kind versions shape what")
@@ -77,15 +78,6 @@ def _write_all(directory: str, draft: Literal["2020-12", "7"]) -> Change:
     with typed("writing schemas", directory):
         os.makedirs(directory, exist_ok=True)  # noqa: TID251 - a directory of the user's, no home
         for name, content in files:
-            path = os.path.join(directory, name)
-            if not os.path.exists(path) or _read(path) != content:
-                with open(path, "wb") as file:  # direct write: made anew at any time, no home
-                    file.write(content)
-                changed += 1
+            changed += put_over(os.path.join(directory, name), content)
     detail = f"{len(files)} schemas in {directory}, {changed} written"
     return Change(directory, applied=changed > 0, detail=detail, data={"files": len(files)})
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()

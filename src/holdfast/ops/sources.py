@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
-import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.contracts.detect import by_path
 from holdfast.contracts.kind import Finding, Kind
+from holdfast.errors import UsageError
 from holdfast.layout import CACHE
 from holdfast.settings import SETTINGS
+from holdfast.userfile import read
 
 STDIN = "-"
 MOST = 1 << 30
@@ -115,33 +115,15 @@ def _trouble(name: str, code: str, reason: str) -> Trouble:
 def content(source: Source) -> Content | Trouble:
     """The bytes of a source, unpacked if they are packed."""
     try:
-        data = _stdin() if not source.path else _file(source.path)
+        data = read(source.path or "-", MOST, plain=True)
     except OSError as error:
         code = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
         return _trouble(source.name, code, f"{code}: {error.strerror}")
-    if len(data) > MOST:
+    except UsageError:
         return _trouble(source.name, "unreadable", f"unreadable: more than {MOST >> 20} MiB")
     if not source.path.endswith(PACKED):
         return Content(data, [])
     return _unpacked(source, data)
-
-
-def _stdin() -> bytes:
-    return sys.stdin.buffer.read(MOST + 1) if sys.stdin is not None else b""
-
-
-def _file(path: str) -> bytes:
-    with open(path, "rb", opener=_opened) as file:
-        return file.read(MOST + 1)
-
-
-def _opened(path: str, flags: int) -> int:
-    """Without waiting for somebody at the other end of a pipe."""
-    found = os.open(path, flags | os.O_NONBLOCK)  # noqa: TID251 - read only, and no file of a home
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise OSError(0, "not a regular file", path)
-    return found
 
 
 def _unpacked(source: Source, data: bytes) -> Content | Trouble:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Literal
 
+from holdfast import userfile
 from holdfast.agents.agent import opened
 from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked_because, state_of
 from holdfast.agents.board import board as page_of
@@ -212,30 +212,15 @@ def board(
     page = page_of(listed)
     if out is None:
         return Show({"board": page}, text=page)
-    return Change(out, _replace(out, page), f"{len(listed)} agents on the board {out}")
-
-
-def _replace(path: str, page: str) -> bool:
-    """Whether the file changed; one that a person has edited is not written over."""
-    with typed("writing the board", path):
-        try:
-            with open(path, encoding="utf-8", errors="replace", newline="") as file:
-                there = file.read()
-        except FileNotFoundError:
-            there = ""
-        if there == page:
-            return False
-        if there and not is_untouched(there):
-            raise UsageError(
-                f"{path} was edited, or is no board",
-                hint=f"`holdfast task import {path}` takes the edits in; then move it away",
-                path=path,
-            )
-        beside = f"{path}.{os.getpid()}.tmp"
-        with open(beside, "x", encoding="utf-8", newline="") as file:  # direct write: the user's
-            file.write(page)
-        os.replace(beside, path)  # noqa: TID251 - direct write: the same
-    return True
+    there = (userfile.existing(out) or b"").decode(errors="replace")
+    if there and not is_untouched(there):
+        raise UsageError(
+            f"{out} was edited, or is no board",
+            hint=f"`holdfast task import {out}` takes the edits in; then move it away",
+            path=out,
+        )
+    written = userfile.put_over(out, page.encode())
+    return Change(out, written, f"{len(listed)} agents on the board {out}")
 
 
 @example("holdfast task import queue.md", columns="agent id state text")
@@ -247,8 +232,7 @@ def import_board(
 ) -> Rows:
     with typed("reading the board", file):
         try:
-            with open(file, encoding="utf-8", errors="replace") as board:
-                page = board.read(_LARGEST_BOARD)
+            page = userfile.read(file, _LARGEST_BOARD).decode(errors="replace")
         except FileNotFoundError:
             hint = f"`holdfast task board --out {file}` writes one"
             raise NotFound(f"there is no board {file}", hint=hint, path=file) from None
