@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,47 @@ def test_what_looks_like_a_secret_stays_as_a_person_wrote_it(notes: Notes, path:
     write(path, f"# Mine\n{mine}")
     notes.note("dead", "x")
     assert file_of(path).read_text("utf-8").startswith(f"# Mine\n{mine}\n## Dead Ends")
+
+
+def test_what_verbs_add_to_documents_is_masked_and_what_a_person_saved_stays(
+    tmp_path: Path,
+) -> None:
+    shell = Shell(tmp_path)
+    shell("init", "rio", "--timezone", "UTC")
+    mine, secret = "rule: password=correct-horse", "ghp_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQq7r"
+    state = shell.home / "state/rio"
+    for name, goals in (("memory.md", f"# Mine\n{mine}\n"), ("manifest.json", "")):
+        file = state / name
+        text = goals or json.dumps({**json.loads(file.read_bytes()), "description": mine})
+        file.write_text(text)
+    dropped = {"from": "leo", "to": "rio", "subject": f"s {secret}", "body": f"b {secret}"}
+    (state / "inbox/m-1.json").write_text(json.dumps(dropped))
+    said = f"x {secret} y"
+    for words in (
+        ("memory", "note", "--section", "dead", said),
+        ("task", "add", "--type", "research", "--context", said, said),
+        ("task", "done", "task-001", "--outcome", said, "--follow-up", said),
+        ("task", "add", "--type", "research", "b"),
+        ("task", "drop", "task-003", "--outcome", said),
+        ("agent", "edit", "rio", "--goal", said, "--directive", said),
+        ("inbox", "take"),
+        ("inbox", "ack", "m-1", "--as-task"),
+    ):
+        named = () if words[0] == "agent" else ("--agent", "rio")
+        ran = shell(*words, *named)
+        assert ran.code == 0, (words, ran.err)
+    (state / "inbox/.done/m-1.json").unlink()
+    holding = [
+        str(file)
+        for file in shell.home.rglob("*")
+        if file.is_file() and secret.encode() in file.read_bytes()
+    ]
+    assert holding == []
+    assert mine in (state / "memory.md").read_text("utf-8")
+    assert mine in (state / "manifest.json").read_text("utf-8")
+    tasks = json.loads((state / "tasks.json").read_bytes())["tasks"]
+    assert len(tasks) == 4
+    assert tasks[0]["description"].startswith("x [SECRET:github:")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,9 @@ class Persona:
         def apply(text: str) -> str:
             nonlocal done
             before = _parsed(text)
-            after = record_without_secrets(self._home, change(before))
+            after = change(before)
+            given = {name: after[name] for name in after if after[name] != before.get(name)}
+            after |= record_without_secrets(self._home, given)
             checked(after)
             done = Edit(before, after)
             if not done.fields:

@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from holdfast.agents.endings import Endings, number_of
+from holdfast.agents.privacy import record_without_secrets, without_secrets
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.contracts import drift
@@ -192,7 +193,8 @@ class TaskList:
                     made.append(Changed(task, applied=False))
                     return
             made.append(Changed(self._append(document, new), applied=True))
-            act.update(task=made[0].task["id"], message=_line(new.description))
+            task = made[0].task
+            act.update(task=task["id"], message=_line(task["description"]))
 
         self._change(change, act)
         return made[0]
@@ -202,6 +204,7 @@ class TaskList:
     ) -> Changed:
         """Take a task a step on; `follow_up` is the text of a task that comes out of it."""
         check_length(outcome)
+        outcome = outcome and without_secrets(self._home, outcome)
         act: Record = {"event": STEPS[verb].event, "task": id}
         made: list[Changed] = []
 
@@ -284,7 +287,7 @@ class TaskList:
         }
         if new.from_message is not None:
             task["from_message"] = new.from_message
-        tasks.append(task)
+        tasks.append(task := record_without_secrets(self._home, task))
         return task
 
     def _change(self, change: Callable[[Record], None], act: Record) -> None:
