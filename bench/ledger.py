@@ -191,7 +191,7 @@ def filled(setup: Setup, place: Path, count: int) -> str:
     some = records(rng, 500)
     with home_in(place) as home, Ledger(home, AGENT) as ledger:
         log = home.log(f"ledger/{AGENT}")
-        day = home.today()
+        day = home.day()
         for start in range(0, count, CROWD):
             log.append_all([numbered(rng, some, day, each) for each in range(start, start + CROWD)])
         log.close()

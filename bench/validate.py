@@ -81,7 +81,7 @@ def written(home: Path, lines: int) -> list[Path]:
     clock = FakeClock()
     with Home.open(str(home), create=True, timezone="UTC", clock=clock) as opened:
         log = opened.log("ledger/rio")
-        session = f"{opened.today()}_rio_001"
+        session = f"{opened.day()}_rio_001"
         for start in range(0, lines, CROWD):
             log.append_all([entry(number, session) for number in range(start, start + CROWD)])
             clock.advance(1)

@@ -97,7 +97,7 @@ def test_a_broken_agent_keeps_no_other_from_its_money(verbs: Verbs) -> None:
     with Path(verbs.path, "holdfast.toml").open("a", encoding="utf-8") as settings:
         settings.write("[budget]\nfleet_day_usd = 5\n")
     with Home.open(verbs.path, clock=verbs.clock) as home, Spend(home) as money:
-        lost = SessionId(home.today(), "ann", 1)
+        lost = SessionId(home.day(), "ann", 1)
         gone = this_process()._replace(started=1)
         money.reserve(lost, 2.0, Budget(fleet_day=5.0), gone)
     broken_journal(verbs, "ann")

@@ -57,7 +57,7 @@ def shown(home: Home, key: str) -> dict[str, Any]:
 
 def test_a_session_from_start_to_end(home: Home, rio: Agent, clock: FakeClock) -> None:
     opened = rio.start(Start("research", timeout=5400, fields={"domain": "finance"}))
-    assert opened.id == f"{home.today()}_rio_001"
+    assert opened.id == f"{home.day()}_rio_001"
     session, report = shown(home, "state/rio/session.json"), shown(home, "state/rio/report.json")
     assert (session["status"], session["domain"], session["timeout_seconds"]) == (
         "running",

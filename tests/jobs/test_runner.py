@@ -354,7 +354,7 @@ def test_what_calls_cost_stands_in_the_book_of_the_fleet_once(scene: Scene) -> N
     dear = {"reply": said(), "cost_usd": 0.25}
     scene.run([dear], [dear])
     with Spend(scene.home) as spend:
-        (tally,) = spend.agents(scene.home.today()).values()
+        (tally,) = spend.agents(scene.home.day()).values()
         assert (tally.usd, tally.sessions, tally.reserved_usd) == (0.5, 2, 0.0)
 
 
@@ -369,7 +369,7 @@ def test_a_job_stops_where_the_fleet_has_spent_what_it_may(scene: Scene) -> None
     state = scene.job.state()
     assert (state["status"], state["hold"], state["steps"]) == ("REVIEWING", None, 1)
     with Spend(scene.home) as spend:
-        (tally,) = spend.agents(scene.home.today()).values()
+        (tally,) = spend.agents(scene.home.day()).values()
         assert (tally.usd, tally.reserved_usd) == (0.25, 0.0)
 
 

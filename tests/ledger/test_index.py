@@ -34,7 +34,7 @@ def fill(home: Home, chosen: list[int], agent: str = "rio") -> None:
         [
             entry(
                 agent=agent,
-                session=f"{home.today()}_{agent}_{1 + each % 3:03d}",
+                session=f"{home.day()}_{agent}_{1 + each % 3:03d}",
                 event=EVENTS[each % len(EVENTS)],
                 task=TASKS[each % len(TASKS)],
                 source="test",

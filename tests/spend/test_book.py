@@ -67,7 +67,7 @@ def ran(home: Home, agent: str, cost: float | None = None, asked: float | None =
 
 def spent(home: Home, agent: str = "rio") -> Tally:
     with Spend(home) as book:
-        return book.of(home.today(), agent)
+        return book.of(home.day(), agent)
 
 
 def test_limits_hold_for_all_unless_an_agent_has_its_own(limited: Home) -> None:
@@ -162,9 +162,9 @@ def test_a_crashed_session_counts_as_unknown_whatever_it_had_told(limited: Home)
 
 def test_money_of_one_who_died_before_his_session_began_comes_back(limited: Home) -> None:
     with Spend(limited) as book:
-        lost = SessionId(limited.today(), "ada", 1)
+        lost = SessionId(limited.day(), "ada", 1)
         book.reserve(lost, 2.0, Budget(), GONE)
-        kept = SessionId(limited.today(), "bob", 1)
+        kept = SessionId(limited.day(), "bob", 1)
         book.reserve(kept, 2.0, Budget(), this_process())
     with Agent(limited, "rio") as rio:
         rio.start(Start("research", max_cost=2.0))
@@ -260,7 +260,7 @@ def test_what_is_granted_never_exceeds_any_limit(
     budget = Budget(session=2.0, agent_day=4.0, fleet_day=7.0)
     place = str(tmp_path_factory.mktemp("home") / "h")
     with Home.open(place, create=True, timezone="UTC", clock=FakeClock(1_795_000_000.0)) as home:
-        day, me = home.today(), this_process()
+        day, me = home.day(), this_process()
         for number, (agent, asked, cost, ends) in enumerate(acts, 1):
             with Spend(home) as book:
                 session = SessionId(day, agent, number)

@@ -36,11 +36,15 @@ class OnFiles(Conformance):
 
 class InMemory(Conformance):
     @pytest.fixture(autouse=True)
-    def place(self) -> None:
+    def place(self) -> Iterator[None]:
         self.memory = Memory(self.clock, self.masker)
+        self.far_memory = self.memory.seen_from("far/4711", self.far_clock)
+        yield
+        self.memory.close()
+        self.far_memory.close()
 
     def open(self) -> Memory:
         return self.memory
 
     def elsewhere(self) -> Memory:
-        return self.memory.seen_from("far/4711", self.far_clock)
+        return self.far_memory

@@ -172,9 +172,9 @@ def test_the_zone_of_the_machine_has_a_name_without_the_environment(
 
 def test_a_home_knows_its_day(path: str, clock: Turner) -> None:
     with Home.open(path, create=True, timezone="+14:00", clock=clock) as home:
-        assert home.today() == "2023-11-15"
+        assert home.day() == "2023-11-15"
         clock.advance(22 * 3600)
-        assert home.today() == "2023-11-16"
+        assert home.day() == "2023-11-16"
 
 
 # --- secrets ----------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from hypothesis.stateful import (
 
 from holdfast.errors import LeaseLost
 from holdfast.process import this_process
+from holdfast.store.backend import Backend
 from holdfast.store.check import check
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.store.primitives import PRIORITIES, Backend, Claim, Mailbox
+from holdfast.store.primitives import PRIORITIES, Claim, Mailbox
 from holdfast.testing import Turner
 from holdfast.testing.mailboxes import ids_of
 

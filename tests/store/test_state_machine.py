@@ -21,10 +21,11 @@ from hypothesis.stateful import (
 from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import Conflict
 from holdfast.mask import by_key_name
+from holdfast.store.backend import Backend
 from holdfast.store.check import HARMLESS, check
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.store.primitives import START, Backend, BadLine, Cursor, Line, Log
+from holdfast.store.primitives import START, BadLine, Cursor, Line, Log
 from holdfast.store.view import Shape, View
 from holdfast.testing import DAY, Turner
 from tests.store.logs import FOREIGN

@@ -176,7 +176,7 @@ class Desk:
             if (RECEIVED, ref) not in self._counted:
                 self._count(RECEIVED, 1, ref)
 
-        line = _flag_line(letter.record, self._home.today())
+        line = _flag_line(letter.record, self._home.day())
         try:
             self.notes.put(FLAGS, line, first=count)
         except _UNTIL_MENDED as error:

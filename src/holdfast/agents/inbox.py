@@ -459,7 +459,7 @@ class Inbox:
         from holdfast.store.packed import pack  # noqa: PLC0415 - only once in a while
 
         number = 1
-        while self._home.document(key := f"{folder}/{self._home.today()}-{number:03d}.zst").read():
+        while self._home.document(key := f"{folder}/{self._home.day()}-{number:03d}.zst").read():
             number += 1
         data = b"".join(pack(lines, sum(map(len, lines))))
         self._home.document(key).replace(data, expected="")

@@ -173,7 +173,7 @@ class Notes:
                 f"{len(said)} characters; a note has at most {MOST_NOTE}",
                 hint="keep the text in a file and note where it is",
             )
-        return self.put(heading(section), f"{self._home.today()}: {said}")
+        return self.put(heading(section), f"{self._home.day()}: {said}")
 
     def put(self, heading: str, line: str, first: Callable[[], object] = lambda: None) -> Noted:
         """Add a line that has its date already; `first` is done under the lock of the file."""

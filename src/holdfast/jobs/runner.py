@@ -258,7 +258,7 @@ class Runner:
 
         A call whose price is not known before gets at most all that the fleet has left.
         """
-        charge = SessionId(self.job.home.today(), self._name, sequence + 1)
+        charge = SessionId(self.job.home.day(), self._name, sequence + 1)
         if self._limited:
             try:
                 self._account.reserve(charge, wanted or 0.0, self._fleet)

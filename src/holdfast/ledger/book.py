@@ -215,7 +215,7 @@ class Ledger:
         self._status.read()
 
         def decide(head: Cursor) -> list[Record]:
-            return act(head, next_session(self._status.read(), self._home.today()))
+            return act(head, next_session(self._status.read(), self._home.day()))
 
         cursor = self._log.transact(decide)[-1]
         self._refresh(cursor)

@@ -30,7 +30,7 @@ def show(
 ) -> Rows:
     home = context.home()
     if day is None:
-        when = home.today()
+        when = home.day()
     else:
         when = local_stamp(moment(day, home), zone(home.settings.timezone))[:10]
     with Spend(home) as spend:

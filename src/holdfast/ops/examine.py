@@ -116,10 +116,10 @@ def _inside_git(home: Home) -> Iterator[Answer]:
 def _clock(home: Home) -> Answer:
     days = (_DAY_FILE.search(key) for key in home.keys())
     newest = max((day[1] for day in days if day), default="")
-    if newest > home.today():
+    if newest > home.day():
         fix = "set the clock; meanwhile new lines go into the newest day's file"
-        return Answer("clock", "warning", f"it is {home.today()}, but {newest} is there", fix)
-    return Answer("clock", "ok", f"{home.today()} in {home.settings.timezone}")
+        return Answer("clock", "warning", f"it is {home.day()}, but {newest} is there", fix)
+    return Answer("clock", "ok", f"{home.day()} in {home.settings.timezone}")
 
 
 def _locks(home: Home) -> Iterator[Answer]:

@@ -136,7 +136,7 @@ def _of_day(context: Context, said: str, names: list[str], *, dry_run: bool) -> 
 
 
 def _day(said: str, home: Home) -> date:
-    today = date.fromisoformat(home.today())
+    today = date.fromisoformat(home.day())
     ago = {"today": 0, "yesterday": 1}.get(said)
     try:
         return today - timedelta(days=ago) if ago is not None else date.fromisoformat(said)

@@ -24,7 +24,8 @@ from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner
-from holdfast.store.primitives import START, Backend, Cell, Cursor, Instant, Line, Log
+from holdfast.store.backend import Backend
+from holdfast.store.primitives import START, Cell, Cursor, Instant, Line, Log
 from holdfast.store.view import Shape, View
 
 State = TypeVar("State")

@@ -27,13 +27,16 @@ from holdfast.ids import key_parts
 from holdfast.process import Owner
 from holdfast.settings import FORMAT, SETTINGS, TEMPLATE, Settings, parse_settings
 from holdfast.store import vfs as files
+from holdfast.store.backend import Peek, Value
+from holdfast.store.blob import FileBlob
 from holdfast.store.cell import FileCell
 from holdfast.store.document import FileDocument
 from holdfast.store.lease import FileLease
 from holdfast.store.log import FileLog
 from holdfast.store.mailbox import FileMailbox
+from holdfast.store.peek import peek
 from holdfast.store.place import Place, Tools
-from holdfast.store.primitives import START, TRIES, Instant, Line, Log, Value
+from holdfast.store.primitives import START, TRIES, Instant, Line, Log
 from holdfast.store.segments import log_at
 from holdfast.store.sheet import FileSheet
 from holdfast.store.shelves import is_mailbox
@@ -45,7 +48,7 @@ _AUDIT = "audit"
 
 
 class Home:
-    """The file backend of the store; see `primitives.Backend`."""
+    """The file backend of the store; see `backend.Backend`."""
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class Home:
         host: str = "",
     ) -> None:
         self.path, self.settings, self.clock = path, settings, clock
+        self.url = f"file://{path}"
         self.root, self.vfs = root, vfs
         self._settings_seen = seen
         where = zone(settings.timezone)
@@ -151,6 +155,37 @@ class Home:
     def mailbox(self, key: str, *, tries: int = TRIES) -> FileMailbox:
         return FileMailbox(self._place(key_parts(key)), tries=tries)
 
+    def blob(self, key: str) -> FileBlob:
+        *parts, name = key_parts(key)
+        return FileBlob(self._place(parts), name)
+
+    def peek(self, view: str, log: str, shape: Shape[State]) -> Peek[State]:
+        return peek(self.log(log), self.cell(view), shape, self.clock)
+
+    def names(self, prefix: str = "") -> list[str]:
+        place = self._place(key_parts(prefix) if prefix else [])
+        with typed("listing", prefix), place.opened() as directory:
+            found = directory.names() if directory else []
+        return [] if is_mailbox(found) else sorted(name for name in found if name[0] != ".")
+
+    def version(self, key: str) -> str:
+        *parts, name = key_parts(key)
+        with typed("looking at", key):
+            with self._place(parts).opened() as directory:
+                found = directory.stat(name) if directory else None
+            if name.endswith(".jsonl") or (found is not None and found.kind == "dir"):
+                parts, series = log_at(key)
+                with self._place(parts).opened() as directory:
+                    newest = series.segments(directory)[-1:] if directory else []
+                    found = directory.stat(newest[0].filename) if directory and newest else None
+        return "" if found is None else f"{found.inode:x}.{found.size:x}.{found.mtime}"
+
+    def scratch(self, key: str) -> str:
+        place = self._place(key_parts(key))
+        with typed("making", key):
+            place.close(place.make())
+        return f"{self.path}/{key}"
+
     def keys(self, prefix: str = "") -> list[str]:
         """The keys of all visible files below `prefix`, in order; messages have none."""
         place = self._place(key_parts(prefix) if prefix else [])
@@ -174,13 +209,9 @@ class Home:
     def alive(self, owner: Owner) -> bool | None:
         return self._tools.alive(owner)
 
-    def today(self) -> str:
-        """The day by the home's clock and zone."""
-        return self.day(self.clock.now())
-
-    def day(self, instant: float) -> str:
-        """The day that an instant belongs to, by the home's zone."""
-        return self._tools.local(instant)[:10]
+    def day(self, instant: float | None = None) -> str:
+        """The day of an instant, or today, by the home's zone."""
+        return self._tools.local(self.clock.now() if instant is None else instant)[:10]
 
     def notice(self, word: str, detail: str) -> None:
         """Tell the audit log of something odd, once; failing to must not hurt who noticed."""

@@ -6,11 +6,13 @@ runs on this backend unchanged.  It is as durable as the process.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from datetime import UTC
+from tempfile import TemporaryDirectory
 
 from holdfast import mask
 from holdfast.clock import Clock, SystemClock, local_stamp, utc_stamp
@@ -19,11 +21,14 @@ from holdfast.errors import BadValue, Busy, Conflict
 from holdfast.ids import key_parts
 from holdfast.mask import Masker
 from holdfast.process import Owner, alive, here, this_process
+from holdfast.settings import Settings
 from holdfast.store import chain
+from holdfast.store.backend import Peek, Value
 from holdfast.store.chain import ORIGIN, Link
 from holdfast.store.commit import within_decision
 from holdfast.store.document import revision_of
 from holdfast.store.memory_mailbox import MemoryMailbox, Slots
+from holdfast.store.peek import peek
 from holdfast.store.primitives import (
     CONTROL,
     CUT,
@@ -38,11 +43,11 @@ from holdfast.store.primitives import (
     Line,
     Stamp,
     Text,
-    Value,
     Verified,
 )
 from holdfast.store.reader import Source, read_lines, verify
 from holdfast.store.segments import log_at
+from holdfast.store.view import Shape, State
 
 
 class Memory:
@@ -58,6 +63,10 @@ class Memory:
         self._cells: dict[str, MemoryCell] = {}
         self._leases: dict[str, _Slot] = {}
         self._mailboxes: dict[str, Slots] = {}
+        self._blobs: dict[str, MemoryBlob] = {}
+        self._noticed: set[tuple[str, str]] = set()
+        self._folder: TemporaryDirectory[str] | None = None
+        self.url, self.settings = "memory:", Settings()
 
     def log(self, key: str) -> MemoryLog:
         log_at(key)
@@ -85,6 +94,40 @@ class Memory:
         slots = self._mailboxes.setdefault(key, Slots())
         return MemoryMailbox(key, slots, self, tries)
 
+    def blob(self, key: str) -> MemoryBlob:
+        key_parts(key)
+        return self._blobs.setdefault(key, MemoryBlob(key))
+
+    def peek(self, view: str, log: str, shape: Shape[State]) -> Peek[State]:
+        return peek(self.log(log), self.cell(view), shape, self.clock)
+
+    def names(self, prefix: str = "") -> list[str]:
+        inside = f"{prefix}/" if prefix else ""
+        boxes = [key for key, slots in self._mailboxes.items() if slots.is_used()]
+        below = [*self.keys(prefix), *(key for key in boxes if key.startswith(inside))]
+        return sorted({key.removeprefix(inside).partition("/")[0] for key in below})
+
+    def version(self, key: str) -> str:
+        key_parts(key)
+        if key in self._logs:
+            head = self._logs[key].head()
+            return head.hash if head != START else ""
+        if key in self._cells:
+            data = self._cells[key].data
+            return "" if data is None else revision_of(data)
+        kept = self._documents.get(key) or self._sheets.get(key) or self._blobs.get(key)
+        text = kept.read() if kept is not None and not isinstance(kept, MemoryBlob) else None
+        if isinstance(kept, MemoryBlob):
+            return revision_of(kept.data) if kept.data is not None else ""
+        return text.revision if text is not None else ""
+
+    def scratch(self, key: str) -> str:
+        key_parts(key)
+        self._folder = self._folder or TemporaryDirectory(prefix="holdfast-")
+        path = f"{self._folder.name}/{key}"
+        os.makedirs(path, exist_ok=True)  # direct write: a folder of the machine  # noqa: TID251
+        return path
+
     def keys(self, prefix: str = "") -> list[str]:
         if prefix:
             key_parts(prefix)
@@ -95,7 +138,8 @@ class Memory:
         ]
         kept = {**self._documents, **self._sheets}
         documents = [key for key, one in kept.items() if one.read() is not None]
-        views = [key for key, one in self._cells.items() if one.data is not None]
+        cells = {**self._cells, **self._blobs}
+        views = [key for key, one in cells.items() if one.data is not None]
         inside = f"{prefix}/" if prefix else ""
         return sorted(key for key in (*logs, *documents, *views) if key.startswith(inside))
 
@@ -109,10 +153,23 @@ class Memory:
     def alive(self, owner: Owner) -> bool | None:
         return alive(owner, self._host)
 
+    def day(self, instant: float | None = None) -> str:
+        return local_stamp(self.clock.now() if instant is None else instant, UTC)[:10]
+
+    def notice(self, word: str, detail: str) -> None:
+        if (word, detail) not in self._noticed:
+            self._noticed.add((word, detail))
+            self.log("audit").append({"event": word, "detail": detail})
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
     def seen_from(self, host: str, clock: Clock) -> Memory:
         """The same content as another machine sees it."""
         other = copy(self)
-        other._host, other.clock = host, clock
+        other._host, other.clock, other._folder = host, clock, None
         return other
 
 
@@ -254,6 +311,27 @@ class MemoryDocument:
                 )
             self._data = data
         return revision_of(data)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class MemoryBlob:
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.data: bytes | None = None
+
+    def put(self, chunks: Iterable[bytes]) -> str:
+        data = b"".join(chunks)
+        self.data = data
+        return revision_of(data)
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        if self.data is not None and start < len(self.data):
+            yield self.data[start:]
+
+    def size(self) -> int | None:
+        return None if self.data is None else len(self.data)
 
     def close(self) -> None:
         """Nothing to let go."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.codec import Record, decode_record
 from holdfast.ids import message_id, new_message_id
 from holdfast.process import Owner
+from holdfast.store.backend import Backend
 from holdfast.store.letter import (
     Ticket,
     Waiting,
@@ -21,7 +22,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, Backend, Claim, Claimed, Message
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message
 
 
 class _Letter(NamedTuple):
@@ -40,6 +41,9 @@ class Slots:
         self.done: dict[str, tuple[_Letter, bool]] = {}
         """With whether it expired."""
         self.dead: dict[str, _Letter] = {}
+
+    def is_used(self) -> bool:
+        return bool(self.waiting or self.claimed or self.done or self.dead)
 
     def holds(self, id: str) -> bool:
         known = (*(each.id for each in self.waiting), *(each.id for each in self.claimed))

@@ -1,4 +1,4 @@
-"""The seam: what a backend has to offer.  Values and protocols, no behaviour.
+"""The primitives of a store, which a `Backend` opens.  Values and protocols, no behaviour.
 
 The file backend, the in-memory backend and later ones are held to the same conformance
 suite, `holdfast.testing.conformance`.  Everything is addressed by key (`state/rio/tasks.json`),
@@ -7,15 +7,12 @@ never by path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
-from holdfast.clock import Clock
 from holdfast.codec import Record
 from holdfast.process import Owner
-
-Value = TypeVar("Value")
 
 
 class Cursor(NamedTuple):
@@ -429,32 +426,19 @@ class Mailbox(Protocol):
     def close(self) -> None: ...
 
 
-class Backend(Protocol):
-    """Opens primitives by key."""
+class Blob(Protocol):
+    """Bytes too large to hold at once, replaced whole or not at all."""
 
     @property
-    def clock(self) -> Clock:
-        """For stamps, and for waiting in this process; never for deadlines that others read."""
+    def key(self) -> str: ...
+
+    def put(self, chunks: Iterable[bytes]) -> str:
+        """Replace the content; its revision.  It is on disk when this returns."""
         ...
 
-    def log(self, key: str) -> Log:
-        """A key that ends in `.jsonl` is one log; any other is a directory with one file a day."""
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """The content from an offset on, in pieces; nothing where there is no blob."""
         ...
 
-    def document(self, key: str) -> Document: ...
-    def sheet(self, key: str) -> Sheet: ...
-    def cell(self, key: str) -> Cell: ...
-    def lease(self, key: str) -> Lease: ...
-    def mailbox(self, key: str, *, tries: int = TRIES) -> Mailbox: ...
-    def keys(self, prefix: str = "") -> list[str]: ...
-    def mask(self, value: Value) -> Value:
-        """The value with a tag for each secret, as the logs would show it."""
-        ...
-
-    def now(self) -> Instant:
-        """This moment by the clock of the store."""
-        ...
-
-    def alive(self, owner: Owner) -> bool | None:
-        """Whether a process still runs; None where the store cannot know."""
-        ...
+    def size(self) -> int | None: ...
+    def close(self) -> None: ...

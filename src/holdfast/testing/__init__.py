@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 from holdfast.clock import FakeClock, SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.mask import Masker, by_key_name
+from holdfast.store.backend import Backend
 from holdfast.store.primitives import (
     START,
     TRIES,
-    Backend,
     BadLine,
     Cell,
     Cursor,

@@ -10,8 +10,9 @@ from typing import Any
 from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner, this_process
+from holdfast.store.backend import Backend
 from holdfast.store.fence import DetachedLease, fenced
-from holdfast.store.primitives import CLOCKS_DIFFER, START, Backend, Cursor, Line, Stamp
+from holdfast.store.primitives import CLOCKS_DIFFER, START, Cursor, Line, Stamp
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape, View
 from holdfast.testing import (

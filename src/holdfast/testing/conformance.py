@@ -44,6 +44,7 @@ from holdfast.testing import (
     together,
 )
 from holdfast.testing.archive import ArchiveConformance
+from holdfast.testing.backends import BackendConformance
 from holdfast.testing.decisions import DecisionConformance
 from holdfast.testing.keys import KeyConformance
 from holdfast.testing.machines import MachineConformance
@@ -554,6 +555,7 @@ class StoreConformance(
     LeaseConformance,
     MailboxConformance,
     MachineConformance,
+    BackendConformance,
     KeyConformance,
 ):
     """Everything that a backend has to do."""

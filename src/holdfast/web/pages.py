@@ -203,7 +203,7 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
     def page(template: str, **values: Any) -> str:
         with opened() as context:
             home = context.home()
-            shared = {"today": home.today(), "zone": zone(home.settings.timezone)}
+            shared = {"today": home.day(), "zone": zone(home.settings.timezone)}
         return draw(template, read_only=read_only, decisions=_decisions(ask), **shared, **values)
 
     job_pages.add(router, ask, page)
