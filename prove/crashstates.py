@@ -27,7 +27,7 @@ from prove.workloads import OPERATIONS, STARTS, Scenario
 HARNESS = Harness(
     name="crashstates",
     proves="no acknowledged write is lost or torn in the simulated crash states of short workloads",
-    targets={"quick": 6_000, "ci": 120_000, "full": 1_000_000},
+    targets={"quick": 6_000, "ci": 45_000, "full": 1_000_000},
     unit="distinct crash states",
 )
 

@@ -29,7 +29,7 @@ from prove.victims import Nursery, Victim
 HARNESS = Harness(
     name="kill9",
     proves="No acknowledged write is lost, doubled or reordered when writers are killed.",
-    targets={"quick": 150, "ci": 2_000, "full": 10_000},
+    targets={"quick": 150, "ci": 1_000, "full": 10_000},
     unit="kills",
 )
 
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 _PLANS = {
     "quick": {"memory": Plan(220, 20_000, 2), "disk": Plan(40, 2_000, 1)},
-    "ci": {"memory": Plan(1_900, 150_000, 6), "disk": Plan(150, 10_000, 2)},
+    "ci": {"memory": Plan(950, 75_000, 6), "disk": Plan(80, 5_000, 2)},
     "full": {"memory": Plan(9_500, 1_000_000, 40), "disk": Plan(600, 50_000, 6)},
 }
 WRITERS = 16

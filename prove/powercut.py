@@ -32,7 +32,7 @@ from prove.victims import Nursery
 HARNESS = Harness(
     name="powercut",
     proves="No write acknowledged before a power cut is lost, on ext4 and XFS.",
-    targets={"quick": 60, "ci": 400, "full": 2_500},
+    targets={"quick": 60, "ci": 200, "full": 2_500},
     unit="cuts",
     tools=TOOLS,
     root=True,
@@ -40,10 +40,10 @@ HARNESS = Harness(
 )
 _CUTS = {
     "quick": {"ext4": 60, "xfs": 16},
-    "ci": {"ext4": 360, "xfs": 80},
+    "ci": {"ext4": 180, "xfs": 40},
     "full": {"ext4": 2_000, "xfs": 500},
 }
-_ACKS = {"quick": 1_000, "ci": 10_000, "full": 100_000}
+_ACKS = {"quick": 1_000, "ci": 5_000, "full": 100_000}
 """On a slow machine there are more cuts, not fewer acknowledgements."""
 _LIVES_THROUGH = 8
 """How many cuts one home sees."""

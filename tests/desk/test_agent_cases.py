@@ -117,7 +117,8 @@ def test_a_wrapper_that_dies_with_all_its_helpers_is_a_crash_that_the_next_one_r
     assert_one_end_each(shell)
 
 
-KILLS = 200
+KILLS = 40
+"""The harness `sessions` kills many more, and proves of each that it struck."""
 
 
 def _work(path: str, out: int) -> None:
@@ -152,7 +153,7 @@ def _killed_at_work(path: str, seconds: float | None) -> list[str]:
         return [*first.split(), *told.read().split()]
 
 
-def test_two_hundred_kills_leave_every_file_as_it_was_before_or_after_a_change(
+def test_kills_leave_every_file_as_it_was_before_or_after_a_change(
     tmp_path: Path,
 ) -> None:
     home, dice = tmp_path / "home", random.Random(11)
@@ -215,7 +216,7 @@ def test_a_second_session_of_the_day_leaves_the_record_of_the_first_alone(shell:
 # --- messages -------------------------------------------------------------------------------
 
 
-def test_whoever_looks_while_twenty_deliver_sees_whole_messages_only(shell: Shell) -> None:
+def test_a_reader_sees_whole_messages_only_while_others_deliver(shell: Shell) -> None:
     folder = shell.home / "state/rio/inbox"
     seen: dict[str, bytes] = {}
 
@@ -228,7 +229,7 @@ def test_whoever_looks_while_twenty_deliver_sees_whole_messages_only(shell: Shel
     command = [sys.executable, "-c", SENDER, str(shell.home)]
     senders = [
         subprocess.Popen([*command, str(number), "50"], env=shell.environment())
-        for number in range(20)
+        for number in range(5)
     ]
     try:
         deadline = time.monotonic() + PATIENCE
@@ -239,10 +240,10 @@ def test_whoever_looks_while_twenty_deliver_sees_whole_messages_only(shell: Shel
         for each in senders:
             each.kill()
             each.wait()
-    assert [each.returncode for each in senders] == [0] * 20
+    assert [each.returncode for each in senders] == [0] * 5
     look()
     subjects = {json.loads(data)["subject"] for data in seen.values()}
-    assert len(seen) == len(subjects) == 1000
+    assert len(seen) == len(subjects) == 250
     assert {name: (folder / name).read_bytes() for name in seen} == seen
 
 

@@ -571,7 +571,8 @@ def test_a_session_step_by_step_gets_its_context_as_a_file(shell: Shell) -> None
 
 # --- many at once ---------------------------------------------------------------------------
 
-SENDERS, EACH, TAKERS, KILLS = 20, 50, 4, 12
+SENDERS, EACH, TAKERS, KILLS = 5, 40, 3, 4
+"""The harness `inbox` does it with thousands."""
 SENDER = """
 import sys
 from holdfast.agents.inbox import Inbox, New
@@ -599,7 +600,7 @@ with Home.open(sys.argv[1]) as home, open(sys.argv[2], 'a', encoding='utf-8') as
 """
 
 
-def test_a_thousand_messages_through_four_takers_that_die_are_acknowledged_once_each(
+def test_messages_through_takers_that_die_are_acknowledged_once_each(
     tmp_path: Path,
 ) -> None:
     shell = Shell(tmp_path)
@@ -621,7 +622,7 @@ def test_a_thousand_messages_through_four_takers_that_die_are_acknowledged_once_
             if all(each.poll() == 0 for each in senders):
                 all_sent.touch()
             time.sleep(0.05)
-            if killed < KILLS and acked.exists() and acked.stat().st_size > 100 * killed:
+            if killed < KILLS and acked.exists() and acked.stat().st_size > 40 * killed:
                 at = chance.randrange(TAKERS)
                 takers[at].kill()
                 takers[at].wait()

@@ -58,17 +58,17 @@ def in_order_of_writer(records: list[dict[str, Any]]) -> dict[str, list[int]]:
     return found
 
 
-def test_16_processes_write_500_events_each_and_all_8000_are_there_in_order(ready: Shell) -> None:
-    writers = [writer(ready, "cls", f"w{number}", 500) for number in range(16)]
+def test_events_that_processes_write_at_once_are_all_there_in_order(ready: Shell) -> None:
+    writers = [writer(ready, "cls", f"w{number}", 100) for number in range(6)]
     said = [text for each in writers for text in acknowledged(each)]
 
     records = entries_in(ready.home, "cls")
-    assert len(records) == 8000
+    assert len(records) == 600
     assert all(map(is_entry, records))
-    assert [each["seq"] for each in records] == list(range(1, 8001))
-    assert len({each["hash"] for each in records}) == 8000
+    assert [each["seq"] for each in records] == list(range(1, 601))
+    assert len({each["hash"] for each in records}) == 600
     assert {each["summary"] for each in records} == set(said)
-    assert in_order_of_writer(records) == {f"w{n}": list(range(500)) for n in range(16)}
+    assert in_order_of_writer(records) == {f"w{n}": list(range(100)) for n in range(6)}
     assert ready("ledger", "verify").code == 0
     assert ready("check").code == 0
 
@@ -87,7 +87,7 @@ def test_writers_of_two_agents_do_not_meet(ready: Shell) -> None:
 def test_killing_writers_at_random_costs_nothing_that_was_acknowledged(ready: Shell) -> None:
     chance = random.Random(7)
     said: list[str] = []
-    for round_ in range(4):
+    for round_ in range(2):
         writers = [writer(ready, "cls", f"r{round_}w{n}", 100_000) for n in range(4)]
         for each in writers:
             said += [next_line(each) for _ in range(chance.randrange(1, 40))]
@@ -110,7 +110,7 @@ def test_killing_writers_at_random_costs_nothing_that_was_acknowledged(ready: Sh
                 continue
             assert is_entry(record)
             found.append(record["summary"])
-    assert broken <= 4, "at most one torn line for each time that everybody was killed"
+    assert broken <= 2, "at most one torn line for each time that everybody was killed"
     assert len(found) == len(set(found))
     assert set(said) <= set(found)
     assert ready("ledger", "verify").code == 0
