@@ -13,7 +13,7 @@ from holdfast.contracts.summary import SessionSummary, parse
 from holdfast.errors import ConfigError, NotFound, UsageError
 from holdfast.testing import DAY, Turner, refused
 from tests.ledger.shell import PROGRAM, Shell, Verbs, on_its_own
-from tests.ops.foreign import luka
+from tests.ops.foreign import entry, lines, luka, put
 
 FIRST = "2023-11-14_rio_001"
 
@@ -96,6 +96,25 @@ def test_a_session_becomes_the_documented_markdown(verbs: Verbs, clock: Turner) 
         ]
     )
     assert is_valid(Path(verbs.path, "memory"))
+
+
+def test_entries_of_another_system_older_than_their_sessions_name_are_summed_up(
+    verbs: Verbs, tmp_path: Path
+) -> None:
+    early = [
+        entry(number, ts=f"2025-11-{day}T21:00:00+07:00", session_id=f"2025-11-16_cls_{session}")
+        for number, (day, session) in enumerate([("14", "001"), ("15", "001"), ("15", "002")])
+    ]
+    put(tmp_path / "tree/g/ledger/cls/2025-11-16.jsonl", lines(early))
+    verbs("import", src=str(tmp_path / "tree"))
+    found = verbs("ledger summary", day="2025-11-15", agent="cls").rows
+    assert [(each["session_id"], each["events"]) for each in found] == [
+        ("2025-11-16_cls_001", 2),
+        ("2025-11-16_cls_002", 1),
+    ]
+    for name, events in (("001", 2), ("002", 1)):
+        one = verbs("ledger summary", session=f"2025-11-16_cls_{name}", dry_run=True)
+        assert one.data["events"] == events
 
 
 def test_nothing_to_tell_is_said(verbs: Verbs) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from holdfast.clock import utc_stamp
 from holdfast.errors import BadName, ConfigError, NotFound, UsageError
 from holdfast.ids import SessionId, session_id
-from holdfast.ledger.book import Found
+from holdfast.ledger.book import Found, Ledger
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.ledger import chosen_agents, entries
@@ -154,8 +154,13 @@ def _session_id(text: str) -> SessionId | None:
 
 
 def _sessions(context: Context, agent: str, wanted: set[str]) -> dict[str, list[Found]]:
-    """The entries of sessions of an agent; none of them is older than the day it is named for."""
-    since = moment(min(wanted)[:10], context.home())
+    """The entries of sessions of an agent.
+
+    None of ours is older than the day that its session is named for; those of other systems are.
+    """
+    home = context.home()
+    imported = Ledger(home, agent, context.layout).has_imports()
+    since = None if imported else moment(min(wanted)[:10], home)
     asked = {_SESSION: min(wanted)} if len(wanted) == 1 else {}
     found = entries(
         context, agent, lambda each: each.entry.get(_SESSION) in wanted, since, asked=asked
