@@ -1,7 +1,8 @@
 """What a verb works with: the home, its layout, the clock, and a way to warn.
 
 Every face makes one `Context` per call and closes it afterwards.  A verb that never asks for
-the home never opens it.  The context knows neither arguments nor output.
+the home never opens it; the calls of a server share one that stays open.  The context knows
+neither arguments nor output.
 
 A tree that another system made is a home too, once `--layout` says what it looks like.  It can
 be read without a byte being written to it; the first verb that changes something makes
@@ -21,7 +22,7 @@ from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from holdfast.layout import Layout
-    from holdfast.ops.opening import Opened
+    from holdfast.ops.opening import Opened, Shared
     from holdfast.store.home import Home
 
 Live = Callable[[Callable[[], str]], AbstractContextManager[object]]
@@ -33,6 +34,7 @@ class Context:
         home_path: str | None = None,
         clock: Clock | None = None,
         layout: str | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.home_path = home_path
         """What `--home` said; the store looks for a home when it said nothing."""
@@ -53,6 +55,7 @@ class Context:
         """Set by such a face: has a text changed in an editor; None if it was left as it is."""
         self.from_afar = False
         """Set by a face whose callers may sit elsewhere: they name nothing of this machine."""
+        self._shared = shared
         self._opened: Opened | None = None
         self._warnings: list[str] = []
 
@@ -63,6 +66,8 @@ class Context:
         return self._open(create=create, timezone=timezone).home
 
     def _open(self, *, create: bool = False, timezone: str | None = None) -> Opened:
+        if self._opened is None and self._shared is not None:
+            self._opened = self._shared.take(create=create)
         if self._opened is None:
             # A verb that needs no home must not pay for the store.
             from holdfast.ops.opening import open_home
@@ -122,7 +127,9 @@ class Context:
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
-        if opened is not None:
+        if opened is not None and self._shared is not None:
+            self._shared.leave(opened)
+        elif opened is not None:
             opened.home.close()
 
     def __enter__(self) -> Self:

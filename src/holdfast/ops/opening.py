@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.clock import zone
@@ -28,6 +30,63 @@ class Opened(NamedTuple):
     layout: Layout
     adopted: bool
     """Whether the tree has settings of ours: then it is ours to change."""
+
+
+class Shared:
+    """One open home for all calls of a server, from any thread.
+
+    It is opened again when `holdfast.toml` changed or another folder stands at its path.
+    """
+
+    def __init__(self, path: str, said: str | None, clock: Clock) -> None:
+        self.path, self._said, self._clock = os.path.abspath(path), said, clock
+        self._lock = Lock()
+        self._current: Opened | None = None
+        self._version: tuple[int, ...] = ()
+        self._users: dict[int, int] = {}
+        """Calls under way by the identity of the home they use; the last one closes an old one."""
+
+    def take(self, *, create: bool = False) -> Opened:
+        """The home, until `leave`."""
+        with self._lock:
+            version = self._stands()
+            if self._current is None or version != self._version:
+                made = open_home(self.path, self._said, self._clock, create=create)
+                self._retire()
+                # As it was before it was read: a change since then is seen by the next call.
+                self._current, self._version = made, version
+            opened = self._current
+            self._users[id(opened)] = self._users.get(id(opened), 0) + 1
+            return opened
+
+    def leave(self, opened: Opened) -> None:
+        with self._lock:
+            self._users[id(opened)] -= 1
+            if opened is not self._current and not self._users[id(opened)]:
+                del self._users[id(opened)]
+                opened.home.close()
+
+    def close(self) -> None:
+        """Close it when the last call leaves it; the next one would open it again."""
+        with self._lock:
+            self._retire()
+
+    def _retire(self) -> None:
+        old, self._current = self._current, None
+        if old is not None and not self._users.get(id(old)):
+            self._users.pop(id(old), None)
+            old.home.close()
+
+    def _stands(self) -> tuple[int, ...]:
+        """What is another tuple after a change of the settings or of the folder."""
+        found: list[int] = []
+        for path in (self.path, os.path.join(self.path, SETTINGS)):
+            with suppress(OSError):
+                at = os.stat(path)
+                folder = path is self.path
+                found += [at.st_dev, at.st_ino]
+                found += [] if folder else [at.st_mtime_ns, at.st_ctime_ns, at.st_size]
+        return tuple(found)
 
 
 def open_home(

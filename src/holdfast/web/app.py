@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,8 +20,10 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
+from holdfast.ops.opening import Shared
 from holdfast.ops.operation import Table
 from holdfast.web import api, pages
 from holdfast.web.calls import Calls
@@ -44,11 +46,6 @@ class Setting(NamedTuple):
     everywhere: bool = False
     """Whether it listens on every address of this machine."""
 
-    def context(self) -> Context:
-        context = Context(self.home, layout=self.layout)
-        context.from_afar = True
-        return context
-
 
 class Dashboard(NamedTuple):
     app: ASGIApp
@@ -58,19 +55,33 @@ class Dashboard(NamedTuple):
 
 
 def dashboard(setting: Setting, table: Table) -> Dashboard:
-    with setting.context() as context:
-        keys = Keys(context.clock)
+    clock = SystemClock()
+    keys, shared = Keys(clock), Shared(setting.home, setting.layout, clock)
+
+    def opened() -> Context:
+        context = Context(setting.home, clock, setting.layout, shared)
+        context.from_afar = True
+        return context
+
+    @asynccontextmanager
+    async def watching(app: FastAPI) -> AsyncGenerator[None]:
+        with opened() as context:
+            app.state.live = live = Live(context.home(), context.layout)
+            yield
+            live.close()
+        shared.close()
+
     app = FastAPI(
         title="Holdfast",
         summary="Every verb that `holdfast --help` lists and that needs no terminal",
         docs_url=None,
         redoc_url=None,
         openapi_url="/api",
-        lifespan=_watching(setting),
+        lifespan=watching,
     )
     calls = Calls()
-    app.include_router(api.routes(table, setting.context, calls))
-    app.include_router(pages.routes(table, setting.context, calls, read_only=setting.read_only))
+    app.include_router(api.routes(table, opened, calls))
+    app.include_router(pages.routes(table, opened, calls, read_only=setting.read_only))
     app.add_api_route("/static/job.css", _job_sheet, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(HoldfastError, _failed)
@@ -97,18 +108,6 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
 def _job_sheet() -> FileResponse:
     """The sheet that a job has wherever it is shown."""
     return FileResponse(HERE.parent / "jobs" / "sheet.css", media_type="text/css")
-
-
-def _watching(setting: Setting) -> Any:
-    @asynccontextmanager
-    async def watching(app: FastAPI) -> AsyncGenerator[None]:
-        with setting.context() as context:
-            live = Live(context.home(), context.layout)
-            app.state.live = live
-            yield
-            live.close()
-
-    return watching
 
 
 def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> None:
