@@ -1,14 +1,17 @@
-"""No verb is a promise: each is run once here, and has to change a byte or show a row.
+"""The example of every verb runs as `--help` shows it, and does what the table says of the verb.
 
-A verb of the table without a deed below is red.
+One that changes something changes a byte below the home or beside it; a dry run changes none, and
+the same words without `--dry-run` do.  One that reads shows something.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import subprocess
-from collections.abc import Callable
+import time
 from hashlib import sha256
 from pathlib import Path
 from shutil import copytree
@@ -16,15 +19,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.agent import Agent, Start
+from holdfast.agents.agent import Agent, End, Start
 from holdfast.audit import tell
+from holdfast.clock import SystemClock, instant_of
+from holdfast.ops.operation import Operation
 from holdfast.ops.table import TABLE
 from holdfast.process import this_process
 from holdfast.store.home import Home
+from holdfast.testing import Turner
 from tests.forked import forked
-from tests.ledger.shell import PATIENCE, PROGRAM
+from tests.ledger.shell import PATIENCE, PROGRAM, Shell, Verbs, day_files, on_its_own
 
-EVENT: dict[str, Any] = {
+EVENT = {
     "ts": "2026-11-15T10:00:00Z",
     "agent": "rio",
     "session_id": "2026-11-15_rio_001",
@@ -34,526 +40,203 @@ EVENT: dict[str, Any] = {
     "summary": "Hello",
     "data": {},
 }
-
-
-class Place:
-    """A home with an agent and an event in it, and the files beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.home = path, path / "home"
-        self.environment = {
-            **os.environ,
-            "HOLDFAST_HOME": str(self.home),
-            "XDG_CONFIG_HOME": str(path / "settings"),
-        }
-
-    def settle(self) -> None:
-        self.run("init", "rio", "--timezone", "UTC")
-        self.run("ledger", "write", "--agent", "rio", "--event", "info", "Hello")
-
-    def run(self, *words: str, code: int = 0, said: str | None = None) -> Any:
-        """What the verb answers in JSON."""
-        at = words.index("--") if "--" in words else len(words)
-        words = (*words[:at], "--json", *words[at:])
-        given = (said or "").encode()
-        came, out, err = forked(words, self.environment, self.path, given, PATIENCE)
-        assert came == code, (out + err).decode()
-        return json.loads(out.splitlines()[0])
-
-    def bytes(self) -> str:
-        """A digest of every file there is."""
-        found = sha256()
-        for file in sorted(self.path.rglob("*")):
-            if file.is_file() and not file.is_symlink():
-                found.update(f"{file.relative_to(self.path)}\n".encode() + file.read_bytes())
-        return found.hexdigest()
-
-
-Deed = Callable[[Place], None]
-DEEDS: dict[str, Deed] = {}
-
-
-def deed(verb: str) -> Callable[[Deed], Deed]:
-    def keep(function: Deed) -> Deed:
-        assert verb not in DEEDS
-        DEEDS[verb] = function
-        return function
-
-    return keep
-
-
-def shows(verb: str, *words: str) -> None:
-    """A deed whose answer has rows, or data."""
-
-    @deed(verb)
-    def look(place: Place) -> None:
-        answer = place.run(*verb.split(), *words)
-        assert answer.get("rows") or answer.get("data") or answer.get("summary")
-
-
-def changes(verb: str, *words: str) -> None:
-    """A deed that changes a byte."""
-
-    @deed(verb)
-    def act(place: Place) -> None:
-        before = place.bytes()
-        assert place.run(*verb.split(), *words)["applied"]
-        assert place.bytes() != before
-
-
-changes("init", "clay")
-shows("status")
-shows("doctor")
-shows("path", "rio")
-shows("agent list", "--by", "health")
-shows("agent show", "rio")
-changes("agent new", "ada", "--role", "reviewer")
-changes("agent edit", "rio", "--role", "reviewer")
-changes("agent fork", "rio", "rio-2")
-changes("agent retire", "rio")
-changes("budget set", "--session", "2")
-shows("schema")
-changes("ledger write", "--agent", "rio", "--event", "info", "Again")
-shows("ledger list")
-shows("ledger tail")
-shows("ledger verify")
-
-
-ECHO = ("--prompt", "Say hello", "--worker", "scripted:echo")
-DONE = '{"action": "COMPLETED", "evidence_files": [], "summary_for_supervisor": "It is done."}'
-STUCK = DONE.replace("COMPLETED", "STUCK")
-
-
-def of_a_job(
-    verb: str, *words: str, before: tuple[tuple[str, ...], ...] = (), shows: str = ""
-) -> None:
-    """A deed on a job `hello`, after others; it changes a byte, or shows something."""
-
-    @deed(verb)
-    def act(place: Place) -> None:
-        place.run("job", "new", "--id", "hello", *ECHO)
-        for each in before:
-            place.run("job", each[0], "hello", *each[1:], code=1 if STUCK in each else 0)
-        found = place.bytes()
-        answer = place.run(*verb.split(), "hello", *words)
-        if shows:
-            assert shows in json.dumps(answer)
-            assert place.bytes() == found
-        else:
-            assert answer.get("applied") or answer["data"]["job"] == "hello"
-            assert place.bytes() != found
-
-
-changes("job new", *ECHO)
-of_a_job("job set", "--max-cost", "2")
-of_a_job("job activate")
-of_a_job("job run")
-of_a_job("job step", "--response", DONE)
-of_a_job("job show", shows="Say hello")
-of_a_job("job replay", before=(("run",),), shows="SUCCESS")
-of_a_job("job steward", "halt", before=(("step", "--response", STUCK),))
-of_a_job("job suspend", before=(("activate",),))
-of_a_job("job resume", before=(("activate",), ("suspend",)))
-of_a_job("job cancel")
-of_a_job("job rewind", "--phase", "0", before=(("activate",),))
-of_a_job("job checkpoint", "here", before=(("activate",),))
-
-
-@deed("job attach")
-def job_attach(place: Place) -> None:
-    place.run("job", "new", "--id", "hello", *ECHO)
-    (place.path / "note.md").write_text("Look", encoding="utf-8")
-    answer = place.run("job", "attach", "note.md", "--job", "hello")
-    assert answer["data"]["attachments"] == ["attachments/note.md"]
-
-
-@deed("job use")
-def job_use(place: Place) -> None:
-    for id in ("hello", "other"):
-        place.run("job", "new", "--id", id, *ECHO)
-    assert place.run("job", "use", "hello")["applied"]
-    assert place.run("job", "show")["data"]["job"] == "hello"
-
-
-of_a_job("job archive", before=(("run",),))
-
-
-@deed("job diff")
-@deed("job merge")
-def job_merge(place: Place) -> None:
-    repository = place.path / "repository"
-    for words in (
-        ("init", "-q", "-b", "trunk", str(repository)),
-        ("-C", str(repository), *AS_ADA, "commit", "-qm", "Begin", "--allow-empty"),
-    ):
-        subprocess.run(["git", *words], check=True)
-    place.run("job", "new", "--id", "hello", "--source", "repository", "--activate", *ECHO)
-    workspace = place.run("job", "show", "hello")["data"]["workspace"]
-    Path(workspace, "made.md").write_text("Hello\n", encoding="utf-8")
-    assert "+Hello" in place.run("job", "diff", "hello", "--patch")["data"]["patch"]
-    assert place.run("job", "merge", "hello")["applied"]
-    words = ["git", "-C", str(repository), "show", "job-hello:made.md"]
-    assert subprocess.run(words, check=True, capture_output=True).stdout == b"Hello\n"
-
-
-AS_ADA = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-
-
-@deed("job list")
-@deed("job queue")
-def job_list(place: Place) -> None:
-    place.run("job", "new", "--id", "hello", "--activate", *ECHO)
-    for verb in ("list", "queue"):
-        assert [row["job"] for row in place.run("job", verb)["rows"]] == ["hello"]
-
-
-def begin(place: Place) -> str:
-    """A session under way."""
-    return str(place.run("session", "start", "--agent", "rio")["target"])
-
-
-def in_a_session(verb: str, *words: str) -> None:
-    """A deed that adds to the journal of a session under way."""
-
-    @deed(verb)
-    def act(place: Place) -> None:
-        begin(place)
-        before = place.bytes()
-        assert place.run(*verb.split(), "--agent", "rio", *words)["applied"]
-        assert place.bytes() != before
-
-
-changes("session start", "--agent", "rio")
-in_a_session("session note", "--event", "finding", "Something")
-in_a_session("session set", "--pr", "7")
-in_a_session("session beat")
-in_a_session("session end", "--outcome", "completed")
-in_a_session("agent count", "--source", "ci", "claims_accepted=1")
-shows("prime", "--agent", "rio")
-shows("session context", "--agent", "rio")
-shows("ledger checkpoint")
-shows("budget show")
-
-
-@deed("alerts check")
-@deed("alerts list")
-@deed("alerts ack")
-def _alerts(place: Place) -> None:
-    (place.home / "state/rio/report.json").write_text("")
-    before = place.bytes()
-    (told,) = place.run("alerts", "check", code=1)["data"]["told"]
-    assert place.bytes() != before
-    (listed,) = place.run("alerts", "list")["rows"]
-    assert listed["id"] == told["id"]
-    assert place.run("alerts", "ack", told["id"])["applied"]
-
-
-@deed("audit list")
-@deed("audit tail")
-@deed("audit show")
-def _audit(place: Place) -> None:
-    with Home.open(str(place.home)) as home:
-        tell(home, "refusal", "not today", agent="rio")
-    (row,) = place.run("audit", "list")["rows"]
-    assert place.run("audit", "tail")["detail"] == "not today"
-    assert place.run("audit", "show", str(row["seq"]))["data"]["kind"] == "refusal"
-
-
-@deed("agent chat")
-def _chat(place: Place) -> None:
-    before = place.bytes()
-    said = place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
-    assert said["data"]["text"] == "You said: Hello"
-    assert place.bytes() != before
-
-
-@deed("agent turns")
-def _turns(place: Place) -> None:
-    place.run("agent", "chat", "rio", "Hello", "--model", "scripted:echo")
-    before = place.bytes()
-    (row,) = place.run("agent", "turns", "rio")["rows"]
-    assert (row["question"], row["answer"]) == ("Hello", "You said: Hello")
-    assert place.bytes() == before
-
-
-changes("key new")
-
-
-@deed("key list")
-def _keys(place: Place) -> None:
-    made = place.run("key", "new")["target"]
-    (row,) = place.run("key", "list")["rows"]
-    assert (row["id"], row["seals"]) == (made, True)
-    assert "key" not in row
-
-
-@deed("key rotate")
-def _rotate(place: Place) -> None:
-    place.run("key", "new")
-    before = place.bytes()
-    assert place.run("key", "rotate")["data"]["keys"] == 2
-    assert place.bytes() != before
-
-
-shows("model list")
-shows("model test", "scripted:echo")
-
-
-def with_a_task(verb: str, *before: str) -> None:
-    """A deed on a task, after other verbs on it."""
-
-    @deed(verb)
-    def act(place: Place) -> None:
-        of_rio = ("--agent", "rio")
-        id = place.run("task", "add", *of_rio, "Look into it")["target"]
-        for each in before:
-            place.run("task", each, *of_rio, id)
-        answer = place.run(*verb.split(), *of_rio, id)
-        assert answer["applied"] if "applied" in answer else answer["data"]["id"] == id
-
-
-changes("task add", "--agent", "rio", "Look into it")
-with_a_task("task show")
-with_a_task("task start")
-with_a_task("task done", "start")
-with_a_task("task drop")
-with_a_task("task reopen", "done")
-
-
-SEND = ("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "Look")
-
-
-def with_a_message(verb: str, *more: str, taken: bool = True) -> None:
-    """A deed on a message, perhaps after somebody has taken it."""
-
-    @deed(verb)
-    def act(place: Place) -> None:
-        id = place.run(*SEND)["target"]
-        if taken:
-            place.run("inbox", "take", "--agent", "rio")
-        answer = place.run(*verb.split(), "--agent", "rio", *more, id)
-        assert answer["applied"] if "applied" in answer else answer["data"]["subject"] == "Fees"
-
-
-changes(*("inbox send", *SEND[2:]))
-with_a_message("inbox show", taken=False)
-with_a_message("inbox ack", "--as-task")
-with_a_message("inbox return")
-
-
-def about_a_message(verb: str, *words: str) -> None:
-    """A deed whose answer has a row for a message."""
-
-    @deed(verb)
-    def look(place: Place) -> None:
-        id = place.run(*SEND)["target"]
-        assert [row["id"] for row in place.run(*verb.split(), *words)["rows"]] == [id]
-
-
-about_a_message("inbox list", "--agent", "rio")
-about_a_message("inbox take", "--agent", "rio")
-
-
-@deed("inbox purge")
-def inbox_purge(place: Place) -> None:
-    id = place.run(*SEND)["target"]
-    place.run("inbox", "take", "--agent", "rio")
-    place.run("inbox", "ack", "--agent", "rio", id)
-    os.utime(place.home / f"state/rio/inbox/.done/{id}.json", (0, 0))
-    assert place.run("inbox", "purge")["counts"]["messages"] == 1
-    assert list((place.home / "state/rio/purged").iterdir())
-
-
-changes("memory note", "--agent", "rio", "--section", "dead ends", "Nothing there")
-
-
-@deed("memory show")
-def memory_show(place: Place) -> None:
-    place.run("memory", "note", "--agent", "rio", "--section", "dead ends", "Nothing there")
-    assert "Nothing there" in place.run("memory", "show", "--agent", "rio")["data"]["text"]
-
-
-def a_job(place: Place) -> None:
-    """One that has been answered once, with what is no answer."""
-    words = ("job", "new", "--id", "hello", "--prompt", "Say hello", "--worker", "scripted:echo")
-    place.run(*words)
-    place.run("job", "step", "hello", "--response", "Hello!", code=1)
-
-
-@deed("job history")
-def job_history(place: Place) -> None:
-    a_job(place)
-    (row,) = place.run("job", "history", "hello")["rows"]
-    assert (row["action"], row["status_after"]) == ("STUCK", "INTERVENTION_REQUIRED")
-
-
-@deed("job export")
-def job_export(place: Place) -> None:
-    a_job(place)
-    assert place.run("job", "export", "hello", "--out", "hello.html")["applied"]
-    assert "Say hello" in (place.path / "hello.html").read_text("utf-8")
-
-
-@deed("task list")
-def task_list(place: Place) -> None:
-    place.run("task", "add", "--agent", "rio", "Look into it")
-    assert [row["id"] for row in place.run("task", "list")["rows"]] == ["task-001"]
-
-
-@deed("task board")
-def task_board(place: Place) -> None:
-    place.run("task", "add", "--agent", "rio", "Look into it")
-    assert "Look into it" in place.run("task", "board")["data"]["board"]
-
-
-@deed("task import")
-def task_import(place: Place) -> None:
-    (place.path / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
-    assert place.run("task", "import", "queue.md")["counts"] == {"added": 1}
-
-
-@deed("up")
-def up(place: Place) -> None:
-    command = [PROGRAM, "up"]
-    process = subprocess.Popen(
-        command, env=place.environment, cwd=place.path, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stderr is not None
-        assert "http://localhost:" in process.stderr.readline()
-        assert place.run("up")["data"]["attached"]
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
-@deed("run")
-def run(place: Place) -> None:
-    answer = place.run("run", "--agent", "rio", "--quiet", "--", "true")
-    assert answer["data"]["outcome"] == "completed"
-    assert (place.home / "state/rio/journal.jsonl").stat().st_size
-
-
-@deed("hook claude-code")
-def hook_claude_code(place: Place) -> None:
-    told = {"session_id": "8c35", "hook_event_name": "SessionStart", "source": "startup"}
-    answer = place.run("hook", "claude-code", "--agent", "rio", said=json.dumps(told))
-    assert answer["data"]["did"] == "began"
-    assert [row["status"] for row in place.run("session", "list")["rows"]] == ["running"]
-
-
-@deed("session list")
-def session_list(place: Place) -> None:
-    begun = begin(place)
-    assert [row["session_id"] for row in place.run("session", "list")["rows"]] == [begun]
-
-
-@deed("session show")
-def session_show(place: Place) -> None:
-    begun = begin(place)
-    assert place.run("session", "show", begun)["data"]["status"] == "running"
-
-
-@deed("session sweep")
-def session_sweep(place: Place) -> None:
-    gone = this_process()._replace(started=1)
-    with Home.open(str(place.home)) as home, Agent(home, "rio") as rio:
-        dead = rio.start(Start("research"), owner=gone).id
-    assert [row["session_id"] for row in place.run("session", "sweep")["rows"]] == [dead]
-
-
-@deed("ledger orphans")
-def orphans(place: Place) -> None:
-    write = ("ledger", "write", "--agent", "rio", "--event", "task_start", "--session", "new")
-    for task in ("wo-1", "wo-2"):
-        place.run(*write, "--task", task, "Begin")
-    assert [row["task_id"] for row in place.run("ledger", "orphans", code=1)["rows"]] == ["wo-1"]
-
-
-@deed("validate")
-def validate(place: Place) -> None:
-    file = place.path / "2026-11-15.jsonl"
-    file.write_text(json.dumps(EVENT | {"event": "nonsense"}) + "\n", encoding="utf-8")
-    rows = place.run("validate", "--kind", "ledger", "--strict", str(file), code=1)["rows"]
-    assert [row["field"] for row in rows] == ["event"]
-
-
-@deed("import")
-def import_(place: Place) -> None:
-    folder = place.path / "tree/g/ledger/rio"
-    folder.mkdir(parents=True)
-    (folder / "2026-11-15.jsonl").write_text(json.dumps(EVENT) + "\n", encoding="utf-8")
-    before = place.bytes()
-    assert place.run("import", str(place.path / "tree"))["rows"]
-    assert place.bytes() != before
-
-
-@deed("ledger summary")
-def summary(place: Place) -> None:
-    (row,) = place.run("ledger", "summary", "--day", "today")["rows"]
-    assert "Hello" in (place.home / row["file"]).read_text("utf-8")
-
-
-@deed("ledger merge")
-def merge(place: Place) -> None:
-    file, out = place.path / "one.jsonl", place.path / "all.jsonl"
-    file.write_text(2 * (json.dumps(EVENT) + "\n"), encoding="utf-8")
-    place.run("ledger", "merge", str(file), "--out", str(out))
-    assert len(out.read_bytes().splitlines()) == 1
-
-
-@deed("ledger repair")
-def repair(place: Place) -> None:
-    file = place.path / "torn.jsonl"
-    file.write_text(json.dumps(EVENT) + "}\n", encoding="utf-8")
-    before = set(place.path.iterdir())
-    place.run("ledger", "repair", str(file))
-    made = set(place.path.iterdir()) - before
-    assert any(EVENT["summary"] in each.read_text("utf-8") for each in made)
-
-
-@deed("check")
-def check(place: Place) -> None:
-    place.run("check")
-    (file,) = (place.home / "ledger/rio").glob("*.jsonl")
-    file.write_bytes(file.read_bytes().replace(b"Hello", b"Jello"))
-    with pytest.raises(AssertionError):
-        place.run("check")
-
-
-@deed("rebuild")
-def rebuild(place: Place) -> None:
-    status = place.home / "state/rio/status.json"
-    place.run("status")
-    before = status.read_bytes()
-    status.unlink()
-    place.run("rebuild")
-    assert status.read_bytes() == before
-
-
-@deed("ledger archive")
-def archive(place: Place) -> None:
-    (file,) = (place.home / "ledger/rio").glob("*.jsonl")
-    file.rename(file.with_name("2026-01-01.jsonl"))
-    place.run("ledger", "write", "--agent", "rio", "--event", "info", "Later")
-    place.run("ledger", "archive")
-    assert list((place.home / "ledger/rio").glob("*.zst"))
+LIST = {"schema", "as_of", "counts", "rows", "truncated", "next"}
+SHOW = {"schema", "as_of", "data"}
+CHANGE = {"schema", "target", "applied", "dry_run", "detail", "data"}
+
+WITHOUT_END = {"up", "ledger tail", "audit tail"}
+PRINTS = {"schema", "job step", "job replay"}
+"""They change something only with other options, or only what no file shows."""
+EMPTY = {"ledger list", "ledger orphans", "job list", "validate", "check", "doctor", "audit list"}
+"""Lists that rightly have no row for what is there."""
+HOOKED = json.dumps({"session_id": "8c35", "hook_event_name": "SessionStart"})
+BEFORE = {
+    "task done": ["task start --agent rio task-001"],
+    "task reopen": ["task start --agent rio task-001", "task done --agent rio task-001"],
+    "alerts list": ["alerts check"],
+    "alerts ack": ["alerts check"],
+    "key list": ["key new"],
+    "key rotate": ["key new"],
+    "agent turns": ["agent chat rio Hello --model scripted:echo"],
+    "session note": ["session start --agent rio"],
+    "session set": ["session start --agent rio"],
+    "session beat": ["session start --agent rio"],
+    "session end": ["session start --agent rio"],
+    "inbox ack": ["inbox take --agent rio"],
+    "inbox return": ["inbox take --agent rio"],
+    "inbox purge": ["inbox take --agent rio", "inbox ack --agent rio msg-abc123"],
+    "memory show": ["memory note --agent rio --section 'Dead Ends' 'No page'"],
+    "job use": ["job new --id other --prompt 'Say hello' --worker scripted:echo"],
+    "job queue": ["job activate hello"],
+    "job suspend": ["job activate hello"],
+    "job resume": ["job activate hello", "job suspend hello"],
+    "job rewind": ["job activate hello"],
+    "job checkpoint": ["job activate hello"],
+    "job diff": ["job activate hello"],
+    "job merge": ["job activate hello"],
+    "job archive": ["job run hello"],
+    "job replay": ["job run hello"],
+    "job history": ["job step hello --response Hello!"],
+    "job list": ["job step hello --response Hello!"],
+    "job steward": ["job step hello --response Hello!"],
+}
+"""Commands that bring about what an example works on."""
 
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once: every verb begins with a copy."""
-    place = Place(tmp_path_factory.mktemp("settled"))
-    place.settle()
-    return place.path
+    """What the examples speak of: agents with a past, a task, a message, and files beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = Shell(tmp_path_factory.mktemp("settled"))
+        on_its_own(patch, made.place)
+        verbs = Verbs(str(made.home), SystemClock())
+        verbs("init", agent=["rio", "leo"], timezone="UTC")
+        # The session that the examples name has its day; how long ago that is depends on today's.
+        settings = made.home / "holdfast.toml"
+        text = settings.read_text(encoding="utf-8")
+        settings.write_text(f'stale_after = "3649d"\n{text}', encoding="utf-8")
+        then = Turner(instant_of("2026-11-15T10:00:00Z"))
+        with Home.open(str(made.home), clock=then) as home, Agent(home, "rio") as rio:
+            begun = rio.start(Start("research"))
+            rio.end("", begun.fence, End("completed"))
+            assert begun.id == "2026-11-15_rio_001"
+            tell(home, "refusal", "not today", agent="rio")
+        verbs("task add", agent="rio", text="Who sets the fees?")
+        verbs("inbox send", from_="leo", to="rio", subject="Fees", body="See #12", id="msg-abc123")
+    (made.cwd / "copy").mkdir()
+    for name in ("2026-11-15.jsonl", "copy/2026-11-15.jsonl"):
+        (made.cwd / name).write_text(json.dumps(EVENT) + "\n", encoding="utf-8")
+    copytree(made.home / "state/rio", made.cwd / "agent-state/rio")
+    (made.cwd / "notes.md").write_text("Look", encoding="utf-8")
+    claude = made.user / "claude"
+    claude.write_text("#!/bin/sh\necho read\n", encoding="utf-8")
+    claude.chmod(0o755)
+    return made.place
+
+
+@pytest.fixture
+def shell(tmp_path: Path, settled: Path) -> Shell:
+    copytree(settled, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return Shell(tmp_path)
+
+
+def prepare(shell: Shell, verb: str) -> None:
+    if verb.startswith("job ") and verb != "job new":
+        source = shell.cwd / "repository"
+        git = ["git", "-C", str(source), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+        subprocess.run(["git", "init", "-q", str(source)], check=True)
+        subprocess.run([*git, "commit", "-qm", "Begin", "--allow-empty"], check=True)
+        ran(
+            shell,
+            "job new --id hello --prompt 'Say hello' --worker scripted:echo --source repository",
+        )
+    match verb:
+        case "alerts check" | "alerts list" | "alerts ack":
+            (shell.home / "state/leo/report.json").write_text("", encoding="utf-8")
+        case "rebuild" | "doctor":
+            (shell.home / "state/rio/status.json").unlink()
+        case "session sweep":
+            gone = this_process()._replace(started=1)
+            with Home.open(str(shell.home)) as home, Agent(home, "leo") as leo:
+                leo.start(Start("research"), owner=gone)
+        case "ledger repair":
+            with (shell.cwd / "2026-11-15.jsonl").open("a", encoding="utf-8") as file:
+                file.write("}\n")
+        case "task import":
+            text = "## rio\n- [ ] Look into it\n"
+            (shell.cwd / "queue.md").write_text(text, encoding="utf-8")
+        case "ledger summary":
+            yesterday = Turner(time.time() - 24 * 3600)
+            with Home.open(str(shell.home), clock=yesterday) as home, Agent(home, "leo") as leo:
+                leo.end("", leo.start(Start("research")).fence, End("completed"))
+        case "ledger archive":
+            (file,) = day_files(shell.home, "rio")
+            file.rename(file.with_name("2026-01-01.jsonl"))
+            ran(shell, "ledger write --agent rio --event info Later")
+        case _:
+            pass
+    for words in BEFORE.get(verb, ()):
+        ran(shell, words)
+    match verb:
+        case "inbox purge":
+            os.utime(shell.home / "state/rio/inbox/.done/msg-abc123.json", (0, 0))
+        case "job merge" | "job diff":
+            workspace = ran(shell, "job show hello")["data"]["workspace"]
+            Path(workspace, "made.md").write_text("Hello\n", encoding="utf-8")
+        case _:
+            pass
+
+
+def words_of(command: str) -> list[str]:
+    words = shlex.split(command.replace("/opt/agents/", ""))
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at], "--json", *words[at:]]
+
+
+def environment(shell: Shell) -> dict[str, str]:
+    path = f"{shell.user}{os.pathsep}{os.environ['PATH']}"
+    return shell.environment({"HOLDFAST_HOME": str(shell.home), "PATH": path})
+
+
+def ran(shell: Shell, command: str, folder: Path | None = None, said: str = "") -> Any:
+    """The answer of a command; one that looks for trouble ends with 1 when it finds some."""
+    cwd = folder or shell.cwd
+    code, out, err = forked(words_of(command), environment(shell), cwd, said.encode(), PATIENCE)
+    assert code in (0, 1), (out + err).decode()
+    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    assert answer.keys() in (LIST, SHOW, CHANGE), answer
+    assert answer["schema"] == 1
+    return answer
+
+
+def digest(shell: Shell) -> str:
+    """Of every file there is, but for the repositories in which jobs keep snapshots."""
+    found = sha256()
+    for file in sorted(shell.place.rglob("*")):
+        if file.is_file() and not file.is_symlink() and ".files" not in file.parts:
+            found.update(f"{file.relative_to(shell.place)}\n".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+def judge_endless(shell: Shell, operation: Operation) -> None:
+    """It shows something at once, and ends when it is interrupted."""
+    process = subprocess.Popen(
+        [PROGRAM, *words_of(operation.example)[1:]],
+        cwd=shell.cwd,
+        env=environment(shell),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        pipe = process.stderr if operation.name == "up" else process.stdout
+        assert pipe is not None
+        line = pipe.readline()
+        assert "http://" in line or json.loads(line)["agent"] == "rio", line
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize("verb", TABLE.names())
-def test_every_verb_does_something(verb: str, tmp_path: Path, settled: Path) -> None:
-    assert verb in DEEDS, f"write a deed for `holdfast {verb}`"
-    copytree(settled, tmp_path, symlinks=True, dirs_exist_ok=True)
-    DEEDS[verb](Place(tmp_path))
-
-
-def test_no_deed_is_for_a_verb_that_is_gone() -> None:
-    assert DEEDS.keys() <= set(TABLE.names())
+def test_the_example_of_a_verb_runs_as_it_stands_and_does_something(
+    verb: str, shell: Shell
+) -> None:
+    (operation,) = [each for each in TABLE.operations if each.name == verb]
+    prepare(shell, verb)
+    if verb in WITHOUT_END:
+        judge_endless(shell, operation)
+        return
+    example = operation.example.partition(" ")[2]
+    folder = shell.home if verb == "validate" else shell.cwd
+    said = HOOKED if verb.startswith("hook ") else ""
+    before = digest(shell)
+    answer = ran(shell, example, folder, said)
+    if operation.effect == "read":
+        assert verb in EMPTY or answer.get("rows") or answer.get("data"), answer
+        return
+    if "--dry-run" in example:
+        assert digest(shell) == before
+        answer = ran(shell, example.replace(" --dry-run", ""), folder)
+    assert verb in PRINTS or digest(shell) != before, answer
