@@ -42,6 +42,18 @@ def test_the_exit_code_and_the_output_are_those_of_the_command(shell: Shell) -> 
     assert "out" in output and "err" in output
 
 
+def test_a_secret_on_the_cut_of_a_long_output_is_not_kept(shell: Shell) -> None:
+    secret = "ghp_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQq7r"
+    parts = ("a" * 180_000, f" {secret} ", "b" * 65_510)
+    (shell.cwd / "lines").write_text("\n".join(parts))
+    (shell.cwd / "line").write_text("".join(parts))
+    for name in ("lines", "line"):
+        assert shell("run", "--agent", "rio", "--quiet", "--", "cat", name).code == 0
+    found = [file.read_text("utf-8") for file in shell.home.rglob("*") if file.is_file()]
+    pieces = [secret[at : at + 8] for at in range(4, 33)]
+    assert not any(piece in text for piece in pieces for text in found)
+
+
 def test_every_field_of_session_and_report_can_be_filled(shell: Shell) -> None:
     said = {
         "sources": 8,

@@ -330,6 +330,17 @@ def test_a_gate_for_which_no_time_is_left_is_not_tried(tmp_path: Path) -> None:
     assert not (tmp_path / "tried").exists()
 
 
+@pytest.mark.parametrize("cut", [3, 20, 38])
+def test_half_a_secret_is_never_kept_of_what_a_gate_printed(tmp_path: Path, cut: int) -> None:
+    secret = "ghp_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQq7r"
+    (tmp_path / "log").write_text("a\n" * 900 + secret + " b" * ((1_960 - cut) // 2))
+    gate = Gate.model_validate({"run": "cat log missing"})
+    passed = pass_gates([gate], str(tmp_path), Turner(), left=60.0)
+    assert not passed.ok
+    assert "No such file" in passed.complaint
+    assert not any(secret[at : at + 8] in passed.complaint for at in range(33))
+
+
 def test_a_gate_that_took_too_long_is_said_to(desk: Desk) -> None:
     gates = [{"run": "sh -c 'echo 3 passed; sleep 60'", "timeout": "0.5s"}]
     phase = {"name": "a", "gates": gates, "max_retries": 0}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidOutput, ModelError
+from holdfast.mask.shown import beginning, end
 from holdfast.models.command import Command
 from holdfast.models.protocol import Message, Request
 from holdfast.models.scripted import Scripted
-from holdfast.models.shown import beginning, end
 from tests.models.programs import Make
 
 TOKEN = "ghp_uyldbZBHcioeSNf6KCeNPKsqEl7VMkpcqiDV"

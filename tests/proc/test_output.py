@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.proc.output import Keep, LastLine, Output, Window
+from holdfast.mask import hiding
+from holdfast.proc.output import LONGEST_LINE, Keep, LastLine, Output, Window
 
 CHUNKS = st.lists(st.binary(max_size=40), max_size=30)
 TEXT = st.lists(st.text("ab \t\r\né").map(str.encode), max_size=30)
@@ -59,3 +61,42 @@ def test_a_gap_is_shown_to_people() -> None:
     window = Window(Keep(2, 2))
     window.add(b"abcdef")
     assert window.captured().text == "ab\n[2 bytes left out]\nef"
+
+
+SECRET = "ghp_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQq7r"
+KEPT = 20 << 10
+
+
+def leaks(text: str) -> bool:
+    """Whether eight characters of the secret are left."""
+    return any(SECRET[at : at + 8] in text for at in range(len(SECRET) - 7))
+
+
+@pytest.mark.parametrize("between", ["a\n", "a ", "é\n"])
+@pytest.mark.parametrize("cut", range(0, 60, 8))
+@pytest.mark.parametrize("at", ["head", "tail"])
+def test_nothing_of_a_secret_on_a_cut_is_left(between: str, cut: int, at: str) -> None:
+    label = f"API_KEY={SECRET}"
+    before = (KEPT - cut) if at == "head" else 3 * KEPT
+    fill = between.encode() * KEPT * 3
+    data = fill[:before] + label.encode()
+    data += fill[: 3 * KEPT if at == "head" else KEPT - len(label) + cut]
+    window = Window(Keep(KEPT, KEPT))
+    window.add(data)
+    text = window.captured().cleaned(lambda text: hiding()({"text": text})["text"])
+    assert not leaks(text)
+    assert text.count("a" if "a" in between else "é") > 1_000
+
+
+@pytest.mark.parametrize("cut", range(0, 45, 6))
+def test_nothing_of_a_secret_is_left_in_a_line_without_its_beginning(cut: int) -> None:
+    line = LastLine()
+    line.add(b"a " * LONGEST_LINE + SECRET.encode() + b" b" * ((LONGEST_LINE - cut) // 2))
+    assert not leaks(line.text())
+    assert line.text().startswith("…")
+
+
+def test_what_was_not_cut_is_cleaned_as_a_whole() -> None:
+    window = Window(Keep(KEPT, KEPT))
+    window.add(f"a\n{SECRET}\nb\n".encode())
+    assert window.captured().cleaned(lambda text: text.replace(SECRET, "*")) == "a\n*\nb\n"

@@ -7,7 +7,6 @@ record with each turn and with the session.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.agent import Agent, End, Opened, Start
@@ -19,6 +18,7 @@ from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.calls.conversation import Conversation, Tally
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
+from holdfast.mask.shown import beginning
 from holdfast.models.marks import new_mark
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.process import this_process
@@ -148,7 +148,7 @@ class Chat:
             # What a model's error says may quote what was said.
             code = error.code if isinstance(error, HoldfastError) else type(error).__name__
             return f"a sensitive turn failed: {code if error else 'error'}"
-        return shorten(str(error or "the last turn failed"), _SHOWN, placeholder=" …")
+        return beginning(" ".join(str(error or "the last turn failed").split()), _SHOWN)
 
 
 def persona(agent: Agent) -> str:

@@ -19,6 +19,7 @@ from holdfast.agents.tasks import Changed, New, TaskList
 from holdfast.codec import DecodeError, Record, decode, pretty
 from holdfast.errors import BadName, Corrupt, HoldfastError, LeaseLost, NotOurs, UsageError
 from holdfast.ids import SessionId, session_id
+from holdfast.mask.shown import beginning
 from holdfast.process import Owner
 from holdfast.store.primitives import START, Claimed, Cursor, Line, Log
 
@@ -151,7 +152,7 @@ class Desk:
         """Make a task of a message; of one message there is one."""
         record = letter.record
         urgent = record.get("priority") == "high"
-        said = f"{record.get('from')}: {record.get('body') or ''}".strip()[:_MOST_FLAG]
+        said = beginning(f"{record.get('from')}: {record.get('body') or ''}".strip(), _MOST_FLAG)
         new = New(
             one_line(str(record.get("subject") or letter.id)),
             "follow-up",
@@ -268,5 +269,5 @@ def _flag_line(record: Record, today: str) -> str:
     day = created if len(created) == len(today) and created[:4].isdigit() else today
     said = ": ".join(filter(None, (str(record.get(name) or "") for name in ("subject", "body"))))
     text = one_line(said)
-    cut = text if len(text) <= _MOST_FLAG else f"{text[:_MOST_FLAG]}…"
+    cut = beginning(text, _MOST_FLAG)
     return one_line(f'{record.get("from")} ({day}): "{cut}"')

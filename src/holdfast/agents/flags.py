@@ -20,6 +20,7 @@ from holdfast.agents.inbox import MOST_BODY, MOST_SUBJECT
 from holdfast.codec import Record
 from holdfast.contracts.moment import read_moment, written
 from holdfast.ids import is_agent_id
+from holdfast.mask.shown import beginning
 
 PREFIX = "flag-"
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
@@ -132,7 +133,7 @@ def _flags_of(section: str, stem: str) -> Iterator[Flag]:
             name,
             _time(fields.get("date", "")),
             fields.get("priority", "").lower().startswith(_URGENT),
-            " ".join(subject.split())[:MOST_SUBJECT],
+            beginning(" ".join(subject.split()), MOST_SUBJECT - 1),
             section,
         )
 

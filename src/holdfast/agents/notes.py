@@ -16,6 +16,7 @@ from holdfast.agents.privacy import without_secrets
 from holdfast.codec import MAX_LINE
 from holdfast.contracts import drift, markdown
 from holdfast.errors import UsageError
+from holdfast.mask.shown import beginning
 from holdfast.store.edited import EditedDocument
 from holdfast.store.primitives import Log
 
@@ -187,7 +188,7 @@ class Notes:
             applied = new != old
             return new
 
-        self._document.update(change, {"event": NOTED, "message": line[:200]})
+        self._document.update(change, {"event": NOTED, "message": beginning(line, 200)})
         return Noted(heading, line, applied)
 
     def begin_as(self, other: Notes) -> None:

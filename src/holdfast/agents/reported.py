@@ -16,6 +16,7 @@ from holdfast.agents.fields import is_credible
 from holdfast.agents.history import SETTABLE
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
+from holdfast.mask.shown import beginning
 from holdfast.models import recipes, report
 from holdfast.models.report import count, usd
 
@@ -79,12 +80,12 @@ def from_file(data: bytes) -> tuple[Record, str]:
         return {}, "the report is not an object"
     named = {NAMES.get(name, name): value for name, value in found.items() if value is not None}
     said = {
-        name: value[:_MOST_TEXT] if isinstance(value, str) else value
+        name: beginning(value, _MOST_TEXT) if isinstance(value, str) else value
         for name, value in named.items()
         if name in _CLAIMS and is_credible(name, value)
     }
     if "failed" in said:
-        said["failed"] = said["failed"][:_MOST_MESSAGE]
+        said["failed"] = beginning(said["failed"], _MOST_MESSAGE)
     unknown, odd = named.keys() - _CLAIMS, (named.keys() & _CLAIMS) - said.keys()
     wrong = [
         f"{what}: {', '.join(sorted(names))[:200]}"
@@ -166,7 +167,7 @@ def from_output(text: str) -> Record:
             "tokens_used": told.usage.total,
             "cost_usd": told.cost_usd,
             "model": told.model,
-            "failed": told.failed and told.failed[:_MOST_MESSAGE],
+            "failed": told.failed and beginning(told.failed, _MOST_MESSAGE),
             "answer": told.text,
         }
         said |= {name: value for name, value in found.items() if value is not None}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -196,7 +196,7 @@ class _Run:
         """Store what was printed; an error comes later, the end of the session goes first."""
         key = self._agent.output_key(self._opened.id)
         try:
-            shown = without_secrets(self._home, _kept(ended))
+            shown = _kept(ended, partial(without_secrets, self._home))
             self._home.document(key).replace(shown.encode("utf-8", "replace"))
         except HoldfastError as error:
             return _while_ending(error, ended, "its output could not be kept")
@@ -396,8 +396,8 @@ def _message(ended: Ended, cause: str | None, failed: str | None) -> str:
     return f"{told}: {said}" if said else told
 
 
-def _kept(ended: Ended) -> str:
-    parts = [ended.stdout.text]
+def _kept(ended: Ended, clean: Callable[[str], str]) -> str:
+    parts = [ended.stdout.cleaned(clean)]
     if ended.stderr.total:
-        parts += ["\n--- standard error ---\n", ended.stderr.text]
+        parts += ["\n--- standard error ---\n", ended.stderr.cleaned(clean)]
     return "".join(parts)

@@ -29,6 +29,7 @@ from holdfast.ledger import sealed
 from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.ledger.sealed import FOLDER, Sealed
 from holdfast.mask import hiding
+from holdfast.mask.shown import beginning
 from holdfast.store.primitives import Problem
 
 if TYPE_CHECKING:
@@ -393,7 +394,7 @@ def _former(call: Record) -> Record:
         "role": asked.get("role"),
         "phase": asked.get("phase"),
         "action": answered.get("action"),
-        "summary": (answered.get("summary_for_supervisor") or "")[:_MOST_SAID],
+        "summary": beginning(answered.get("summary_for_supervisor") or "", _MOST_SAID),
         "complaint": None,
         "evidence_files": answered.get("evidence_files", [])[:_MOST_EVIDENCE],
     }

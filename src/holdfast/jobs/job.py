@@ -25,6 +25,7 @@ from holdfast.jobs.sealed import blanked, is_sealed, locked, opened
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.mask import hiding, masked_so_far
+from holdfast.mask.shown import beginning
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
 from holdfast.store.view import Shape
@@ -403,4 +404,4 @@ def _with_foreign(state: State, shown: Record) -> Record:
 
 
 def _first_line(text: str) -> str | None:
-    return text.strip().splitlines()[0][:200] if text.strip() else None
+    return beginning(text.strip().splitlines()[0], 200) if text.strip() else None

@@ -24,6 +24,7 @@ from holdfast.contracts.job_said import said
 from holdfast.contracts.job_states import ACTIONS, Action
 from holdfast.contracts.kind import Finding
 from holdfast.jobs.echo import is_echo
+from holdfast.mask.shown import beginning
 from holdfast.workspace.evidence import Examined, examine
 
 Preset = Literal["seed", "logist"]
@@ -134,8 +135,7 @@ def _judged(
     if violations:
         reasons = "; ".join(each.reason for each in violations)
         told = f"The answer breaks the rules: {reasons}"
-        if len(told) > SUMMARY_LIMIT:
-            told = told[: SUMMARY_LIMIT - 1] + "…"
+        told = beginning(told, SUMMARY_LIMIT - 1)
         return Judged("STUCK", _files(value), told, violations, warnings, missing)
     summary = value["summary_for_supervisor"]
     return Judged(value["action"], _files(value), summary, violations, warnings, missing)

@@ -31,6 +31,7 @@ from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
 from holdfast.jobs.verdict import Verdict, many, verdict_on
+from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
@@ -292,7 +293,7 @@ class Runner:
             result = _without_keeper(call, result, self._around.left)
         hit("job.answered")
         if result.reply is not None and len(raw := result.text) > _MOST_RAW:
-            short = f"{raw[:_MOST_RAW]}… [{len(raw) - _MOST_RAW} characters more]"
+            short = f"{beginning(raw, _MOST_RAW)} [{len(raw) - _MOST_RAW} characters more]"
             result = result._replace(reply=result.reply._replace(text=short))
         return result
 

@@ -38,13 +38,13 @@ from pydantic import ValidationError
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
+from holdfast.mask.shown import beginning
 from holdfast.models.failing import Failing, as_model_errors, too_late
 from holdfast.models.output import checked, unusable
 from holdfast.models.prompt import as_one_text, without_fence
 from holdfast.models.protocol import OnText, Reply, Request, Usage
 from holdfast.models.report import usd
 from holdfast.models.running import MOST_OUTPUT, limits_for
-from holdfast.models.shown import beginning
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Stream

@@ -20,7 +20,7 @@ from holdfast.errors import (
     TooLong,
     Unavailable,
 )
-from holdfast.models.shown import end
+from holdfast.mask.shown import end
 from holdfast.proc.limits import Ended
 
 _SHOWN_LINES, _SHOWN, _MOST_SHOWN, _LOOKED_AT = 8, 1_000, 8_000, 8_000

@@ -45,13 +45,13 @@ from holdfast.errors import (
     TooLong,
     Unavailable,
 )
+from holdfast.mask.shown import beginning
 from holdfast.models import prices
 from holdfast.models.loop import Late, Told, wait_for
 from holdfast.models.output import checked, unusable
 from holdfast.models.places import SERVICES, Place, model_at, place_of
 from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
 from holdfast.models.running import MOST_OUTPUT
-from holdfast.models.shown import beginning
 from holdfast.models.wire import Flood
 
 _TRANSIENT = frozenset((408, 409, 425, 429))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.codec import DecodeError, Json, decode, encode
 from holdfast.errors import ConfigError, InvalidOutput
+from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Reply, Request
-from holdfast.models.shown import beginning
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator

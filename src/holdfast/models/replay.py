@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 
 from holdfast.errors import ModelError
+from holdfast.mask.shown import beginning
 from holdfast.models.output import checked
 from holdfast.models.protocol import OnText, Reply, Request
-from holdfast.models.shown import beginning
 
 
 class NotRecorded(ModelError):

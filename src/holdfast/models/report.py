@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, encode
+from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Finish, Usage
-from holdfast.models.shown import beginning
 
 MOST_COUNTED = 10**12
 MOST_USD = 1e6

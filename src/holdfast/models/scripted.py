@@ -27,9 +27,9 @@ from holdfast.byhand import parse
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import Json, encode
 from holdfast.errors import BadValue, ModelError, NotFound, typed
+from holdfast.mask.shown import end
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
-from holdfast.models.shown import end
 from holdfast.userfile import read
 
 _ECHOED = 120

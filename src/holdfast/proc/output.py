@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
+
+from holdfast.mask.shown import end
 
 Stream = Literal["out", "err"]
 LONGEST_LINE = 64 << 10
 _TAIL = 16 << 10
+_EDGE = 16 << 10
+"""Bytes at a cut that may hold what is left of a secret."""
 _ENDS = b"\n\r"
 
 
 class Keep(NamedTuple):
     """How many bytes of each pipe are kept."""
 
-    head: int = 64 << 10
-    tail: int = 64 << 10
+    head: int = 80 << 10
+    tail: int = 80 << 10
 
 
 class Captured(NamedTuple):
@@ -34,6 +39,17 @@ class Captured(NamedTuple):
             return (self.head + self.tail).decode("utf-8", "replace")
         head, tail = (part.decode("utf-8", "replace") for part in (self.head, self.tail))
         return f"{head}\n[{self.dropped} bytes left out]\n{tail}"
+
+    def cleaned(self, clean: Callable[[str], str]) -> str:
+        """The same without secrets, as `clean` takes them out, nor what a cut has left of one."""
+        if not self.dropped:
+            return clean(self.text)
+        head, tail = (part.decode("utf-8", "replace") for part in (self.head, self.tail))
+        ends = len(self.head[-_EDGE:].decode("utf-8", "replace"))
+        begins = len(self.tail[:_EDGE].decode("utf-8", "replace"))
+        left_out = self.dropped + len(self.head[-_EDGE:]) + len(self.tail[:_EDGE])
+        head = clean(head)[:-ends] if ends else ""
+        return f"{head}\n[{left_out} bytes left out]\n{clean(tail)[begins:]}"
 
 
 class Window:
@@ -124,4 +140,6 @@ class LastLine:
 
     def text(self) -> str:
         lines = self._recent.rstrip().splitlines()
-        return lines[-1].strip().decode("utf-8", "replace") if lines else ""
+        last = lines[-1].strip().decode("utf-8", "replace") if lines else ""
+        is_cut = len(lines) == 1 and len(self._recent) == LONGEST_LINE
+        return f"…{end(last, len(last) // 2)}" if is_cut else last

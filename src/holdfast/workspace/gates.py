@@ -12,6 +12,7 @@ from holdfast.clock import Clock
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import Gate
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.mask.shown import end
 from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
 from holdfast.workspace.command import our_environment, run
@@ -89,7 +90,7 @@ def _run(
         )
     except HoldfastError as error:
         return {**told, "exit_code": 127, "seconds": 0.0, "output": error.message}, False
-    output = ended.tail[-_SHOWN:].strip()
+    output = end(ended.tail, _SHOWN).strip()
     if ended.outcome == "timeout":
         # First: what it printed until then may look like the reason.
         whose = "" if most == gate.timeout_seconds else ", all that the job had left"

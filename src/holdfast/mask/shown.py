@@ -1,4 +1,4 @@
-"""A part of a text for a message.
+"""A part of a text.
 
 Half a secret is one that nothing recognises, so they are taken out before the text is cut.
 """
