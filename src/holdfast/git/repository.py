@@ -229,6 +229,27 @@ class Repository:
         self.ask("update-index", "-z", "--index-info", given=b"".join(lines), index=index)
         return self.ask("write-tree", index=index).decode().strip()
 
+    def commit_tree(
+        self, tree: str, parents: Sequence[str], message: str, identity: tuple[str, str]
+    ) -> str:
+        """A commit of now, by somebody; no ref names it."""
+        words = ("commit-tree", tree, *(word for parent in parents for word in ("-p", parent)))
+        user = {
+            f"GIT_{role}_{part}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for part, value in zip(("NAME", "EMAIL"), identity, strict=True)
+        }
+        return self.ask(*words, given=f"{message}\n".encode(), user=user).decode().strip()
+
+    def merge_tree(self, ours: str, theirs: str) -> tuple[str, list[str]]:
+        """The tree that has both, and the paths that conflict in it; no file is touched."""
+        words = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+        ran = self._run(words, b"", self._env(), {})
+        if ran.code not in (0, 1):
+            raise call.refused(("git", *words), ran.said, self.directory)
+        tree, *paths = filter(None, ran.out.split(b"\0"))
+        return tree.decode("ascii"), [os.fsdecode(path) for path in paths]
+
     @contextmanager
     def reading(self) -> Generator[Blobs]:
         """The contents of blobs, one after the other, by one process."""

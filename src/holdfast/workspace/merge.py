@@ -115,21 +115,11 @@ class Proposal:
             and self._parents(former) == [*filter(None, (parent,))]
         ):
             return former
-        name, address = identity
-        words = ("commit-tree", tree, *(("-p", parent) if parent else ()))
-        made = self._repository.ask(
-            *words,
-            given=f"{self._branch}: what was not committed\n".encode(),
-            user={
-                "GIT_AUTHOR_NAME": name,
-                "GIT_AUTHOR_EMAIL": address,
-                "GIT_COMMITTER_NAME": name,
-                "GIT_COMMITTER_EMAIL": address,
-            },
-        )
+        note = f"{self._branch}: what was not committed"
+        made = self._repository.commit_tree(tree, [*filter(None, (parent,))], note, identity)
         # Kept at once, so that a dry run names the commit that the merge will bring.
-        self._repository.keep({_RESULT: made.decode().strip()})
-        return made.decode().strip()
+        self._repository.keep({_RESULT: made})
+        return made
 
     def _parent(self, heads: Heads) -> str | None:
         found = (heads.commit, heads.refs.get(f"refs/heads/{self._branch}"))

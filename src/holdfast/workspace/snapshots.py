@@ -106,6 +106,17 @@ class Snapshots:
             size = os.fstat(fd).st_size
             return self.repository.id_of(size, exactly(fd, size))
 
+    def put(self, files: Folder, aside: Folder, wanted: Tree) -> None:
+        """Let all of these be there; what else is there stays."""
+        paths = [path for path in wanted if path[-1] != "/"]
+        here = self.look(files, paths, partly=True)
+        with self.repository.reading() as blobs:
+            for path, entry in sorted(wanted.items()):
+                if entry.mode == FOLDER:
+                    files.put_folder(path[:-1], aside)
+                elif here.get(path) != entry:
+                    files.put(path, entry.mode, blobs.content(entry.id), aside)
+
     # --- kept -------------------------------------------------------------------------------
 
     def take(

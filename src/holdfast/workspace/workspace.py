@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from holdfast.clock import SystemClock
 from holdfast.errors import (
     BadName,
     ConfigError,
@@ -30,15 +29,14 @@ from holdfast.errors import (
     UsageError,
     typed,
 )
-from holdfast.git.repository import FILE, FOLDER, MODULE, Entry, Repository, Tree
+from holdfast.git.repository import FILE, MODULE, Entry, Tree
 from holdfast.ids import key_parts
-from holdfast.store.lock import Lock
-from holdfast.store.vfs import RealVfs
 from holdfast.workspace import agent_git
 from holdfast.workspace.agent_git import GIT, Heads
 from holdfast.workspace.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.workspace.ignored import listed, remove_unreachable
 from holdfast.workspace.merge import Merged, Proposal
+from holdfast.workspace.repo import Repo, scratch
 from holdfast.workspace.safedir import Folder, leads_inside
 from holdfast.workspace.sandbox import Sandbox
 from holdfast.workspace.snapshots import LAST, Last, Measured, Snapshots, checked, measured
@@ -46,16 +44,12 @@ from holdfast.workspace.source import (
     Facts,
     check_source,
     copy_all,
-    facts_in,
-    files_gone,
     home_of,
     origin_of,
     repository_of,
-    survey,
 )
 
 Isolation = Literal["none", "directory", "worktree", "sandbox"]
-_PATIENCE = 600.0
 
 
 class Workspace:
@@ -87,20 +81,19 @@ class Workspace:
         self.path = os.path.join(folder, "workspace")
         if isolation == "none" and self._source is not None:
             self.path = os.path.realpath(self._source)
-        self._repository = Repository(os.path.join(folder, "repository.git"))
-        self._snapshots = Snapshots(self._repository)
-        self._vfs = RealVfs()
-        self._facts: Facts | None = None
+        self._repo = Repo(folder, job)
+        self._git = self._repo.git
+        self._snapshots = Snapshots(self._git)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know about what the job started from."""
-        return facts.notes if (facts := self._known()) is not None else ()
+        return facts.notes if (facts := self._repo.known()) is not None else ()
 
     @property
     def base(self) -> str | None:
         """The commit that the job started from."""
-        return facts.base if (facts := self._known()) is not None else None
+        return facts.base if (facts := self._repo.known()) is not None else None
 
     # --- made -------------------------------------------------------------------------------
 
@@ -117,22 +110,22 @@ class Workspace:
             for name, source in (attachments or {}).items():
                 self.attach(name, source)
             return
-        with self._alone(), typed("making the workspace", self.path):
-            facts = self._known()
+        with self._repo.alone(), typed("making the workspace", self.path):
+            facts = self._repo.known()
             if facts is None:
                 self._check_unused()
                 facts = self._make_repository()
-            with self._files() as files, self._scratch("aside") as aside:
+            with self._files() as files, scratch(self.folder, "aside") as aside:
                 if facts.first is None:
                     self._fill(facts, files, aside)
                 elif facts.worktree and files.kind(GIT) == "":
-                    self._tell("the agent's repository was gone: it is as it was last kept")
+                    self._repo.tell("the agent's repository was gone: it is as it was last kept")
                     self._put_heads(facts, self._former(facts), files, aside)
                 for name, source in (attachments or {}).items():
                     self._attach(files, aside, name, source)
                 if facts.first is None:
                     first = self._snapshot(files, "what the job began with")
-                    self._note(self._made()._replace(first=first))
+                    self._repo.note(self._repo.made()._replace(first=first))
 
     def attach(self, name: str, source: str) -> str:
         """Copy a file into the workspace; the path it has there."""
@@ -142,16 +135,16 @@ class Workspace:
                 with Folder(self.path, ours=False) as files:
                     copy_in(files, files, name, source, may_replace=False)
                 return f"{ATTACHMENTS}/{name}"
-            with self._alone(), self._files() as files, self._scratch("aside") as aside:
+            with self._repo.alone(), self._files() as files, scratch(self.folder, "aside") as aside:
                 self._attach(files, aside, name, source)
         return f"{ATTACHMENTS}/{name}"
 
     def _attach(self, files: Folder, aside: Folder, name: str, source: str) -> None:
-        facts = self._made()
+        facts = self._repo.made()
         copy_in(files, aside, name, source, may_replace=name in dict(facts.attachments))
-        held = keep(self._repository, files, aside, name)
+        held = keep(self._git, files, aside, name)
         if dict(facts.attachments).get(name) != held:
-            self._note(facts.attached(name, held))
+            self._repo.note(facts.attached(name, held))
 
     def _check_unused(self) -> None:
         """The repository is made first: files without one are of a job that lost it."""
@@ -164,39 +157,19 @@ class Workspace:
                 )
 
     def _make_repository(self) -> Facts:
-        """Ours, with the history of the source; made aside and moved in whole."""
         found = None
         if self._source is not None:
             check_source(self._source, self.folder)
             if self.isolation != "directory":
                 found = repository_of(self._source, needed=self.isolation == "worktree")
-        with self._scratch("fresh") as fresh:
-            made = Repository(os.path.join(fresh.path, "repository.git"))
-            made.held = self._repository.held
-            facts = survey(found, self._source, self._base, made, self.branch)
-            with Folder(self.folder) as here, self._scratch("aside") as aside:
-                # Of the source we have the objects; its refs and settings are its own.
-                for name in ("refs", "packed-refs"):
-                    fresh.remove(f"repository.git/{name}", aside)
-                fresh.put_folder("repository.git/refs/holdfast", aside)
-                for name, text in (
-                    ("HEAD", "ref: refs/holdfast/none\n"),
-                    ("config", facts.config),
-                    ("info/exclude", facts.exclude),
-                ):
-                    fresh.put(f"repository.git/{name}", FILE, [text.encode()], aside)
-                facts.write(made.directory)
-                made.settle()
-                here.move_in("repository.git", fresh, aside)
-        self._facts = facts
-        return facts
+        return self._repo.make(found, self._source, self._base, self.branch)
 
     def _fill(self, facts: Facts, files: Folder, aside: Folder) -> None:
         """Let the files be what the job starts from."""
         if facts.worktree:
             self._put_heads(facts, self._start(facts), files, aside)
-            whole = self._repository.tree(facts.base) if facts.base else {}
-            self._put_files(files, aside, checked(whole))
+            whole = self._git.tree(facts.base) if facts.base else {}
+            self._snapshots.put(files, aside, checked(whole))
             self._put_modules(facts, files, aside)
             return
         files.prune((), (), aside)
@@ -217,11 +190,11 @@ class Workspace:
         """
         if self.isolation == "none":
             return None
-        with self._alone(), typed("keeping the files", self.path), self._files() as files:
+        with self._repo.alone(), typed("keeping the files", self.path), self._files() as files:
             return self._snapshot(files, message)
 
     def _snapshot(self, files: Folder, message: str) -> str:
-        facts = self._made()
+        facts = self._repo.made()
         tree = self._look(facts, files)
         heads = self._heads(facts, files) if facts.worktree else None
         last = self._snapshots.last
@@ -232,7 +205,7 @@ class Workspace:
             text = f"{text}\n\n{heads.text()}"
         parents = heads.tips if heads is not None else []
         begun = last is not None or facts.base is None
-        upon = {} if begun else self._repository.tree(facts.base or "")
+        upon = {} if begun else self._git.tree(facts.base or "")
         return self._snapshots.take(files, tree, text, parents, upon)
 
     def changed_since(self, tree: str) -> Measured:
@@ -243,8 +216,8 @@ class Workspace:
         """The files of a snapshot and those of now, but for attachments that are as they came:
         those are no change of anybody's."""
         self._needs_snapshots("to measure")
-        with self._alone(), typed("measuring the files", self.path), self._files() as files:
-            facts = self._made()
+        with self._repo.alone(), typed("measuring the files", self.path), self._files() as files:
+            facts = self._repo.made()
             former = self._snapshots.tree_of(tree)
             now = self._look(facts, files)
             for name, held in dict(facts.attachments).items():
@@ -262,11 +235,11 @@ class Workspace:
         become what they were.
         """
         self._needs_snapshots("to put back")
-        with self._alone(), typed("putting the files back", self.path):
-            facts = self._made()
+        with self._repo.alone(), typed("putting the files back", self.path):
+            facts = self._repo.made()
             wanted = dict(self._snapshots.tree_of(tree))
             text = self._snapshots.text_of(tree)
-            with self._files() as files, self._scratch("aside") as aside:
+            with self._files() as files, scratch(self.folder, "aside") as aside:
                 target = wanted | self._inputs(facts, wanted)
                 before = self._put_back(facts, files, aside, target)
                 if facts.worktree:
@@ -274,8 +247,8 @@ class Workspace:
                     if heads != agent_git.heads_of(files) or not agent_git.is_sound(files):
                         self._put_heads(facts, heads, files, aside)
                     else:
-                        agent_git.reset_index(self._repository, heads, self.path, files, aside)
-            self._repository.keep({LAST: tree})
+                        agent_git.reset_index(self._git, heads, self.path, files, aside)
+            self._git.keep({LAST: tree})
             self._snapshots.remember(Last(tree, text, wanted, ""))
             return measured(before, target)
 
@@ -286,18 +259,22 @@ class Workspace:
             for name, held in dict(facts.attachments).items()
             if (path := f"{ATTACHMENTS}/{name}") not in wanted
             or (name, wanted[path].id) in facts.attachments
-            if self._repository.tells("cat-file", "-e", held) is not None
+            if self._git.tells("cat-file", "-e", held) is not None
         }
 
     def export(self, tree: str, folder: str) -> None:
         """Let another job's workspace hold the files of a snapshot of this one."""
         self._needs_snapshots("to copy")
-        with self._alone(), typed("copying the files", folder), self._scratch("aside") as aside:
+        with (
+            self._repo.alone(),
+            typed("copying the files", folder),
+            scratch(self.folder, "aside") as aside,
+        ):
             wanted = dict(self._snapshots.tree_of(tree))
             folders = {above for path in wanted for above in _above(path)}
             with Folder(folder) as files:
-                files.prune(wanted, folders, aside, but=GIT if self._made().worktree else "")
-                self._put_files(files, aside, wanted)
+                files.prune(wanted, folders, aside, but=GIT if self._repo.made().worktree else "")
+                self._snapshots.put(files, aside, wanted)
 
     def text_of(self, path: str, most: int = 200_000) -> str | None:
         """What a file of the workspace says, for a model that cannot look itself.
@@ -322,11 +299,11 @@ class Workspace:
                 # Too deep to be looked at, not to be removed.
                 before = {}
             files.prune({*wanted, *stay}, folders, aside)
-            self._put_files(files, aside, wanted)
+            self._snapshots.put(files, aside, wanted)
             return _without(before, stay - wanted.keys())
-        remove_unreachable(self._repository, files, aside)
+        remove_unreachable(self._git, files, aside)
         before = self._look(facts, files)
-        self._put_files(files, aside, wanted)
+        self._snapshots.put(files, aside, wanted)
         # Only now do the rules of the snapshot say what is ignored.
         here = self._look(facts, files)
         gone = [path for path in here if path not in wanted and path not in stay]
@@ -339,23 +316,13 @@ class Workspace:
             files.remove_if_empty(folder)
         return _without(before, stay - wanted.keys())
 
-    def _put_files(self, files: Folder, aside: Folder, wanted: Tree) -> None:
-        paths = [path for path in wanted if path[-1] != "/"]
-        here = self._snapshots.look(files, paths, partly=True)
-        with self._repository.reading() as blobs:
-            for path, entry in sorted(wanted.items()):
-                if entry.mode == FOLDER:
-                    files.put_folder(path[:-1], aside)
-                elif here.get(path) != entry:
-                    files.put(path, entry.mode, blobs.content(entry.id), aside)
-
     def _put_modules(self, facts: Facts, files: Folder, aside: Folder) -> None:
         for path in self._modules(facts):
             files.put_folder(path, aside)
 
     def _modules(self, facts: Facts) -> list[str]:
         """Where the base has submodules."""
-        base = self._repository.tree(facts.base) if facts.base else {}
+        base = self._git.tree(facts.base) if facts.base else {}
         return [path for path, entry in base.items() if entry.mode == MODULE]
 
     # --- the agent's repository -------------------------------------------------------------
@@ -363,7 +330,7 @@ class Workspace:
     def _heads(self, facts: Facts, files: Folder) -> Heads:
         """Where the agent's branches are, and all that belongs to them taken into ours."""
         return agent_git.take_heads(
-            self._repository, files, former=self._former(facts), start=self._start(facts)
+            self._git, files, former=self._former(facts), start=self._start(facts)
         )
 
     def _former(self, facts: Facts) -> Heads:
@@ -377,16 +344,16 @@ class Workspace:
         self._snapshots.load()
         if self._snapshots.last is not None:
             return self._snapshots.last.id
-        return self._repository.commit_of(LAST) or facts.first
+        return self._git.commit_of(LAST) or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
-        with self._scratch("fresh") as fresh:
+        with scratch(self.folder, "fresh") as fresh:
             self._make_checkout(facts, heads, fresh, aside)
             files.move_in(GIT, fresh, aside)
 
     def _make_checkout(self, facts: Facts, heads: Heads, fresh: Folder, aside: Folder) -> None:
         agent_git.make_checkout(
-            self._repository,
+            self._git,
             heads,
             self.path,
             fresh,
@@ -403,7 +370,7 @@ class Workspace:
         The patch applies with `git apply` to what the job started from.
         """
         self._needs_snapshots("to compare")
-        with self._alone(), typed("comparing the files", self.path), self._files() as files:
+        with self._repo.alone(), typed("comparing the files", self.path), self._files() as files:
             self._snapshot(files, "")
             proposal = self._proposal()
             now = proposal.tree(self._last().tree, _heads_in(self._last().text))
@@ -419,8 +386,8 @@ class Workspace:
         The branch is new, or moves forward; HEAD, index and files of the source are not touched.
         """
         self._needs_snapshots("to merge from")
-        with self._alone(), typed("merging", self.path), self._files() as files:
-            facts = self._made()
+        with self._repo.alone(), typed("merging", self.path), self._files() as files:
+            facts = self._repo.made()
             source = origin_of(facts)
             branch = into or self.branch
             if not agent_git.is_ref(f"refs/heads/{branch}"):
@@ -433,25 +400,25 @@ class Workspace:
             tip = proposal.commit(self._last().tree, heads, facts.identity)
             if tip is not None and not dry_run:
                 # Before it is given: whoever finds it there has to know it for ours.
-                self._note(facts.giving(branch, tip))
+                self._repo.note(facts.giving(branch, tip))
             merged = proposal.merge(
                 source, tip, branch, asked=into is not None, former=former, dry_run=dry_run
             )
             if merged.commit and merged.commit == source.commit_of(f"refs/heads/{branch}"):
-                self._note(facts.given(branch, merged.commit))
+                self._repo.note(facts.given(branch, merged.commit))
             return merged
 
     def _upon(self, former: str | None, heads: Heads) -> Heads:
         """With what was merged before checked out, if the agent committed nothing since."""
         words = ("merge-base", "--is-ancestor", heads.commit or former or "", former or "")
-        if former is None or self._repository.tells(*words) is None:
+        if former is None or self._git.tells(*words) is None:
             return heads
         return heads._replace(head=former)
 
     def _proposal(self) -> Proposal:
-        facts = self._made()
+        facts = self._repo.made()
         return Proposal(
-            self._repository,
+            self._git,
             os.path.join(self.folder, "repository.git", "holdfast.index"),
             branch=self.branch,
             base=facts.base,
@@ -464,7 +431,7 @@ class Workspace:
         """What its programs have to be run in, if that is the isolation."""
         if self.isolation != "sandbox":
             return None
-        return Sandbox(self.path, (self._repository.directory,), tuple(self._hidden()))
+        return Sandbox(self.path, (self._git.directory,), tuple(self._hidden()))
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -478,7 +445,7 @@ class Workspace:
         last = self._snapshots.last
         inputs = (f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
         kept = last.tree if last is not None else ()
-        return listed(self._repository, files, {*inputs, *kept}, lambda: self._modules(facts))
+        return listed(self._git, files, {*inputs, *kept}, lambda: self._modules(facts))
 
     def _needs_snapshots(self, what: str) -> None:
         if self.isolation == "none":
@@ -495,23 +462,6 @@ class Workspace:
     # --- the folder of the job --------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Hold the lock of the job's files; a git that outlives us holds it to its end."""
-        with typed("opening the folder of a job", self.folder):
-            here = self._vfs.root(self.folder, create=True)
-        lock = Lock(here, ".files.lock", self._vfs, SystemClock())
-        try:
-            with typed("looking at the files of a job", self.folder):
-                lock.acquire(_PATIENCE)
-                self._repository.held = (lock.fd,)
-                self._tidy()
-            yield
-        finally:
-            self._repository.held = ()
-            lock.close()
-            here.close()
-
-    @contextmanager
     def _files(self) -> Generator[Folder]:
         """The workspace; a folder, whatever an agent put in its place."""
         with Folder(self.folder) as here:
@@ -525,64 +475,22 @@ class Workspace:
 
         It is moved in whole: half of it would be taken for what the agent left of its files.
         """
-        facts = self._made()
-        with self._scratch("fresh") as fresh, self._scratch("aside") as aside:
+        facts = self._repo.made()
+        with scratch(self.folder, "fresh") as fresh, scratch(self.folder, "aside") as aside:
             fresh.put_folder("workspace", aside)
             if facts.first is not None:
                 with Folder(os.path.join(fresh.path, "workspace")) as files:
-                    self._put_files(
+                    self._snapshots.put(
                         files, aside, self._snapshots.tree_of(self._latest(facts) or "")
                     )
                     if facts.worktree:
                         self._make_checkout(facts, self._former(facts), files, aside)
                         self._put_modules(facts, files, aside)
-                self._tell(
+                self._repo.tell(
                     "the workspace was gone: its files are as they were last kept; "
                     "what was not kept is lost"
                 )
             here.move_in("workspace", fresh, aside)
-
-    @contextmanager
-    def _scratch(self, name: str) -> Generator[Folder]:
-        """A folder of the job's that is empty before and after."""
-        with Folder(self.folder) as here:
-            here.put_folder(name, here)
-        with Folder(os.path.join(self.folder, name)) as scratch:
-            scratch.empty()
-            yield scratch
-            scratch.empty()
-
-    def _tidy(self) -> None:
-        """Undo what an agent may have done to our repository: no settings but ours hold there."""
-        known, self._facts = self._facts, None
-        if (facts := self._known()) is None:
-            if known is not None:
-                self._facts = known  # else the next one would make it anew, without the files
-                raise files_gone(self.branch.removeprefix("job-"), self.folder)
-            return
-        with Folder(self._repository.directory) as ours:
-            for name, text in (("config", facts.config), ("info/exclude", facts.exclude)):
-                if ours.small(name, 1 << 20) != text.encode():
-                    ours.put(name, FILE, [text.encode()], ours)
-
-    def _made(self) -> Facts:
-        if (facts := self._known()) is None:
-            raise NotFound("the workspace is not made yet", hint="run or activate the job first")
-        return facts
-
-    def _known(self) -> Facts | None:
-        if self._facts is None and self.isolation != "none":
-            self._facts = facts_in(self._repository.directory)
-        return self._facts
-
-    def _tell(self, note: str) -> None:
-        facts = self._made()
-        if note not in facts.notes:
-            self._note(facts._replace(notes=(*facts.notes, note)))
-
-    def _note(self, facts: Facts) -> None:
-        facts.write(self._repository.directory)
-        self._facts = facts
 
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:
