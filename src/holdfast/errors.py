@@ -14,6 +14,7 @@
     ├── Conflict            conflict         1   it changed since you read it
     ├── LeaseLost           lease_lost       1   somebody else owns it now
     ├── OverBudget          over_budget      1   it would spend more than it may
+    ├── Forbidden           forbidden        1   a program may not make a person's decision
     ├── Retired             retired          1   an agent that takes no more sessions
     ├── ModelError          model            1   a model gave no reply that can be used
     │   ├── Unavailable     unavailable      1   overloaded, limited or out of reach; try again
@@ -114,6 +115,10 @@ class LeaseLost(HoldfastError):
 
 class OverBudget(HoldfastError):
     code = "over_budget"
+
+
+class Forbidden(HoldfastError):
+    code = "forbidden"
 
 
 class Retired(HoldfastError):

@@ -8,6 +8,7 @@ does not hold a key.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.codec import encode
 from holdfast.web.keys import Keys
+from holdfast.web.peer import objection
 
 TOKEN = "x-holdfast-token"
 LARGEST_BODY = 8 << 20
@@ -73,7 +75,7 @@ class Guard:
             await receive()
             await send({"type": "websocket.close", "code": _NOT_ALLOWED})
             return
-        refusal = self._refusal(scope)
+        refusal = self._refusal(scope) or await _program(scope)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
             return
@@ -164,6 +166,17 @@ class Guard:
             )
         response = Response(body, refusal.status, media_type=kind)
         await response(scope, receive, _dressed(send))
+
+
+async def _program(scope: Scope) -> Refusal | None:
+    """A change is for people, and the token can be read by every program of the same user."""
+    client, server = scope.get("client"), scope.get("server")
+    if scope["method"] != "POST" or client is None or server is None:
+        return None
+    reason = await asyncio.to_thread(objection, tuple(client), tuple(server))
+    if reason is None:
+        return None
+    return Refusal(403, "program", reason, "make the change in a terminal, outside of any session")
 
 
 def shown_address(address: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 
 from holdfast.codec import DecodeError, decode, pretty
-from holdfast.errors import Busy, HoldfastError, UsageError, from_os
+from holdfast.errors import Busy, Forbidden, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
 from holdfast.process import Owner, this_process
 from holdfast.web.app import Setting, dashboard
@@ -193,9 +193,15 @@ def _living(home: Home, data: bytes | None) -> Served | None:
 def new_link(served: Served) -> str:
     """Ask a dashboard that is up for another link."""
     import json  # noqa: PLC0415
+    from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import ProxyHandler, Request, build_opener  # noqa: PLC0415
 
     headers = {"content-type": "application/json", "x-holdfast-token": served.token}
     request = Request(f"{served.url}{LINK}", b"{}", headers)
-    with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
-        return f"{served.url}/login?key={json.loads(answer.read())['key']}"
+    try:
+        with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
+            return f"{served.url}/login?key={json.loads(answer.read())['key']}"
+    except HTTPError as refused:
+        with refused:
+            error = json.loads(refused.read())["error"]
+        raise Forbidden(error["message"], hint=error["hint"]) from None

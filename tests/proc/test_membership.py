@@ -1,0 +1,61 @@
+"""A program that Holdfast runs is known for one, whatever it does to its environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.proc import procfs
+from holdfast.proc.limits import Means
+from holdfast.proc.membership import all_members, tree_around
+from holdfast.proc.tree import Tree
+
+ASKS = (
+    "import os; from holdfast.proc.membership import tree_around; print(tree_around(os.getpid()))"
+)
+LEAVES = f"""
+import os, sys
+told, tell = os.pipe()
+os.set_inheritable(tell, True)
+if os.fork() == 0:
+    os.setsid()
+    parent = os.getpid()
+    if os.fork() == 0:
+        os.dup2(tell, 1)
+        while os.getppid() == parent:
+            pass
+        os.execve(sys.executable, [sys.executable, "-c", {ASKS!r}], {{}})
+    os._exit(0)
+os.close(tell)
+os.wait()
+print(os.read(told, 99).decode())
+"""
+
+
+@pytest.mark.parametrize("how", ["plain", "emptied", "daemon"])
+def test_a_program_in_a_tree_is_known_for_one(means: Means, how: str) -> None:
+    asks = [sys.executable, "-c", ASKS]
+    words = {
+        "plain": asks,
+        "emptied": ["env", "-i", *asks],
+        "daemon": [sys.executable, "-c", LEAVES],
+    }[how]
+    ended = Tree(words, means=[means], id="the-tree").run()
+    assert ended.exit_code == 0, ended
+    assert ended.last_line == "the-tree"
+
+
+def test_who_is_in_no_tree_is_told_apart_from_who_is() -> None:
+    with Tree(["sleep", "60"], id="the-tree") as tree:
+        assert tree.child is not None
+        members = all_members(procfs.everything())
+        assert tree.child.pid in members
+        assert os.getpid() not in members
+        assert tree_around(os.getpid()) is None
+        tree.stop()
+        tree.wait()
+    alone = subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, check=True)
+    assert alone.stdout == "None\n"
