@@ -28,6 +28,9 @@ class OnFiles(Conformance):
     def elsewhere(self) -> Home:
         return self._home(self.far_clock, "far/4711")
 
+    def save_by_hand(self, key: str, data: bytes) -> None:
+        Path(self.path, key).write_bytes(data)
+
     def _home(self, clock: Turner, host: str) -> Home:
         home = Home.open(self.path, create=True, timezone="UTC", clock=clock, host=host)
         self.homes.append(home)
@@ -48,3 +51,6 @@ class InMemory(Conformance):
 
     def elsewhere(self) -> Memory:
         return self.far_memory
+
+    def save_by_hand(self, key: str, data: bytes) -> None:
+        self.memory.sheet(key).save(data)

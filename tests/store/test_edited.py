@@ -14,12 +14,16 @@ from typing import Any
 
 import pytest
 
+from holdfast.clock import Clock
 from holdfast.codec import decode
 from holdfast.errors import Busy, Corrupt, DiskFull, Indeterminate, NotOurs, StorageError
+from holdfast.store.document import revision_of
 from holdfast.store.edited import BY_HAND, INSISTS_AFTER, MASKED, STALE_FOR, EditedDocument
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
+from holdfast.store.memory import MemorySheet
 from holdfast.store.merge import merge_json
+from holdfast.store.primitives import Text
 from holdfast.testing import Conformance, Turner, lines_of, refused
 from tests.store.backends import InMemory, OnFiles
 from tests.store.faults import FaultyVfs, failing
@@ -256,6 +260,85 @@ class Edited(Conformance):
 class TestInMemory(InMemory, Edited):
     def save(self, text: str) -> None:
         self.memory.sheet(KEY).save(text.encode())
+
+
+class Copied(MemorySheet):
+    """The copy of a machine: nobody but `put` renews it, so it knows what an edit began with."""
+
+    def __init__(self, key: str, clock: Clock) -> None:
+        super().__init__(key, clock)
+        self._put: bytes | None = None
+
+    def put(self, data: bytes) -> None:
+        super().put(data)
+        self._put = data
+
+    def base(self) -> Text | None:
+        return None if self._put is None else Text(self._put, revision_of(self._put))
+
+
+class TestCopies(InMemory):
+    """One log, and a copy of the text on each machine."""
+
+    def copied(self, name: str) -> tuple[EditedDocument, Copied]:
+        sheet = Copied(KEY, self.clock)
+        cell = self.cell(f"{KEY}.{name}")
+        return self._keep(EditedDocument(sheet, self.log(), cell, self.clock)), sheet
+
+    def shown(self, sheet: Copied) -> str:
+        found = sheet.read()
+        assert found is not None
+        return found.data.decode()
+
+    def test_an_edit_of_an_old_copy_takes_out_nothing_that_was_added_elsewhere(self) -> None:
+        (here, _), (far, copy) = self.copied("here"), self.copied("far")
+        here.update(lambda _: "one\n", {"event": "note"})
+        assert far.read() == "one\n"
+        for n in range(100):
+            here.update(adding(f"{n}, here"), {"event": "note"})
+        self.clock.advance(4 * STALE_FOR)
+        copy.save(b"one\nby hand\n")
+        text = far.read()
+        assert text is not None
+        assert {"one", "by hand", "0, here", "99, here"} <= {*text.splitlines()}
+        assert here.read() == text == self.shown(copy)
+        assert lines_of(self.log())[-1].record["base"] == revision_of(b"one\n")
+
+    def test_what_was_taken_out_of_an_old_copy_stays_out(self) -> None:
+        (here, _), (far, copy) = self.copied("here"), self.copied("far")
+        here.update(lambda _: "one\ntwo\n", {"event": "note"})
+        assert far.read() == "one\ntwo\n"
+        here.update(adding("three"), {"event": "note"})
+        self.clock.advance(4 * STALE_FOR)
+        copy.save(self.shown(copy).replace("one\n", "").encode())
+        text = far.read() or ""
+        assert here.read() == text == "two\nthree\n"
+
+    def test_an_old_copy_that_nobody_edited_is_brought_up_to_date(self) -> None:
+        (here, _), (far, copy) = self.copied("here"), self.copied("far")
+        here.update(lambda _: "0\n", {"event": "note"})
+        far.update(adding("far"), {"event": "note"})
+        for n in range(100):
+            here.update(adding(str(n)), {"event": "note"})
+            self.clock.advance(STALE_FOR)
+        assert far.read() == here.read() == self.shown(copy)
+        events = {line.record["event"] for line in lines_of(self.log())}
+        assert events == {"note"}, "nothing was edited by hand"
+
+    def test_a_copy_is_right_also_where_its_machine_cannot_write(self) -> None:
+        (here, _), (far, copy) = self.copied("here"), self.copied("far")
+        here.update(lambda _: "one\n", {"event": "note"})
+        far.read()
+        here.update(adding("two"), {"event": "note"})
+        self.clock.advance(4 * STALE_FOR)
+
+        def fail(data: bytes) -> None:
+            raise StorageError("the disk failed", hint="none")
+
+        copy.put = fail  # type: ignore[method-assign]
+        assert far.read() == "one\ntwo\n"
+        copy.save(b"one\nby hand\n")
+        assert sorted((far.read() or "").splitlines()) == ["by hand", "one", "two"]
 
 
 class TestOnFiles(OnFiles, Edited):

@@ -8,7 +8,8 @@ Somebody who saves a text that lacks what was added a moment ago has most likely
 an editor or a script that loaded the file before.  Among the revisions of the last minutes
 the one nearest to the saved text is taken as what they began with, and both sides' changes
 are merged, so that no acknowledged change is lost.  What they take out of older text, or take
-out again after it came back, is gone as they wish; the log has it.
+out again after it came back, is gone as they wish; the log has it.  A sheet that is a copy
+knows what it was made from: then nothing is guessed, however old the copy is.
 
 Who saves in place empties the file first and may stall before the rest is in it.  An empty or a
 broken text is therefore waited for, and one that was believed all the same, and of which more
@@ -222,16 +223,22 @@ class EditedDocument:
     def _unwritten(self) -> str:
         """The text as it will be once the disk takes it."""
         state, found, left = self._view.read(), self._sheet.read(), self._sheet.left()
-        now = _on_record(state, found, left)
-        if found is None or found.revision == state["revision"] or _is_behind(state, found, left):
+        base = self._sheet.base()
+        now = _on_record(state, found, left, base)
+        if found is None or found.revision == state["revision"]:
             return now.text
-        return self._merged(now, found).text
+        if _is_behind(state, found, left) or _is_same(found, base):
+            return now.text
+        return self._merged(now, found, base).text
 
     def _absorb(self) -> _Now:
         """Bring log and file together, until nobody has edited in between."""
         for _ in range(_ROUNDS):
             state, found, left = self._view.read(), self._sheet.read(), self._sheet.left()
-            now = _on_record(state, found, left)
+            base = self._sheet.base()
+            now = _on_record(state, found, left, base)
+            if base is not None and self._was_known(state, left):
+                left = None
             if left is not None and _is_news(state, left):
                 self._take_in(now, self._at_rest(self._sheet.left) or left)
             elif found is None:
@@ -240,10 +247,10 @@ class EditedDocument:
                 self._bring_back(now)  # to empty it, save it empty
             elif found.revision == state["revision"]:
                 return now
-            elif _is_behind(state, found, left):
+            elif _is_behind(state, found, left) or _is_same(found, base):
                 self._bring_back(now)
             else:
-                self._take_in(now, self._at_rest(self._sheet.read) or found)
+                self._take_in(now, self._at_rest(self._sheet.read) or found, base)
         raise Busy(
             f"{self._sheet.key} is edited faster than it can be read",
             hint="try again when whoever writes it has come to rest",
@@ -269,8 +276,21 @@ class EditedDocument:
         except Corrupt:
             return False
 
-    def _take_in(self, now: _Now, found: Text) -> None:
-        merged, ours, theirs, base = self._merged(now, found)
+    def _was_known(self, state: dict[str, Any], left: Text | None) -> bool:
+        """Whether what was taken out of a copy was recorded, if longer ago than is remembered."""
+        return (
+            left is not None
+            and _is_news(state, left)
+            and any(
+                left.revision in (line.record.get("new"), line.record.get("theirs"))
+                for line in self._log.read()
+                if isinstance(line, Line) and line.record.get("file") == self._sheet.key
+            )
+        )
+
+    def _take_in(self, now: _Now, found: Text, copied: Text | None = None) -> None:
+        """Record what somebody saved; `copied` is what they saw, where that is known."""
+        merged, ours, theirs, base = self._merged(now, found, copied)
         act: Record = {"event": BY_HAND, "theirs": found.revision, "base": base}
         entries = entries_of(merged)
         if merged != theirs:
@@ -281,11 +301,14 @@ class EditedDocument:
         self._note(act, now, merged)
         self._show(merged)
 
-    def _merged(self, now: _Now, found: Text) -> _Merged:
+    def _merged(self, now: _Now, found: Text, copied: Text | None) -> _Merged:
         """What was saved with what is on record."""
         theirs, moment = self._readable(found), self._clock.now()
         steps = _former(now, moment)
-        base, revision = _began_with(now, steps, theirs, found.revision, moment)
+        if copied is None:
+            base, revision = _began_with(now, steps, theirs, found.revision, moment)
+        else:
+            base, revision = copied.data.decode(), copied.revision
         ours = now.text
         # Only what people saved can be half a text: a removal through here was acknowledged.
         for step in _since(steps, revision):
@@ -375,6 +398,11 @@ def _is_behind(state: dict[str, Any], found: Text, left: Text | None) -> bool:
     # What somebody saved and nothing was merged with stood in the file before it was a line.
     was_there = is_by_hand and saved is None
     return found.revision == before and not was_there and (left is None or left.revision != before)
+
+
+def _is_same(found: Text, base: Text | None) -> bool:
+    """Whether nobody edited a copy."""
+    return base is not None and found.revision == base.revision
 
 
 def _began_with(

@@ -359,6 +359,9 @@ class MemorySheet:
         data = self._left
         return None if data is None else Text(data, revision_of(data))
 
+    def base(self) -> Text | None:
+        return None
+
     def changed_at(self) -> float:
         return self._changed
 

@@ -193,6 +193,13 @@ class Sheet(Protocol):
         """What the last `put` took out, as it is now: its writer may not have known."""
         ...
 
+    def base(self) -> Text | None:
+        """What the text was made from, where the sheet knows it: a copy that only `put` renews.
+
+        None where a text may come from an older one, such as a file that many have open.
+        """
+        ...
+
     def changed_at(self) -> float:
         """When the text was last written by anybody, in seconds since the epoch."""
         ...

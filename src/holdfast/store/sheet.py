@@ -58,6 +58,10 @@ class FileSheet:
             data = read_file(self._vfs, directory, name) if directory else None
         return None if data is None else Text(data, revision_of(data))
 
+    def base(self) -> Text | None:
+        """Unknown: an editor may have loaded the file before any of the last changes."""
+        return None
+
     def changed_at(self) -> float:
         with typed("reading", self.key), self._place.opened() as directory:
             both = (self._name, self._next)

@@ -193,6 +193,10 @@ class Conformance:
         """The same data as another machine has it open: with another host name, and `far_clock`."""
         raise NotImplementedError
 
+    def save_by_hand(self, key: str, data: bytes) -> None:
+        """What an editor does to a sheet, without asking."""
+        raise NotImplementedError
+
     @cached_property
     def far_clock(self) -> Turner:
         """The clock of that machine: another boot, long before, and a wall that is ahead."""

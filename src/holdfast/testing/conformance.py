@@ -49,6 +49,7 @@ from holdfast.testing.decisions import DecisionConformance
 from holdfast.testing.keys import KeyConformance
 from holdfast.testing.machines import MachineConformance
 from holdfast.testing.mailboxes import MailboxConformance
+from holdfast.testing.sheets import SheetConformance
 
 
 class LogConformance(DecisionConformance, ArchiveConformance):
@@ -556,6 +557,7 @@ class StoreConformance(
     MailboxConformance,
     MachineConformance,
     BackendConformance,
+    SheetConformance,
     KeyConformance,
 ):
     """Everything that a backend has to do."""
