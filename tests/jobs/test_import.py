@@ -13,9 +13,10 @@ from holdfast.errors import StorageError
 from holdfast.jobs import adopt
 from holdfast.jobs.history import show
 from holdfast.jobs.job import Job
+from holdfast.jobs.replay import Differs, NothingToReplay
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
-from holdfast.testing import Turner
+from holdfast.testing import Turner, refused
 from tests.ledger.shell import Verbs, on_its_own
 from tests.ops.foreign import put, snapshot
 
@@ -263,6 +264,63 @@ def test_calls_of_ours_are_counted_on(verbs: Verbs, tmp_path: Path) -> None:
 
 
 # --- once -----------------------------------------------------------------------------------
+
+
+def with_states(*states: str) -> list[dict[str, Any]]:
+    """Calls that say in which states they found and left the job."""
+    made = [told(number) for number in range(len(states) - 1)]
+    for call, before, then in zip(made, states, states[1:], strict=False):
+        answer = {name: call["response"][name] for name in SAID}
+        call["state_before"] = before
+        call["response"] |= {"new_status": then, "raw_response": json.dumps(answer)}
+    return made
+
+
+SAID = ("action", "evidence_files", "summary_for_supervisor")
+
+
+def test_calls_of_another_system_are_replayed(verbs: Verbs, tmp_path: Path) -> None:
+    tree = folder(tmp_path / "tree")
+    job(tree, "demo", manifest(), recorded(*with_states("PENDING", "REVIEWING", "SUCCESS")))
+    verbs("import", src=str(tree))
+    found = verbs("job replay", id="demo").data
+    assert (found["calls"], found["unproven"]) == (2, 0)
+    assert verbs("job replay", id="demo", until=1).data["calls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"state_before": "PENDING"}, "state_before: PENDING where the states allow REVIEWING"),
+        ({"sequence": 7}, "7 where 1 follows"),
+        ({"response": {"action": "RETRY"}}, "PENDING after RETRY"),
+        ({"response": {"new_status": "DRAFT"}}, "new_status: DRAFT where the states allow"),
+        ({"response": {"raw_response": '{"action": "COMPLETED"}'}}, "differs from raw_response"),
+    ],
+)
+def test_a_falsified_history_of_another_system_is_named(
+    verbs: Verbs, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    calls = with_states("PENDING", "REVIEWING", "SUCCESS")
+    response = calls[1]["response"] | change.get("response", {})
+    calls[1] |= {**change, "response": response}
+    tree = folder(tmp_path / "tree")
+    job(tree, "demo", manifest(), recorded(*calls))
+    rows = verbs("import", src=str(tree)).rows
+    (detail,) = (row["detail"] for row in rows if row["file"] == "demo/jobHistory.json")
+    assert "its states do not follow" in detail
+    with refused(Differs, says):
+        verbs("job replay", id="demo")
+
+
+def test_calls_of_which_nothing_was_recorded_are_not_said_to_follow(
+    verbs: Verbs, tmp_path: Path
+) -> None:
+    tree = folder(tmp_path / "tree")
+    job(tree, "demo", manifest(), recorded(told(0), told(1)))
+    verbs("import", src=str(tree))
+    with refused(NothingToReplay, "2 imported calls without answers or states"):
+        verbs("job replay", id="demo")
 
 
 def test_the_same_import_twice_adds_nothing(verbs: Verbs, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from holdfast.contracts.jobs import HISTORY, MANIFEST, JobManifest, JobMetrics, 
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
 from holdfast.jobs.job import Job, job_id
+from holdfast.jobs.replay import wrong_in
 from holdfast.jobs.salvage import salvaged
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.ledger import sealed
@@ -179,6 +180,12 @@ class Adoption:
         if made.calls != history.get("interactions", []):
             path = next(each for each in taken if _basename(each) == CALLS)
             _add_notes(taken, path, ["calls had the same number, and have new ones"])
+        elif wrong := [*wrong_in(history)] if made.calls else []:
+            path = next(each for each in taken if _basename(each) == CALLS)
+            at, what = wrong[0]
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            note = f"its states do not follow: call {made.calls[at]['sequence']}: {what}{more}"
+            _add_notes(taken, path, [note])
         return made
 
     # -- acting ------------------------------------------------------------------------

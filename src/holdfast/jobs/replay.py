@@ -2,14 +2,19 @@
 
 Each reply is judged again by the rules of its job, and each state follows from the one before by
 the table; where the history says something else, that is where it was changed, or where we have.
+Calls that another system recorded are judged by what they say of answers and states.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
+from holdfast.contracts.job_check import check_history
 from holdfast.contracts.job_states import TRANSITIONS, Action, after
+from holdfast.contracts.kind import Located, Origin, Reading
 from holdfast.errors import HoldfastError
 from holdfast.jobs.money import known_usd
 from holdfast.jobs.reply import TAG, Rules, judge
@@ -36,18 +41,28 @@ class Differs(HoldfastError):
         self.sequence = sequence
 
 
+class NothingToReplay(HoldfastError):
+    """Calls of which neither answers nor states were recorded."""
+
+    code = "nothing_to_replay"
+
+
 class Replayed(NamedTuple):
     calls: int
+    """How many were derived again."""
     lines: int
     status: str
     cost_usd: float | None
     trouble: tuple[str, ...] = ()
+    unproven: int = 0
+    """Calls of another system that say neither what was answered nor which states there were."""
 
 
 def replay(job: Job, until: int | None = None) -> Replayed:
     """Derive every state again, of the first `until` calls; Differs where one does not follow."""
     state, ended, number = initial(), 0, 0
     reply: Record = {}
+    imported: list[Record] = []
     for line in job.lines():
         if until is not None and ended >= until:
             break
@@ -63,8 +78,44 @@ def replay(job: Job, until: int | None = None) -> Replayed:
             ended += 1
         elif event == "move":
             _check_move(job.name, state, record, sequence)
+        elif event == "told" and isinstance(record.get("interaction"), dict):
+            imported.append(record["interaction"])
+            ended += 1
         state = _folded(state, line)
-    return Replayed(ended, number, state["status"], known_usd(state))
+    for at, what in wrong_in({"interactions": imported}):
+        raise Differs(job.name, int(imported[at].get("sequence", at)), what)
+    unproven = sum(not _says_something(each) for each in imported)
+    return Replayed(ended - unproven, number, state["status"], known_usd(state), unproven=unproven)
+
+
+# --- calls of another system ------------------------------------------------------------------
+
+
+def wrong_in(history: Record) -> Iterator[tuple[int, str]]:
+    """What does not follow in a history of any system: the place of its call, and what is wrong."""
+    read = Reading({**history, "recovery_points": []}, None, [])
+    for found in check_history([Located(0, read)], Origin("jobHistory.json")):
+        place = _PLACE.search(found.field)
+        at = int(place[1]) if place else 0
+        masked = TAG.search(str(history["interactions"][at].get("response")))
+        if found.level == "error" and not (found.code == "raw_response" and masked):
+            yield at, f"{found.field}: {found.reason}"
+    for at, call in enumerate(history["interactions"]):
+        answer = call["response"]
+        raw, held = answer.get("raw_response"), answer.get("action") != "STUCK"
+        if not isinstance(raw, str) or TAG.search(raw) or answer.get("status") != "SUCCESS":
+            continue
+        if held and judge(raw, Rules("seed", tolerant=True)).violations:
+            yield at, "its answer breaks the rules"
+
+
+_PLACE = re.compile(r"interactions\[(\d+)\]")
+
+
+def _says_something(call: Record) -> bool:
+    answer = call["response"]
+    told = answer.get("raw_response"), call.get("state_before"), answer.get("new_status")
+    return any(isinstance(each, str) for each in told)
 
 
 def _folded(state: JobState, line: Line) -> JobState:

@@ -14,6 +14,7 @@ from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
 from holdfast.jobs.money import known_usd, shown_usd
 from holdfast.jobs.packing import needing_files
+from holdfast.jobs.replay import NothingToReplay
 from holdfast.jobs.replay import replay as replayed
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
@@ -52,11 +53,22 @@ def replay(
     with opened(call, id, change=from_ is not None) as job:
         job.reveal()
         check_undamaged(job)
-        found = replayed(job, until if from_ is None else from_)
+        if from_ is not None:
+            # Behind calls of ours; those of another system come before all of them.
+            until = from_ + sum(line.record.get("event") == "told" for line in job.lines())
+        found = replayed(job, until)
+        if found.unproven and not found.calls and from_ is None:
+            raise NothingToReplay(
+                f"{job.name}: {many(found.unproven, 'imported call')} without answers or states",
+                hint=f"`holdfast job history {job.name}` shows what was recorded of them",
+            )
         if from_ is None:
             data = {"job": job.name, **found._asdict()}
             calls = many(found.calls, "call")
             said = f"{job.name}: {calls} replayed, {found.status}: every state follows\n"
+            if found.unproven:
+                left = many(found.unproven, "imported call")
+                said += f"{left} without answers or states: nothing is proven of them\n"
             return Show(data, text=said)
         return _again(call, job, from_, model)
 

@@ -42,22 +42,14 @@ def replay_job_history(job_dir: str, until_sequence: int | None = None) -> int:
     In any of its forms, of any system.  AssertionError names the first call whose answer would not
     do, or whose state does not follow from what was before.  `until_sequence` is a number of calls.
     """
-    from holdfast.contracts.job_check import check_history  # noqa: PLC0415 - most tests have no jobs
-    from holdfast.contracts.job_history import HISTORY  # noqa: PLC0415 - the same
-    from holdfast.contracts.kind import Located, Origin, Reading  # noqa: PLC0415 - the same
+    from holdfast.contracts.job_history import HISTORY  # noqa: PLC0415 - most tests have no jobs
+    from holdfast.jobs.replay import wrong_in  # noqa: PLC0415 - the same
 
     path = Path(job_dir) / "jobHistory.json"
     value: Any = HISTORY.upgraded(decode(path.read_bytes(), limit=MAX_DOCUMENT))
     calls = value["interactions"][:until_sequence]
-    told = {**value, "interactions": calls, "recovery_points": list[Any]()}
-    for found in check_history([Located(0, Reading(told, None, []))], Origin(str(path))):
-        assert found.level != "error", f"{found.field}: {found.reason}"
-    for call in calls:
-        answer = call["response"]
-        raw, held = answer.get("raw_response"), answer.get("action") != "STUCK"
-        if isinstance(raw, str) and answer.get("status") == "SUCCESS" and held:
-            good = validate_agent_response(raw, tolerant=True)
-            assert good, f"call {call['sequence']}: its answer breaks the rules"
+    for at, what in wrong_in({**value, "interactions": calls}):
+        raise AssertionError(f"call {calls[at].get('sequence', at)}: {what}")
     return len(calls)
 
 
