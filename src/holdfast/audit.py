@@ -23,6 +23,7 @@ from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.layout import AUDIT
 from holdfast.store.primitives import START, BadLine, Cursor, Line
+from holdfast.text import clip, plural
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -161,7 +162,7 @@ def redacted(
         return 0
     count = len(_TAG.findall(encode(hidden))) - len(_TAG.findall(encode(record)))
     if count > 0:
-        detail = f"{count} secret{'s' * (count > 1)} masked in {what}"
+        detail = f"{plural(count, 'secret')} masked in {what}"
         found = {"count": count}
         tell(
             home, "redaction", detail, job=job, agent=agent, sequence=sequence, ref=ref, data=found
@@ -175,7 +176,7 @@ _mask = mask.hiding()
 def _text(text: str) -> str:
     """What can be written of a text of unknown origin."""
     clean = text.encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= _MOST_DETAIL else clean[: _MOST_DETAIL - 1] + "…"
+    return clip(clean, _MOST_DETAIL)
 
 
 # --- reading --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Amounts as people write them and as they are shown to people."""
+"""Amounts as people write them, and amounts and texts as they are shown in a line."""
 
 from __future__ import annotations
 
@@ -32,3 +32,25 @@ def size(text: str) -> int:
     if count > 0:
         return count
     raise UsageError(f"not a size: {text[:80]!r}", hint="such as 200MB, 2GiB or 4096")
+
+
+def ago(seconds: float) -> str:
+    """A length of time in the one unit that tells most: 3s, 12m, 4h, 1096d."""
+    for unit in ("d", "h", "m"):
+        if abs(seconds) >= 2 * _SECONDS[unit]:
+            return f"{round(seconds / _SECONDS[unit])}{unit}"
+    return f"{round(seconds)}s"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 file`, `1,200 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def clip(text: str, most: int) -> str:
+    """The text in at most so many characters, a cut shown as an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.testing import refused
-from holdfast.text import duration, size
+from holdfast.text import ago, clip, duration, one_line, plural, size
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,18 @@ def test_a_size_has_a_unit_or_is_in_bytes(text: str, count: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with refused(UsageError, "not a size"):
         size(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (119.4, "119s"), (120, "2m"), (7200, "2h"), (172799, "48h"), (172800, "2d"),
+     (-7200, "-2h"), (94_694_400, "1096d")],
+)  # fmt: skip
+def test_how_long_ago_is_told_in_one_unit(seconds: float, text: str) -> None:
+    assert ago(seconds) == text
+
+
+def test_what_is_shown_in_a_line_is_counted_and_cut() -> None:
+    assert [plural(n, "file") for n in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
+    assert one_line(" a\n b\t c ") == "a b c"
+    assert (clip("abcd", 4), clip("abcde", 4)) == ("abcd", "abc…")

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents.standing import Standing, in_words
+from holdfast.agents.standing import Standing
 from holdfast.codec import Record, pretty
 from holdfast.errors import NotFound
 from holdfast.layout import ALERTED, ALERTS
 from holdfast.store.primitives import Cursor, Line
 from holdfast.store.view import Shape
+from holdfast.text import ago
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -43,7 +44,7 @@ def troubles_of(standings: Iterable[Standing], *, idle: bool) -> list[Seen]:
     for one in standings:
         told = [*one.kinds_of_trouble]
         if idle and one.state == "offline" and "offline" not in {kind for kind, _ in told}:
-            told.append(("offline", f"not heard of for {in_words(one.presence.age or 0.0)}"))
+            told.append(("offline", f"not heard of for {ago(one.presence.age or 0.0)}"))
         for kind, says in told:
             # Of several of a kind the first is the worst.
             found.setdefault((one.agent, kind), Seen(one.agent, kind, says[:_MOST_SAID]))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.agents.history import RECENT
 from holdfast.agents.standing import Standing
+from holdfast.text import plural
 
 READY, FAILING, BLOCKED, BUSY, RETIRED = "ready", "failing", "blocked", "busy", "retired"
 _ORDER = (READY, FAILING, BLOCKED, BUSY, RETIRED)
@@ -59,7 +60,7 @@ def _group(one: Standing, failed: int, of: int) -> tuple[str, str]:
         return RETIRED, f"since {retired['at']}{why}"
     if one.state == "busy":
         return BUSY, f"at work on {one.task or 'something'}"
-    notes = [f"{one.urgent} urgent message{'s' * (one.urgent != 1)}"] if one.urgent else []
+    notes = [plural(one.urgent, "urgent message")] if one.urgent else []
     notes += [f"{session['session_id']} crashed" for session in one.crashed]
     said = "; ".join([tally, *notes])
     if one.blocked_by:

@@ -32,6 +32,7 @@ from holdfast.store.primitives import START, BadLine, Cell, Cursor, Line, Log, S
 from holdfast.store.segments import Series, plain_name
 from holdfast.store.shelves import CLAIMED
 from holdfast.store.view import Shape, View
+from holdfast.text import ago, clip, one_line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -372,7 +373,7 @@ def _report(
     # Of an agent without sessions the report stays as it was made: its ledger tells of it.
     told_elsewhere = alive or (recent and not said.get("last_session"))
     if age > moment.stale_after and not told_elsewhere:
-        return Report("stale", f"report {in_words(age)} old", age, said)
+        return Report("stale", f"report {ago(age)} old", age, said)
     return Report("ok", "", age, said)
 
 
@@ -448,16 +449,7 @@ def _parked(files: _Folder) -> list[Parked]:
         found = board.parked_in(decode(data.strip(), limit=MAX_DOCUMENT))
     except (HoldfastError, DecodeError, OSError):
         return []
-    return [Parked(_line(task, _MOST_NAME), _line(reason, _MOST)) for task, reason in found]
-
-
-def _line(text: str, most: int) -> str:
-    return " ".join(text.split())[:most]
-
-
-def in_words(seconds: float) -> str:
-    """How long, in the one unit that tells most: 3s, 12m, 4h, 1096d."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if abs(seconds) >= 2 * size:
-            return f"{round(seconds / size)}{unit}"
-    return f"{round(seconds)}s"
+    return [
+        Parked(clip(one_line(task), _MOST_NAME), clip(one_line(reason), _MOST))
+        for task, reason in found
+    ]

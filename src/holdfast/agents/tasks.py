@@ -21,6 +21,7 @@ from holdfast.errors import Corrupt, NotFound, UsageError
 from holdfast.store.edited import EditedDocument
 from holdfast.store.merge import merge_json
 from holdfast.store.primitives import Log
+from holdfast.text import one_line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -194,7 +195,7 @@ class TaskList:
                     return
             made.append(Changed(self._append(document, new), applied=True))
             task = made[0].task
-            act.update(task=task["id"], message=_line(task["description"]))
+            act.update(task=task["id"], message=one_line(task["description"])[:200])
 
         self._change(change, act)
         return made[0]
@@ -218,7 +219,7 @@ class TaskList:
                 return
             tasks[at] = after
             if outcome:
-                act["message"] = _line(outcome)
+                act["message"] = one_line(outcome)[:200]
             new = None
             if follow_up is not None:
                 priority = after.get("priority")
@@ -255,7 +256,7 @@ class TaskList:
                     task |= {"status": "pending", "parked": told}
                     parked = True
 
-        self._change(change, {"event": PARKED, "task": id, "message": _line(why)})
+        self._change(change, {"event": PARKED, "task": id, "message": one_line(why)[:200]})
         return parked
 
     def _find(self, tasks: Sequence[Record], id: str) -> int:
@@ -319,10 +320,6 @@ def _may_be_parked(task: Record) -> bool:
 def _is_due(history: Record, id: str, times: int) -> bool:
     """Whether it failed since it was parked: who takes the mark out by hand wants another try."""
     return times > history["parked"].get(id, 0)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:200]
 
 
 # --- the file -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import cast
 
 from holdfast.codec import Record
 from holdfast.mask import hiding
+from holdfast.text import clip, one_line
 
 MOST_DIGEST = 300
 """Characters of what is told of the input, or of an error."""
@@ -52,8 +53,7 @@ _hide = hiding()
 def told(text: str, most: int = MOST_DIGEST) -> str:
     """A text in a line, without secrets and not too long."""
     # Masked before it is cut: half a key is one that no pattern finds.
-    line = " ".join(str(_hide({"text": text[:_LOOKED_AT]})["text"]).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return clip(one_line(str(_hide({"text": text[:_LOOKED_AT]})["text"])), most)
 
 
 def digest(tool: str, given: Record) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.cli.safe import safe
+from holdfast.text import ago
 
 GAP = "  "
 WIDEST = 40
@@ -33,14 +34,6 @@ def cell(value: object) -> str:
             import json
 
             return safe(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def age(seconds: float) -> str:
-    """How long ago, in the one unit that tells most: 3s, 12m, 4h, 1096d."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if abs(seconds) >= 2 * size:
-            return f"{round(seconds / size)}{unit}"
-    return f"{round(seconds)}s"
 
 
 def width(text: str) -> int:
@@ -97,7 +90,7 @@ class Grid:
         return [self._cell(name, row.get(name)) for name in self._columns]
 
     def _cell(self, name: str, value: object) -> str:
-        return age(value) if name == "age" and isinstance(value, int | float) else cell(value)
+        return ago(value) if name == "age" and isinstance(value, int | float) else cell(value)
 
     def _grow(self, cells: Sequence[str]) -> None:
         self._widths = [

@@ -19,6 +19,7 @@ from pydantic_core.core_schema import ErrorType
 from holdfast.contracts import drift
 from holdfast.contracts.place import Location, Place, place
 from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TEXT_ERROR, TIME_ERROR, Record
+from holdfast.text import clip
 
 Level = Literal["error", "warning"]
 Shape = Literal["document", "lines", "array", "markdown"]
@@ -397,5 +398,4 @@ def _spelled(path: Location) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return clip(repr(value), _LONGEST_SHOWN)

@@ -30,6 +30,7 @@ from holdfast.jobs.timeline import (
     used,
     words,
 )
+from holdfast.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,7 +175,7 @@ def _damaged(places: Sequence[str]) -> Html:
 def _figures(state: JobState, told: Timeline) -> Html:
     limits, share = state["limits"], used(state)
     known = known_usd(state)
-    unknown = f", {_many(state['unknown'], 'call')} of unknown cost" if state["unknown"] else ""
+    unknown = f", {plural(state['unknown'], 'call')} of unknown cost" if state["unknown"] else ""
     tokens = [each for call in told.calls if (each := _tokens(call)) is not None]
     rows = [
         (
@@ -294,7 +295,7 @@ def _call(call: Record) -> Html:
     cost = "cost unknown" if response["cost_usd"] is None else f"${response['cost_usd']:.4f}"
     figures = [f"{response['execution_time_seconds']:.1f} s", cost]
     if tokens is not None:
-        figures.append(_many(tokens, "token"))
+        figures.append(plural(tokens, "token"))
     header = tag(
         "header",
         tag("a", f"{number} · {settings.get('phase') or 'no phase'}", href=f"#call-{number}"),
@@ -367,8 +368,8 @@ def _more(title: str, text: str | None, *, open_: bool = False) -> Html | None:
         return None
     kept = text[:_LONGEST]
     rest = len(text) - len(kept)
-    more = f"\n… {_many(rest, 'character')} more in the history" if rest else ""
-    size = tag("span", f" {_many(len(text), 'character')}", class_="faint")
+    more = f"\n… {plural(rest, 'character')} more in the history" if rest else ""
+    size = tag("span", f" {plural(len(text), 'character')}", class_="faint")
     return tag("details", tag("summary", title, size), tag("pre", kept + more), open=open_)
 
 
@@ -423,10 +424,6 @@ def _foot(job: Job, damage: Sequence[str] | None) -> Html:
         f"Holdfast {__version__}, {job.now()}. Line {head.seq} of history.jsonl, hash {head.hash}: "
     )
     return tag("footer", told, verified, ".")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _state(words: str, is_: str) -> Html:

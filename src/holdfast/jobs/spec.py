@@ -36,7 +36,7 @@ _OTHER_NAMES = {
     "roles": "models",
 }
 _PHASE_NAMES = {"worker_instructions": "instructions", "retries": "max_retries"}
-_DURATIONS = {"timeout": "timeout_seconds", "max_time": "max_seconds"}
+_TIMES = {"timeout": "timeout_seconds", "max_time": "max_seconds"}
 _BUDGET = {
     "max_cost": "max_cost_usd",
     "max_cost_usd": "max_cost_usd",
@@ -172,8 +172,8 @@ def _phase(told: Any, where: str) -> Any:
         return told
     phase: dict[str, Any] = {}
     for name, each in cast("dict[str, Any]", told).items():
-        if name in _DURATIONS:
-            _say(phase, _DURATIONS[name], duration(each, f"{where}: {name}"), where)
+        if name in _TIMES:
+            _say(phase, _TIMES[name], duration(each, f"{where}: {name}"), where)
         elif name == "gate":
             _say(phase, "gates", [_gate(each, where)], where)
         elif name == "gates" and isinstance(each, list):

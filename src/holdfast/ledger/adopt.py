@@ -24,6 +24,7 @@ from holdfast.ledger.pieces import Piece, pieces
 from holdfast.ledger.sealed import FOLDER, Sealed
 from holdfast.ledger.status import SHOWN, State, fold, initial, later
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
+from holdfast.text import plural
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -102,7 +103,7 @@ def adopt(
         come_to = _come_to(ledger.agent, records, status)
         for start in range(0, len(news), _FILES_PER_LINE):
             part = news[start : start + _FILES_PER_LINE]
-            many = f"{len(part)} file{'s' * (len(part) != 1)}"
+            many = plural(len(part), "file")
             summary = f"Imported {many} with {sum(each['entries'] for each in part)} entries"
             data = {IMPORT: {"layout": layout, "files": part, **come_to}}
             ledger.write(Event("info", summary, IMPORTER, data=data))

@@ -13,6 +13,7 @@ from holdfast.ops.envelope import Rows, Show, Stream
 from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, OfAgent, Since
+from holdfast.text import plural
 
 _PAUSE = 0.2
 _SHOWN = ("job_id", "agent", "sequence", "detail")
@@ -128,7 +129,7 @@ def _limit(limit: int) -> int:
 
 def _warn(context: Context, audit: Audit, kind: str | None) -> None:
     if audit.damaged:
-        count = f"{len(audit.damaged)} damaged line{'s' * (len(audit.damaged) > 1)}"
+        count = plural(len(audit.damaged), "damaged line")
         context.warn(f"left out {count}; `holdfast check` tells where")
     if kind is not None and kind not in KINDS:
         context.warn(f"nothing is called {kind}; the rules are {', '.join(KINDS)}")

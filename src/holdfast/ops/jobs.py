@@ -21,6 +21,7 @@ from holdfast.jobs.timeline import in_words, meaning, places, used
 from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
+from holdfast.text import clip, one_line
 
 if TYPE_CHECKING:
     pass
@@ -122,7 +123,7 @@ def row(job: Job, rank: int | None = None) -> Record:
         "changed_files": list(about.touched.files),
         "files_note": about.touched.note,
         "unknown_costs": state["unknown"],
-        "description": spec.description or _short(spec.task),
+        "description": spec.description or clip(one_line(spec.task), 80),
         "updated_at": state["updated_at"],
     }
 
@@ -158,11 +159,6 @@ def details(job: Job) -> Record:
         "origin": state["origin"],
         "spec": state["spec"],
     }
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 def indented(text: str) -> str:

@@ -22,7 +22,7 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since
 from holdfast.store.home import Home, find
 from holdfast.store.primitives import START, Cursor, Verified
-from holdfast.text import duration
+from holdfast.text import duration, plural
 
 CORRUPT = 6
 _PAUSE = 0.2
@@ -118,7 +118,7 @@ def _throttled(
     )
     if not isinstance(done, throttle.Counted):
         return done
-    times = f"{done.times} time{'s' * (done.times > 1)}"
+    times = plural(done.times, "time")
     detail = f"counted, not repeated: it is #{done.seq}, and came {times} more"
     data = {"seq": done.seq, "repeated": done.times}
     return Change(f"{ledger.agent}#{done.seq}", applied=False, detail=detail, data=data)
@@ -268,7 +268,7 @@ def _streams(
     if index is not None and progress is not None:
         progress(1, 1)
     if ledger.damaged:
-        count = f"{len(ledger.damaged)} damaged line{'s' * (len(ledger.damaged) > 1)}"
+        count = plural(len(ledger.damaged), "damaged line")
         context.warn(f"{agent}: left out {count}; `holdfast ledger verify` tells where")
     if ledger.has_imports():
         from holdfast.ledger import adopt

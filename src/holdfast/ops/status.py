@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
-from holdfast.agents.standing import Moment, Running, Standing, fleet, in_words, standing
+from holdfast.agents.standing import Moment, Running, Standing, fleet, standing
 from holdfast.clock import zone
 from holdfast.codec import Record
 from holdfast.errors import NotFound
@@ -19,6 +19,7 @@ from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.store.home import Home
+from holdfast.text import ago, clip, one_line
 
 """A daily agent that missed one run is not yet stale."""
 _WIDEST = 26
@@ -140,15 +141,13 @@ def _cost(spent: float, unknown: int) -> str | None:
 def _short(troubles: list[str]) -> str | None:
     if not troubles:
         return None
-    first = " ".join(troubles[0].split())
     more = f" (+{len(troubles) - 1})" if troubles[1:] else ""
-    room = _WIDEST - len(more)
-    return (first if len(first) <= room else first[: room - 1] + "…") + more
+    return clip(one_line(troubles[0]), _WIDEST - len(more)) + more
 
 
 def detail(row: Record) -> Iterator[str]:
     """One agent, line by line."""
-    age = "never heard of" if row["age"] is None else f"heard of {in_words(row['age'])} ago"
+    age = "never heard of" if row["age"] is None else f"heard of {ago(row['age'])} ago"
     yield f"{row['agent']}: {row['state']}, {age}"
     for each in row["sessions"]:
         role = f" as {each['role']}" if each["role"] else ""

@@ -21,6 +21,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
+from holdfast.text import clip, one_line
 
 Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
 Priority = Literal["high", "medium", "low"]
@@ -58,16 +59,13 @@ def add(
             call.warn(f"{tasks.agent} has no task {follow_up_from[:60]!r} that it could follow")
         done = tasks.add(New(text.strip(), type, priority, context, follow_up_from))
     id = str(done.task["id"])
-    return Change(id, applied=True, detail=f"{tasks.agent}: {id} {_short(text)}", data=done.task)
+    return Change(
+        id, applied=True, detail=f"{tasks.agent}: {id} {clip(one_line(text), 80)}", data=done.task
+    )
 
 
 def _ids(tasks: list[Record]) -> set[str]:
     return {str(task.get("id")) for task in tasks}
-
-
-def _short(text: object) -> str:
-    line = " ".join(str(text).split())
-    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 @example("holdfast task list --agent rio", columns="agent id state priority type description note")

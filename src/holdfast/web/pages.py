@@ -25,6 +25,7 @@ from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.layout import CACHE
 from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.operation import Table
+from holdfast.text import ago
 from holdfast.web import job_pages
 from holdfast.web.api import Opener
 from holdfast.web.calls import Calls, LookingRouter
@@ -64,17 +65,10 @@ _NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": N
 _NO_MAIL = Mail([], 0, [])
 _NOTHING_SPENT: dict[str, Any] = {"usd": None, "unknown": 0, "left_usd": None}
 _Shown = TypeVar("_Shown")
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
-def ago(seconds: float | None) -> str:
-    """How long ago, in the one unit that tells most."""
-    if seconds is None:
-        return "never"
-    for unit, size in _UNITS:
-        if abs(seconds) >= 2 * size:
-            return f"{round(seconds / size)}{unit}"
-    return f"{round(seconds)}s"
+def _age(seconds: float | None) -> str:
+    return "never" if seconds is None else ago(seconds)
 
 
 def _here(context: Context, stamp: object) -> datetime | None:
@@ -153,7 +147,7 @@ _pages = Environment(
     lstrip_blocks=True,
 )
 _FILTERS: dict[str, Any] = {
-    "ago": ago,
+    "ago": _age,
     "clock": clock_of,
     "day": day_of,
     "lasted": lasted,

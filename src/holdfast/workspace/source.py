@@ -13,6 +13,7 @@ from holdfast.git.source import Source, source_of
 from holdfast.git.worktree import top_of
 from holdfast.settings import SETTINGS
 from holdfast.store.vfs import CREATE, RealVfs
+from holdfast.text import plural
 from holdfast.workspace.ignored import surroundings
 from holdfast.workspace.safedir import Folder, pieces
 
@@ -223,7 +224,7 @@ def _uncommitted(source: Source, made: Repository) -> str:
     except StorageError:
         return ""
     counted = changed + others
-    return f"{counted} file{'s' * (counted != 1)}" if counted else ""
+    return plural(counted, "file") if counted else ""
 
 
 def facts_in(path: str) -> Facts | None:
