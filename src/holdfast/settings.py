@@ -50,7 +50,7 @@ _KNOWN: Table = {
     "log": {"rotate_at": ""},
     "budget": {"session_usd": 0.0, "agent_day_usd": 0.0, "fleet_day_usd": 0.0},
     "tasks": {"park_after": 0},
-    "models": {"default": ""},
+    "models": {"default": "", "fallback": [], "per_minute": 0},
     "agents": {
         "*": {
             "session_usd": 0.0,
@@ -119,6 +119,19 @@ class Settings(NamedTuple):
     def default_model(self) -> str | None:
         return _word(table(self.tables, "models").get("default"))
 
+    @property
+    def fallback_models(self) -> tuple[str, ...]:
+        """The models to ask in turn when an agent's own cannot answer."""
+        return _words("models.fallback", table(self.tables, "models").get("fallback", []))
+
+    @property
+    def calls_per_minute(self) -> int | None:
+        """How often this process may ask one model in a minute; None is no limit."""
+        value = table(self.tables, "models").get("per_minute")
+        if value is None or (type(value) is int and value >= 1):
+            return value
+        raise _wrong("models.per_minute", value, "a number of calls", "20")
+
     def model(self, agent: str) -> str | None:
         """The model of one agent; without it, its persona's or the default applies."""
         return _word(table(self.tables, "agents", agent).get("model"))
@@ -179,7 +192,7 @@ def parse_settings(data: bytes) -> Settings:
         timezone,
         _seconds(found, "heartbeat", standard.heartbeat),
         _seconds(found, "offline_after", standard.offline_after),
-        _events(table(found, "ledger").get("extra_events", [])),
+        _words("ledger.extra_events", table(found, "ledger").get("extra_events", [])),
         _bytes(table(found, "log").get("rotate_at", standard.rotate_at)),
         found,
     )
@@ -232,13 +245,11 @@ def _bytes(value: object) -> int:
     raise _wrong("log.rotate_at", value, "a size up to 1 TiB", '"100MB"')
 
 
-def _events(value: object) -> tuple[str, ...]:
+def _words(name: str, value: object) -> tuple[str, ...]:
     words = tuple(cast("list[object]", value)) if isinstance(value, list) else (None,)
     if all(isinstance(word, str) for word in words):
         return cast("tuple[str, ...]", words)
-    raise _wrong(
-        "ledger.extra_events", cast("object", value), "a list of words", '["deploy", "review"]'
-    )
+    raise _wrong(name, cast("object", value), "a list of words", '["one", "two"]')
 
 
 def _word(value: object) -> str | None:

@@ -295,3 +295,23 @@ def test_ends_that_a_dead_process_left_untold_are_told_by_the_next(shell: Shell)
     shutil.rmtree(shell.home / "cache/retold")
     shell("run", "--agent", "rio", "--", "echo", "Second")
     assert [text for _, text in ended_topics(shell)] == ["First", "Second"]
+
+
+def test_settings_name_a_fallback_and_how_often_a_model_may_be_asked(
+    shell: Shell, tmp_path: Path
+) -> None:
+    down = tmp_path / "down.yaml"
+    down.write_text("replies:\n  - {error: not_authorised}\n", encoding="utf-8")
+    settings = shell.home / "holdfast.toml"
+    before = settings.read_text(encoding="utf-8")
+    models = '\n[models]\nper_minute = 9\nfallback = ["{}"]\n'
+    settings.write_text(before + models.format("scripted:echo"), encoding="utf-8")
+    ran = shell("agent", "chat", "rio", "hi", "--model", f"scripted:{down}", "--json")
+    assert "You said: hi" in ran.out
+    assert [row["error"] for row in ran.json()["tries"]] == ["not_authorised"]
+    settings.write_text(before + models.format("command:rm -rf /"), encoding="utf-8")
+    refused = shell("agent", "chat", "rio", "hi", "--model", "scripted:echo", "--json")
+    assert "as a fallback" in refused.error()["message"]
+    settings.write_text(before + "\n[models]\nper_minute = 0\n", encoding="utf-8")
+    wrong = shell("agent", "chat", "rio", "hi", "--model", "scripted:echo", "--json")
+    assert "models.per_minute = 0" in wrong.error()["message"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.clock import FakeClock
 from holdfast.errors import BadValue, ModelError, NotAuthorised, TimedOut, Unavailable
-from holdfast.models.asking import Cached, Fallback, Limited, Patience, Retrying
+from holdfast.models.asking import Fallback, Limited, Patience, Retrying
 from holdfast.models.protocol import Message, Reply, Request, Usage
 from holdfast.models.replay import NotRecorded, Replay
 from holdfast.models.scripted import Scripted
@@ -169,20 +169,6 @@ def test_a_fallback_has_no_more_time_than_the_question() -> None:
     with pytest.raises(TimedOut):
         Fallback([slow, other], clock).ask(question(timeout=5))
     assert other.asked == []
-
-
-def test_the_same_question_is_asked_once() -> None:
-    inner = Scripted([{"reply": "a", "cost_usd": 1.0}, "b", "c"])
-    model = Cached(inner, most=2)
-    assert model.most_usd(question()) == 1.0
-    first, again = model.ask(question()), model.ask(question(timeout=1.0))
-    assert (first.cost_usd, first.cached) == (1.0, False)
-    assert (again.text, again.cost_usd, again.cached) == ("a", 0.0, True)
-    assert model.most_usd(question()) == 0.0
-    assert [model.ask(question(text)).text for text in ("2", "3", "2", "3")] == ["b", "c"] * 2
-    assert len(inner.asked) == 3
-    with pytest.raises(ModelError, match="no reply left"):
-        model.ask(question())  # the oldest had to go
 
 
 def test_a_recording_answers_what_was_asked_and_nothing_else() -> None:

@@ -7,7 +7,7 @@ import sys
 from random import Random
 
 from holdfast.clock import SystemClock
-from holdfast.models.asking import Cached, Fallback, Limited, Patience, Retrying
+from holdfast.models.asking import Fallback, Limited, Patience, Retrying
 from holdfast.models.command import Command, open_command
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model
@@ -81,4 +81,4 @@ class TestWrapped(TestScripted):
         clock = SystemClock()
         patient = Retrying(model, clock, Random(7), Patience(tries=2, first_pause=0.01))
         down = Scripted(lambda request: Line(error="unavailable"))
-        return Cached(Fallback([down, Limited(patient, clock, 1000)], clock))
+        return Fallback([down, Limited(patient, clock, 1000)], clock)

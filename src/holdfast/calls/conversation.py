@@ -527,7 +527,7 @@ def _fields(reply: Reply) -> Record:
     fields["seconds"] = round(reply.seconds, 6)
     if reply.first_text is not None:
         fields["first_text_seconds"] = round(reply.first_text, 6)
-    return fields | {"finish": reply.finish} | ({"cached": True} if reply.cached else {})
+    return fields | {"finish": reply.finish}
 
 
 def _tries(tries: Sequence[Try]) -> Record:

@@ -1,4 +1,4 @@
-"""Ways of asking: again after a failure, not too often, another one instead, or not at all.
+"""Ways of asking: again after a failure, not too often, another model instead.
 
 Each wraps a model and is one.  They are put around each other by whoever opens a model; every call
 that failed on the way is told in the reply's `tries`, or in the error's if none succeeded.
@@ -6,7 +6,7 @@ that failed on the way is told in the reply's `tries`, or in the error's if none
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
@@ -190,27 +190,3 @@ class Fallback:
     def close(self) -> None:
         for model in self._models:
             model.close()
-
-
-class Cached(_Around):
-    """Gives the same answer to the same question, for the life of the process."""
-
-    def __init__(self, model: Model, most: int = 1000) -> None:
-        super().__init__(model)
-        self._most = most
-        self._replies: OrderedDict[str, Reply] = OrderedDict()
-
-    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        found = self._replies.get(request.key)
-        if found is not None:
-            self._replies.move_to_end(request.key)
-            if on_text is not None:
-                on_text(found.text)
-            return found._replace(cost_usd=0.0, seconds=0.0, tries=(), cached=True)
-        reply = self._replies[request.key] = self._model.ask(request, on_text)
-        if len(self._replies) > self._most:
-            self._replies.popitem(last=False)
-        return reply
-
-    def most_usd(self, request: Request) -> float | None:
-        return 0.0 if request.key in self._replies else self._model.most_usd(request)

@@ -101,7 +101,6 @@ class Reply(NamedTuple):
     """Seconds until the first piece came, where it was streamed."""
     finish: Finish = "stop"
     tries: tuple[Try, ...] = ()
-    cached: bool = False
 
 
 class Model(Protocol):

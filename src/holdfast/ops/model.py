@@ -10,7 +10,7 @@ from holdfast.codec import DecodeError, decode
 from holdfast.errors import ConfigError, UsageError
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
-from holdfast.models.asking import Patience, Retrying
+from holdfast.models.asking import Fallback, Limited, Patience, Retrying
 from holdfast.models.output import check_schema
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model, providers
@@ -133,7 +133,20 @@ def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
             "from afar no model can be named that runs a command, reads a file or has an address",
             hint=f"name it in a terminal: `agent chat --model`, or {VARIABLE} before `holdfast up`",
         )
-    return Retrying(open_model(ref), context.clock, SystemRandom())
+    settings, clock = home.settings, context.clock
+    for other in settings.fallback_models:
+        if _reaches_out(other):
+            raise ConfigError(
+                f"holdfast.toml names a command or an address as a fallback: {other[:_SHOWN]!r}",
+                hint="models.fallback takes models of providers; `holdfast model list` shows them",
+            )
+    models: list[Model] = []
+    for name in (ref, *settings.fallback_models):
+        model = open_model(name)
+        if (most := settings.calls_per_minute) is not None:
+            model = Limited(model, clock, most)
+        models.append(Retrying(model, clock, SystemRandom()))
+    return Fallback(models, clock) if len(models) > 1 else models[0]
 
 
 def unsaid(home: Home, agent: str) -> str | None:

@@ -110,7 +110,7 @@ class ModelConformance:
         assert reply.value is None
         assert 0 <= reply.seconds <= passed + 0.1
         assert reply.first_text is None or 0 <= reply.first_text <= reply.seconds
-        assert reply.finish == "stop" and not reply.cached
+        assert reply.finish == "stop"
 
     def test_what_it_used_and_cost_is_unknown_or_possible(self) -> None:
         model = self.model()
