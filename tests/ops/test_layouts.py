@@ -139,6 +139,25 @@ def test_the_command_line_takes_the_layout_before_and_behind_the_verb(
     assert len(ran[0].rows()) == 9
 
 
+def test_an_adopted_tree_is_the_home_of_whoever_stands_in_it(tree: Path, tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    assert shell.run([PROGRAM, "--layout", "luka", "init", "cls"], cwd=tree).code == 0
+    words = [PROGRAM, "ledger", "write", "--agent", "cls", "--event", "info"]
+    for where, text in ((tree, "here"), (tree / "agents/cls", "below")):
+        assert shell.run([*words, text], cwd=where).code == 0
+    written = "".join(each.read_text() for each in tree.glob("g/ledger/cls/*.jsonl"))
+    assert '"here"' in written and '"below"' in written
+    assert not (shell.user / ".local/share/holdfast").exists()
+    other = {"HOLDFAST_HOME": str(tmp_path / "other")}
+    assert shell.run([PROGRAM, "init"], cwd=tree, env=other).code == 0
+    assert shell.run([*words, "elsewhere"], cwd=tree, env=other).code == 0
+    inner = tree / "inner"
+    assert shell.run([PROGRAM, "--home", str(inner / ".holdfast"), "init"]).code == 0
+    assert shell.run([*words, "inner"], cwd=inner).code == 0
+    written = "".join(each.read_text() for each in tree.glob("g/ledger/cls/*.jsonl"))
+    assert "elsewhere" not in written and '"inner"' not in written
+
+
 def test_a_tree_that_is_not_there_is_not_found(verbs: Verbs) -> None:
     verbs.path += "/nowhere"
     with refused(NotFound, "no tree of luka"):

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from holdfast.layout import Layout
@@ -80,8 +80,10 @@ class Context:
     @property
     def place(self) -> str | None:
         """Where the home is; None if the store has to look for it."""
-        if self.home_path or self.layout_said in (None, "holdfast"):
+        if self.home_path:
             return self.home_path
+        if self.layout_said in (None, "holdfast"):
+            return None if os.environ.get("HOLDFAST_HOME") else _adopted_tree()
         # Our own homes are no place to look for the tree of another system.
         return os.environ.get("HOLDFAST_HOME") or os.getcwd()
 
@@ -142,3 +144,21 @@ class Context:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _adopted_tree() -> str | None:
+    """The tree with a layout of its own that the working directory lies in, if it is nearest."""
+    here = os.path.realpath(os.curdir) if os.path.exists(os.curdir) else "/"
+    while here != "/" and not os.path.isdir(os.path.join(here, ".holdfast")):
+        settings = os.path.join(here, "holdfast.toml")
+        if os.path.isfile(settings) and os.stat(settings).st_uid == os.geteuid():
+            import tomllib
+
+            from holdfast.userfile import read
+
+            with suppress(OSError, UsageError, ValueError):
+                named = tomllib.loads(read(settings, plain=True).decode()).get("layout")
+                if named not in (None, "holdfast"):
+                    return here
+        here = os.path.dirname(here)
+    return None
