@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.jobs.export import as_html
 from holdfast.jobs.job import Job
+from holdfast.jobs.report import as_html
 from holdfast.ops import job_damage
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_show import history as show_history
+from holdfast.ops.jobs import details
 from holdfast.store.home import Home
 from tests.jobs.desk import DONE, Desk
 
@@ -102,7 +103,9 @@ def test_what_is_taken_elsewhere_of_a_sound_history_says_that_it_was_verified(ov
 
 def test_of_very_many_damaged_places_the_first_are_in_the_page(over: Desk) -> None:
     with Home.open(str(over.home)) as home, Job(home, "demo") as job:
-        page = as_html(job, damage=[f"history.jsonl:{number}: odd" for number in range(2000)])
+        page = as_html(
+            job, details(job), damage=[f"history.jsonl:{number}: odd" for number in range(2000)]
+        )
     assert "history.jsonl:19: odd" in page and "history.jsonl:20: odd" not in page
     assert "and 1,980 more" in page
 

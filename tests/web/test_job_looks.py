@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import jobs, web
-from holdfast.web.pages import lasted
+from holdfast.jobs.report import lasted
 from tests.ledger.shell import Shell
 from tests.web.aftermath import HOSTILE
 from tests.web.board import Board, page_of

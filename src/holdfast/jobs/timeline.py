@@ -7,6 +7,7 @@ that is under way.  One reading of the history gives all three.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +82,14 @@ def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
         first = calls[0]["sequence"]
         events = [each for each in events if each["before"] > first]
     return Timeline(total, list(calls), events, _asking(reading, asked), points(reading.state))
+
+
+def in_order(calls: Sequence[Record], events: Sequence[Record]) -> list[Record]:
+    """Calls and what was decided between them, oldest first."""
+    items = [(each["sequence"] + 0.5, {"call": each}) for each in calls]
+    items += [(float(each["before"]), {"event": each}) for each in events]
+    # Stable: what lies between two calls stays in its order.
+    return [item for _, item in sorted(items, key=lambda each: each[0])]
 
 
 def _examined(response: Record) -> Record:
@@ -205,8 +214,9 @@ def in_words(state: JobState) -> str:
     return words(state["status"]) if hold is None else held.get(hold, hold)
 
 
-def words(status: str | None) -> str:
-    return (status or "unknown").replace("_", " ").lower()
+def words(status: object) -> str:
+    """A state, an event or an action as people write it."""
+    return str(status or "unknown").replace("_", " ").lower()
 
 
 def meaning(state: JobState) -> str:

@@ -383,7 +383,7 @@ def show(
             warn_of_damage(call, job)
             warn_of_views(call, job)
         if csv:
-            from holdfast.jobs.export import as_csv
+            from holdfast.jobs.report import as_csv
 
             text = as_csv(job)
             return Show({"csv": text}, text=text, exact=True)

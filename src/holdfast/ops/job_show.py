@@ -13,7 +13,7 @@ from holdfast.jobs.timeline import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.job_damage import looked_for_damage, warn_of_damage
-from holdfast.ops.jobs import Decrypt, Id, opened, workspace_of
+from holdfast.ops.jobs import Decrypt, Id, details, opened, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.userfile import existing, put_new, put_over
@@ -104,11 +104,11 @@ def _page(
 
 
 def _html(call: Context, job: Job, damage: list[str] | None, *, decrypt: bool) -> str:
-    from holdfast.jobs.export import MOST_BYTES, as_html
+    from holdfast.jobs.report import MOST_BYTES, as_html
 
     if job.spec.sensitive and not decrypt:
         call.warn(f"{job.name} is sensitive: without its files and what was said")
-        return as_html(job, damage=damage)
+        return as_html(job, details(job), damage=damage)
     try:
         diff = "" if job.spec.isolation == "none" else changes_of(job, patch=True, most=MOST_BYTES)
         if diff is None:
@@ -117,7 +117,7 @@ def _html(call: Context, job: Job, damage: list[str] | None, *, decrypt: bool) -
     except HoldfastError as error:
         diff = ""  # nothing is made yet, or there is nothing to compare with
         call.warn(f"without the files of {job.name}: {error.message}")
-    return as_html(job, diff, damage)
+    return as_html(job, details(job), diff, damage)
 
 
 def _written(job: Job, page: str, out: str, *, replace: bool = False) -> Change:

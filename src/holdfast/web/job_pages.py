@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.jobs.timeline import in_order
 from holdfast.ops.job_damage import DAMAGED
 
 PAGE_OF_CALLS, MOST_CALLS = 20, 2000
@@ -23,11 +24,6 @@ class Ask(Protocol):
     """What a verb says."""
 
     def __call__(self, name: str, **arguments: Any) -> dict[str, Any]: ...
-
-
-def words(status: object) -> str:
-    """A state, an event or an action as one says it."""
-    return str(status or "").replace("_", " ").lower()
 
 
 def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
@@ -58,7 +54,7 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
         return page(
             "job.html",
             job=shown["data"],
-            items=_newest_first(history),
+            items=in_order(history["interactions"], history["events"])[::-1],
             asking=history["asking"],
             points=history["recovery_points"][::-1],
             models=_models(shown["data"]["phases"]),
@@ -150,11 +146,3 @@ def _models(phases: list[dict[str, Any]]) -> list[tuple[str | None, list[str]]]:
     for each in phases:
         found.setdefault(each["model"], []).append(each["name"])
     return list(found.items())
-
-
-def _newest_first(history: dict[str, Any]) -> list[dict[str, Any]]:
-    """Calls and what was decided between them."""
-    items = [(each["sequence"] + 0.5, {"call": each}) for each in history["interactions"]]
-    items += [(float(each["before"]), {"event": each}) for each in history["events"]]
-    # Stable: what lies between two calls stays in its order, then all is turned round.
-    return [item for _, item in sorted(items, key=lambda each: each[0])][::-1]

@@ -6,22 +6,18 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
-from jinja2.runtime import Context
-from markupsafe import Markup
 
 from holdfast.clock import instant_of, zone
 from holdfast.codec import DecodeError, decode
 from holdfast.errors import Corrupt, HoldfastError, NotFound
+from holdfast.jobs.report import templates
 from holdfast.layout import CACHE
 from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.operation import Table
@@ -58,9 +54,6 @@ STATES = {
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
-_ODD = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": None, "models": []}
 _NO_MAIL = Mail([], 0, [])
 _NOTHING_SPENT: dict[str, Any] = {"usd": None, "unknown": 0, "left_usd": None}
@@ -69,39 +62,6 @@ _Shown = TypeVar("_Shown")
 
 def _age(seconds: float | None) -> str:
     return "never" if seconds is None else ago(seconds)
-
-
-def _here(context: Context, stamp: object) -> datetime | None:
-    """When that was by the clock of the home: histories of jobs have UTC, ledgers do not."""
-    try:
-        at = datetime.fromisoformat(str(stamp))
-    except ValueError:
-        return None
-    where = context.get("zone")
-    return at if where is None or at.tzinfo is None else at.astimezone(where)
-
-
-@pass_context
-def clock_of(context: Context, stamp: object) -> str:
-    """The hour of a time stamp; the day where that is another question."""
-    at = _here(context, stamp)
-    return str(stamp or "") if at is None else at.strftime("%H:%M:%S")
-
-
-@pass_context
-def day_of(context: Context, stamp: object) -> str:
-    at = _here(context, stamp)
-    return str(stamp or "")[:10] if at is None else at.strftime("%Y-%m-%d")
-
-
-def lasted(seconds: float) -> str:
-    """How long something took or may take, in units in which people count."""
-    if seconds < 60:
-        return f"{round(seconds, 1):g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min")] if hours else [(minutes, "min"), (rest, "s")]
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def length(row: Mapping[str, Any]) -> str:
@@ -115,14 +75,6 @@ def length(row: Mapping[str, Any]) -> str:
         return ""
 
 
-def since(stamp: object, now: object) -> str:
-    """How long ago it was then."""
-    try:
-        return ago(max(0.0, instant_of(str(now)) - instant_of(str(stamp))))
-    except ValueError:
-        return "?"
-
-
 def money(usd: object) -> str:
     return f"${usd:,.2f}" if isinstance(usd, int | float) else "?"
 
@@ -131,32 +83,8 @@ def meaning(state: object) -> str:
     return STATES.get(str(state), "quiet")
 
 
-def plain(value: object) -> object:
-    """Text as it was written: what would turn it round or cannot be seen is shown instead."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
-    return value
-
-
-_pages = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    autoescape=True,
-    finalize=plain,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_FILTERS: dict[str, Any] = {
-    "ago": _age,
-    "clock": clock_of,
-    "day": day_of,
-    "lasted": lasted,
-    "length": length,
-    "money": money,
-    "meaning": meaning,
-    "since": since,
-    "words": job_pages.words,
-}
+_pages = templates(Path(__file__).parent / "templates")
+_FILTERS: dict[str, Any] = {"ago": _age, "length": length, "money": money, "meaning": meaning}
 _pages.filters.update(_FILTERS)
 
 
