@@ -308,7 +308,7 @@ def test_settings_name_a_fallback_and_how_often_a_model_may_be_asked(
     settings.write_text(before + models.format("scripted:echo"), encoding="utf-8")
     ran = shell("agent", "chat", "rio", "hi", "--model", f"scripted:{down}", "--json")
     assert "You said: hi" in ran.out
-    assert [row["error"] for row in ran.json()["tries"]] == ["not_authorised"]
+    assert [row["error"] for row in ran.json()["data"]["tries"]] == ["not_authorised"]
     settings.write_text(before + models.format("command:rm -rf /"), encoding="utf-8")
     refused = shell("agent", "chat", "rio", "hi", "--model", "scripted:echo", "--json")
     assert "as a fallback" in refused.error()["message"]
