@@ -85,7 +85,7 @@ def test_what_git_ignores_may_lie_as_deep_as_it_likes(source: Path) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["worktree", "directory"])
-def test_a_job_whose_agent_dug_too_deep_goes_on_when_that_is_removed(
+def test_a_job_whose_agent_dug_too_deep_waits_for_a_decision(
     desk: Desk, source: Path, isolation: str
 ) -> None:
     code = (
@@ -94,14 +94,16 @@ def test_a_job_whose_agent_dug_too_deep_goes_on_when_that_is_removed(
     )
     where = ("--isolation", isolation, "--source", str(source))
     desk.new("--worker", desk.program(code), *where)
-    for _ in range(2):
-        ran = desk("job", "run", "demo", "--json")
-        assert ran.code == 1
-        assert "deep" in ran.error()["message"]
-        assert "remove them" in ran.error()["hint"]
+    stuck = desk.ran(code=1)
+    assert stuck["status"] == "INTERVENTION_REQUIRED"
+    shown = desk.show()
+    assert "deep" in shown["why"] and "remove them" in shown["why"]
+    assert "INTERVENTION_REQUIRED" in desk("job", "run", "demo", "--json").error()["message"]
+    desk.ok("job", "steward", "demo", "continue")
+    assert "remove them" in desk("job", "run", "demo", "--json").error()["hint"]
+    assert desk.status() == "PENDING"
     remove(desk.workspace() / "d")
-    assert desk.ran()["status"] == "SUCCESS"
-    assert len(desk.lines(event="call")) == 1
+    assert desk.ran(code=1)["status"] == "INTERVENTION_REQUIRED", "it dug again"
 
 
 def over(desk: Desk, depth: int) -> Path:

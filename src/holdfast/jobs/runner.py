@@ -30,12 +30,13 @@ from holdfast.jobs.money import account_of, name_in_book
 from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
-from holdfast.jobs.verdict import Verdict, many, verdict_on
+from holdfast.jobs.verdict import Verdict, many, verdict_on, without_files
 from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
 from holdfast.store.failpoints import hit
+from holdfast.workspace.safedir import Unkept
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -314,9 +315,13 @@ class Runner:
     ) -> Call | None:
         """What is made of a reply, and where the job goes from there."""
         following: Prepared | None = None
-        with self._around:
-            verdict = verdict_on(call, result, self.job.known(), self.workspace, self._clock)
-        tree = self._kept(call, verdict)
+        try:
+            with self._around:
+                verdict = verdict_on(call, result, self.job.known(), self.workspace, self._clock)
+            tree = self._kept(call, verdict)
+        except Unkept as error:
+            state, tree = self.job.known(), None
+            verdict = without_files(call, result, state, self.workspace, error)
 
         def decide(state: JobState) -> Sequence[Record]:
             nonlocal following

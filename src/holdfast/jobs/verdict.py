@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.jobs.call import Call
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
+    from holdfast.workspace.safedir import Unkept
     from holdfast.workspace.workspace import Measured, Workspace
 
 API_TRIES = 3
@@ -152,29 +153,11 @@ class Verdict(NamedTuple):
 def verdict_on(
     call: Call, result: Result, state: JobState, workspace: Workspace, clock: Clock
 ) -> Verdict:
-    spec = spec_of(state)
-    at = next(n for n, each in enumerate(spec.phases) if each.name == call.phase.name)
     measured = workspace.changed_since(call.tree) if call.tree is not None else None
     judged = _judged(call, result, state, workspace.path)
-    outcome = OUTCOMES[result.outcome]
-    if outcome == "SUCCESS":
+    if OUTCOMES[result.outcome] == "SUCCESS":
         judged.warnings.extend(_against(judged.evidence_files, measured))
-    verdict = Verdict(
-        outcome,
-        judged.action,
-        call.phase.role,
-        judged.evidence_files,
-        judged.summary,
-        judged.violations,
-        judged.warnings,
-        measured,
-        None,
-        call.phase,
-        at,
-        at + 1,
-        call.by_budget,
-        call.tree,
-    )
+    verdict = _verdict(call, result, state, judged, measured)
     if verdict.action != "COMPLETED":
         return verdict
     verdict = _by_evidence(verdict, judged.missing)
@@ -191,6 +174,38 @@ def verdict_on(
     # Nobody can mend what a gate that was ended from outside did not say.
     action = "STUCK" if passed.lost else "RETRY"
     return verdict._replace(action=action, complaint=passed.complaint)
+
+
+def without_files(
+    call: Call, result: Result, state: JobState, workspace: Workspace, why: Unkept
+) -> Verdict:
+    """Where the files cannot be kept as they were left, a person has to see to them first."""
+    judged = _judged(call, result, state, workspace.path)
+    verdict = _verdict(call, result, state, judged, None)
+    return verdict._replace(action="STUCK", complaint=f"{why.message}; {why.hint}")
+
+
+def _verdict(
+    call: Call, result: Result, state: JobState, judged: Judged, measured: Measured | None
+) -> Verdict:
+    phases = spec_of(state).phases
+    at = next(n for n, each in enumerate(phases) if each.name == call.phase.name)
+    return Verdict(
+        OUTCOMES[result.outcome],
+        judged.action,
+        call.phase.role,
+        judged.evidence_files,
+        judged.summary,
+        judged.violations,
+        judged.warnings,
+        measured,
+        None,
+        call.phase,
+        at,
+        at + 1,
+        call.by_budget,
+        call.tree,
+    )
 
 
 def _judged(call: Call, result: Result, state: JobState, workspace: str) -> Judged:

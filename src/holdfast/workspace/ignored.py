@@ -15,11 +15,13 @@ from typing import NamedTuple
 from holdfast.errors import StorageError
 from holdfast.git.repository import MODULE, Repository
 from holdfast.workspace.agent_git import GIT
-from holdfast.workspace.safedir import Folder, leads_inside
+from holdfast.workspace.safedir import Folder, Unkept, leads_inside
 
 _NONE = "holdfast.none"
 """An index that is not there, in our repository."""
 _RULES = (".gitignore", ".gitattributes")
+_MOST_RULES = 16 << 20
+"""Bytes; git reads them whole, whatever memory there is."""
 _LONGEST = 4096 - 256
 """Bytes of the path of a folder in which git could open every file."""
 _MOST_SAID = 1 << 20
@@ -28,7 +30,7 @@ _MOST_SAID = 1 << 20
 
 class Surroundings(NamedTuple):
     blocking: list[str]
-    """Pipes, sockets and devices that stand where git looks for rules."""
+    """What git cannot read where it looks for rules: pipes, sockets, devices, huge files."""
     repositories: list[str]
     """Folders with something called `.git`; not those in one of them."""
     unreachable: list[str]
@@ -38,10 +40,12 @@ class Surroundings(NamedTuple):
 def surroundings(files: Folder) -> Surroundings:
     """What a work tree holds that git has to be kept from."""
     found, longest = Surroundings([], [], []), _LONGEST - len(os.fsencode(files.path))
+    rules: list[str] = []
 
     def visit(here: str, kinds: dict[str, str]) -> bool:
         inside = f"{here}/" if here else ""
         found.blocking.extend(inside + name for name in _RULES if kinds.get(name) == "other")
+        rules.extend(inside + name for name in _RULES if kinds.get(name) == "file")
         if here and here != GIT and GIT in kinds:
             found.repositories.append(here)
             return False
@@ -51,6 +55,7 @@ def surroundings(files: Folder) -> Surroundings:
         return False
 
     files.walk(visit)
+    found.blocking.extend(path for path, about in files.these(rules) if about.size > _MOST_RULES)
     return found
 
 
@@ -65,7 +70,7 @@ def listed(
     for path in around.blocking:
         files.remove(path, files)
     if deep := _counting(ours, files, around.unreachable):
-        raise StorageError(
+        raise Unkept(
             f"folders are nested too deep for git: {deep[0][:80]}…",
             hint="remove them, or name them in .gitignore; no program could work with such a path",
             path=files.path,
@@ -115,7 +120,7 @@ def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[
     """What git lists, without looking into these; and what its index has as repositories inside."""
     but = [f"--exclude=/{_literally(path)}/" for path in sorted(inner)]
     if sum(map(len, but)) > _MOST_SAID:
-        raise StorageError(
+        raise Unkept(
             f"{len(inner)} repositories are inside of the workspace, too many to be looked at",
             hint="remove some, or name their folder in .gitignore",
             path=files.path,

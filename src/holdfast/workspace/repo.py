@@ -253,7 +253,7 @@ class Checkout:
         if self._sealed is None:
             return {}
         paths = [path for name in self._sealed.paths for path in (name, f"{name}/")]
-        found = self._snapshots.look(files, paths)
+        found = self._snapshots.look(files, paths, former={})
         return found | {path: Entry(FILE, "") for path in self._in_the_way(files)}
 
     def _in_the_way(self, files: Folder) -> list[str]:

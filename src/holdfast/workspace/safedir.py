@@ -28,6 +28,10 @@ _ELSEWHERE = (FileNotFoundError, NotADirectoryError)
 _CLOSED = (*_ELSEWHERE, PermissionError, NotOurs)
 
 
+class Unkept(StorageError):
+    """A folder that cannot be kept as it is, however often it is tried."""
+
+
 Visit = Callable[[str, dict[str, str]], bool]
 """Is told a folder, and the kinds of what it holds by name; says whether to go on below."""
 
@@ -73,7 +77,7 @@ class Folder:
         while pending:
             here = pending.pop()
             if here.count("/") > _DEEPEST:
-                raise StorageError(
+                raise Unkept(
                     f"folders are nested more than {_DEEPEST} deep: {here[:80]}…",
                     hint="remove them; no program could work with such a path",
                     path=self.path,

@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Corrupt, NotFound, StorageError
 from holdfast.git.repository import (
     FILE,
@@ -24,13 +25,17 @@ from holdfast.git.repository import (
     Repository,
     Tree,
 )
-from holdfast.workspace.safedir import Folder, Found, pieces
+from holdfast.workspace.safedir import Folder, Found, Unkept, pieces
 
 _REFS = "refs/holdfast/snapshots/"
 LAST = "refs/holdfast/last"
 """The one that was taken last: for who has lost the cache."""
 _SMALL = 8 << 20
 _EMPTY_FOLDER = "/%"
+LARGEST = 256 << 20
+"""Bytes of a file that is kept; of what a job began with any number."""
+LONGEST = 300.0
+"""Seconds for all files that have to be read."""
 _CACHE, _MOST = "holdfast.cache", 1 << 30
 """What is remembered between processes; made again if it is lost."""
 
@@ -67,14 +72,31 @@ class Snapshots:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
         self.last: Last | None = None
+        self.left_out: set[str] = set()
+        """What was too large when all was last looked at; it is neither kept nor removed."""
         self._read: dict[str, _Read] = {}
+        self._until: float | None = None
         self._loaded = False
 
     # --- the workspace ----------------------------------------------------------------------
 
-    def look(self, files: Folder, paths: Collection[str] | None, *, partly: bool = False) -> Tree:
-        """What is there now, of these paths or of all; `partly` if there are others that count."""
-        self.load()
+    def look(
+        self,
+        files: Folder,
+        paths: Collection[str] | None,
+        *,
+        partly: bool = False,
+        former: Tree | None = None,
+    ) -> Tree:
+        """What is there now, of these paths or of all; `partly` if there are others that count.
+
+        A file too large is as it was in `former`, else as it was last kept, if it was: so nobody
+        is told that it was removed.
+        """
+        if former is None and (last := self.last_id()) is not None:
+            former = self.tree_of(last)
+        self._until = SystemClock().boottime() + LONGEST if former is not None else None
+        left_out: set[str] = set()
         with Folder(self.repository.directory) as ours:
             now = ours.stamp("holdfast.stamp")
         found = files.everything() if paths is None else files.these(paths)
@@ -84,19 +106,31 @@ class Snapshots:
             if about.mode == FOLDER:
                 tree[path] = Entry(FOLDER, "")
                 continue
-            former = self._read.get(path)
-            if former is not None and former.seen == about.seen:
-                read[path] = former
+            known = self._read.get(path)
+            if known is not None and known.seen == about.seen:
+                read[path] = known
+            elif former is not None and about.size > LARGEST and about.mode != LINK:
+                left_out.add(path)
+                if path in former and not partly:
+                    tree[path] = former[path]
+                continue
             else:
                 try:
-                    known = self._id_of(files, path, about)
+                    blob = self._id_of(files, path, about)
                 except FileNotFoundError:
                     continue
                 # One that changed in this very moment may change again and look the same.
-                read[path] = _Read(known, about.seen if about.changed_ns < now else ())
+                read[path] = _Read(blob, about.seen if about.changed_ns < now else ())
             tree[path] = Entry(about.mode, read[path].id)
         self._read = {**self._read, **read} if partly else read
+        if not partly:
+            self.left_out = left_out
         return tree
+
+    def last_id(self) -> str | None:
+        """The snapshot that the workspace was last made to be, or was kept as."""
+        self.load()
+        return self.last.id if self.last is not None else self.repository.commit_of(LAST)
 
     def _id_of(self, files: Folder, path: str, about: Found) -> str:
         if about.mode == LINK:
@@ -104,7 +138,17 @@ class Snapshots:
             return self.repository.id_of(len(target), [target])
         with files.reading(path) as fd:
             size = os.fstat(fd).st_size
-            return self.repository.id_of(size, exactly(fd, size))
+            return self.repository.id_of(size, self._in_time(exactly(fd, size), files))
+
+    def _in_time(self, content: Iterable[bytes], files: Folder) -> Iterator[bytes]:
+        for piece in content:
+            if self._until is not None and SystemClock().boottime() > self._until:
+                raise Unkept(
+                    f"the files take longer than {LONGEST:g} s to be read",
+                    hint="remove what is large, or name it in .gitignore",
+                    path=files.path,
+                )
+            yield piece
 
     def put(self, files: Folder, aside: Folder, wanted: Tree) -> None:
         """Let all of these be there; what else is there stays."""
@@ -172,7 +216,7 @@ class Snapshots:
                     with files.reading(path) as fd:
                         size = os.fstat(fd).st_size
                         digest = self.repository.blob_digest(size)
-                        yield size, _noting(exactly(fd, size), digest)
+                        yield size, _noting(self._in_time(exactly(fd, size), files), digest)
                         found = digest.hexdigest()
             except OSError:
                 # It vanished under our hands, or became something else.

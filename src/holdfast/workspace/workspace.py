@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Literal
 
 from holdfast.errors import (
@@ -39,7 +40,16 @@ from holdfast.workspace.merge import Merged, Proposal
 from holdfast.workspace.repo import Repo, scratch
 from holdfast.workspace.safedir import Folder, leads_inside
 from holdfast.workspace.sandbox import Sandbox
-from holdfast.workspace.snapshots import LAST, Last, Measured, Snapshots, checked, measured
+from holdfast.workspace.snapshots import (
+    LARGEST,
+    LAST,
+    Last,
+    Measured,
+    Snapshots,
+    checked,
+    measured,
+    printable,
+)
 from holdfast.workspace.source import (
     Facts,
     check_source,
@@ -196,6 +206,13 @@ class Workspace:
     def _snapshot(self, files: Folder, message: str) -> str:
         facts = self._repo.made()
         tree = self._look(facts, files)
+        if large := sorted(map(printable, self._snapshots.left_out)):
+            more = f" and {len(large) - 5} more" if len(large) > 5 else ""
+            self._repo.tell(
+                f"larger than {LARGEST >> 20} MiB, so neither kept nor compared nor merged: "
+                f"{', '.join(large[:5])}{more}"
+            )
+            facts = self._repo.made()
         heads = self._heads(facts, files) if facts.worktree else None
         last = self._snapshots.last
         if last is not None and last.tree == tree and _heads_in(last.text) == heads:
@@ -298,7 +315,9 @@ class Workspace:
             except StorageError:
                 # Too deep to be looked at, not to be removed.
                 before = {}
-            files.prune({*wanted, *stay}, folders, aside)
+            large = self._snapshots.left_out - wanted.keys()
+            folders |= {above for path in large for above in _above(path)}
+            files.prune({*wanted, *stay, *large}, folders, aside)
             self._snapshots.put(files, aside, wanted)
             return _without(before, stay - wanted.keys())
         remove_unreachable(self._git, files, aside)
@@ -340,11 +359,7 @@ class Workspace:
         return kept or self._start(facts)
 
     def _latest(self, facts: Facts) -> str | None:
-        """The snapshot that the workspace was last made to be, or was kept as."""
-        self._snapshots.load()
-        if self._snapshots.last is not None:
-            return self._snapshots.last.id
-        return self._git.commit_of(LAST) or facts.first
+        return self._snapshots.last_id() or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with scratch(self.folder, "fresh") as fresh:
@@ -465,7 +480,13 @@ class Workspace:
     def _files(self) -> Generator[Folder]:
         """The workspace; a folder, whatever an agent put in its place."""
         with Folder(self.folder) as here:
-            if here.kind("workspace") != "folder":
+            # A copy of a home that git made has an empty folder for what has a repository inside.
+            if here.kind("workspace") != "folder" or (
+                (facts := self._repo.known()) is not None
+                and facts.worktree
+                and facts.first is not None
+                and [path for path, _ in islice(here.everything("workspace"), 2)] == ["workspace/"]
+            ):
                 self._make_anew(here)
         with Folder(self.path) as files:
             yield files
