@@ -30,9 +30,9 @@ class Hops(NamedTuple):
 
 VERBS = {
     "ledger write": Hops(24, 1, 28),
-    "status": Hops(15, 0, 22),
+    "status": Hops(13, 0, 22),
     "inbox send": Hops(37, 1, 21),
-    "inbox take": Hops(5, 0, 16),
+    "inbox take": Hops(4, 0, 16),
     "run -- true": Hops(246, 6, 52),
     "job run": Hops(206, 4, 32),
     "session start": Hops(141, 2, 51),

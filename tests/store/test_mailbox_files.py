@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from holdfast.store.primitives import Claim
 from holdfast.testing import Turner, refused
 from holdfast.testing.mailboxes import ids_of, take
 from tests.store.boxes import KEY, OLD, claims, drop, names, told
-from tests.store.faults import FaultyVfs, first, then
+from tests.store.faults import FaultyVfs, failing, first, then
 
 
 @pytest.fixture
@@ -494,3 +495,37 @@ def test_an_older_listing_that_is_used_up_is_followed_by_a_new_one(
     mailbox.deliver({"n": 1})
     assert [claim.record["n"] for claim in claims(mailbox)] == [1]
     assert claims(mailbox) == []
+
+
+def test_a_look_shows_what_is_no_message_and_leaves_it_where_it_is(
+    mailbox: FileMailbox, folder: Path
+) -> None:
+    mailbox.deliver({"n": 1}, id="x")
+    drop(folder, "broken.json", b"{")
+    drop(folder, "~.json")
+    drop(folder, "notes.txt")
+    drop(folder / ".claimed", "no claim")
+    drop(folder / ".bad", "old.json", b"[]")
+    drop(folder, ".hidden.json")
+    os.symlink("nowhere", folder / "link.json")
+    waiting = [(one.id, one.record is None, bool(one.note)) for one in mailbox.look("waiting")]
+    assert sorted(waiting) == [
+        ("broken", True, True),
+        ("link", True, True),
+        ("x", False, False),
+    ]
+    assert [one.name for one in mailbox.look("bad")] == ["old.json", "notes.txt", "~.json"]
+    assert mailbox.look("claimed") == []
+    assert mailbox.take("rio", "broken", fence=1, seconds=30.0) is None
+    assert names(folder, ".bad") == ["broken.json", "no claim", "old.json"]
+
+
+def test_a_message_that_goes_while_it_is_looked_at_has_no_record(
+    home: Home, mailbox: FileMailbox, folder: Path, vfs: FaultyVfs
+) -> None:
+    mailbox.deliver({"n": 1}, id="x")
+    vfs.fault("dir.open", failing(errno.ENOENT))
+    (seen,) = mailbox.look("waiting")
+    assert (seen.record, seen.note) == (None, "it went while we looked")
+    (seen,) = mailbox.look("waiting")
+    assert seen.record is not None

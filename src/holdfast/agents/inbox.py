@@ -8,36 +8,23 @@ sender between random marks, never as words of ours.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.agents.privacy import mask_key, record_without_secrets, without_secrets
 from holdfast.agents.sender import believed, trust, with_proof
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
-from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError, typed
+from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError
 from holdfast.ids import is_agent_id, message_id, new_message_id
 from holdfast.models.marks import between, in_one_line
 from holdfast.process import Owner
-from holdfast.store.letter import SUFFIX, Ticket, Waiting, has_expired, ticket_for
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed
-from holdfast.store.shelves import (
-    BAD,
-    CLAIMED,
-    DEAD,
-    DONE,
-    EXPIRED,
-    Box,
-    NoMessage,
-    read_message,
-)
+from holdfast.store.letter import has_expired
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Mailbox, Seen
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
-    from holdfast.store.mailbox import FileMailbox
-    from holdfast.store.vfs import Dir, Stat
 
 TYPES = ("flag", "task", "question", "cascade")
 MOST_BODY = 256 << 10
@@ -169,7 +156,7 @@ def unfit(record: Record, agent: str) -> str | None:
 class Inbox:
     def __init__(self, home: Home, agent: str, key: str) -> None:
         self._home, self.agent, self.key = home, agent, key
-        self._box: FileMailbox = home.mailbox(key)
+        self._box: Mailbox = home.mailbox(key)
 
     # -- delivering and taking ---------------------------------------------------------
 
@@ -237,39 +224,25 @@ class Inbox:
                 if (why := unfit(claim.record, self.agent)) is None:
                     taken.append(claim._replace(record=self._believed(claim.record)))
                 else:
-                    self._set_aside(claim, why)
+                    self._box.set_aside(claim, why)
         return taken
 
     def take_chosen(self, claimant: str, id: str, *, seconds: float) -> Claim:
         """Have this one message, whatever waits before it."""
-        self.redeliver()
         letter = self.find(id)
-        ticket = ticket_for(claimant, 0, None)(Waiting(letter.id, letter.attempt))
-        ticket = ticket.until(seconds, self._home.now())
-        with typed("claiming", self.key), self._opened() as box:
-            if letter.state != "waiting" or box is None:
-                raise UsageError(f"{id} is {letter.state}", hint="only what waits can be taken")
-            try:
-                box.inbox.move(ticket.waiting.file, box.claimed, str(ticket))
-            except (FileNotFoundError, FileExistsError):
-                raise Busy(f"somebody else has {id}", hint="it comes back if he fails") from None
-            done = box.finished(ticket.id)
-            if done is not None:
-                # A crash has undone the rename that took it out of what waits.
-                box.drop(box.claimed, str(ticket), done, ticket.id + SUFFIX)
-                raise UsageError(f"{id} is done", hint="only what waits can be taken")
-        return ticket.claim(letter.record)
+        if letter.state != "waiting":
+            raise UsageError(f"{id} is {letter.state}", hint="only what waits can be taken")
+        claim = self._box.take(claimant, letter.id, fence=0, seconds=seconds)
+        if claim is not None:
+            return claim._replace(record=self._believed(claim.record))
+        state = self.find(letter.id).state
+        if state in ("claimed", "waiting"):
+            raise Busy(f"somebody else has {id}", hint="it comes back if he fails")
+        raise UsageError(f"{id} is {state}", hint="only what waits can be taken")
 
     def redeliver(self) -> None:
         """Let what the dead and the late had wait again."""
         self._box.redeliver()
-
-    def _set_aside(self, claim: Claim, why: str) -> None:
-        with self._opened() as box:
-            if box is not None:
-                box.put_aside(box.claimed, claim.token, BAD, claim.id + SUFFIX, f"is bad: {why}")
-                for each in box.set_aside:
-                    self._home.notice("message_set_aside", f"{self.key}: {each}")
 
     # -- what becomes of a claim -------------------------------------------------------
 
@@ -299,19 +272,16 @@ class Inbox:
 
     def waiting(self) -> list[Letter]:
         """What waits, in the order in which it will be handed out; nothing is claimed."""
-        found: list[Letter] = []
         now = self._home.clock.now()
-        with self._opened() as box:
-            if box is None:
-                return found
-            for each in self._box.waiting():
-                record = self._read(box.inbox, Waiting(each.id, each.attempt).file)
-                if isinstance(record, str) or unfit(record, self.agent):
-                    continue  # it is among the bad ones
-                state = "expired" if has_expired(record, now) else "waiting"
-                believed = self._believed(record)
-                found.append(Letter(each.id, state, believed, each.attempt, each.since))
-        return found
+        return [
+            Letter(
+                each.id,
+                "expired" if has_expired(each.record, now) else "waiting",
+                *(self._believed(each.record), each.attempt, each.since),
+            )
+            for each in self._box.look("waiting")
+            if each.record is not None and not unfit(each.record, self.agent)
+        ]
 
     def takeable(self) -> list[Letter]:
         """What is handed out next, urgent ones first: also what somebody had for too long."""
@@ -320,16 +290,14 @@ class Inbox:
 
     def claimed(self) -> list[Letter]:
         """What somebody has; what he has no more waits, although it lies where it lay."""
-        held = {each.token: each for each in self._box.claimed()}
-        letters: list[Letter] = []
-        for name, entry, record in self._on(CLAIMED):
-            ticket = Ticket.parse(name)
-            if ticket is not None and name in held and not isinstance(record, str):
-                letters.append(_held(held[name], self._believed(record), entry.mtime))
-        return letters
+        return [
+            _held(each.claim, self._believed(each.record), each.since)
+            for each in self._box.look("claimed")
+            if each.claim is not None and each.record is not None
+        ]
 
     def done(self) -> list[Letter]:
-        return list(self._finished(lambda name: not name.endswith(EXPIRED)))
+        return list(self._finished("done"))
 
     def expired(self) -> list[Letter]:
         """What expired before it was handed out, also what still lies among those that wait."""
@@ -337,123 +305,76 @@ class Inbox:
 
     def expired_before(self) -> list[Letter]:
         """What expired and was found to have: it waits no more."""
-        return list(self._finished(lambda name: name.endswith(EXPIRED)))
+        return list(self._finished("expired"))
 
-    def _finished(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Letter]:
-        for name, entry, record in self._on(DONE, wanted):
-            if not isinstance(record, str):
-                state = "expired" if name.endswith(EXPIRED) else "done"
-                id = name.removesuffix(EXPIRED).removesuffix(SUFFIX)
-                yield Letter(_told(id), state, self._believed(record), since=entry.mtime)
+    def _finished(self, *shelves: Literal["done", "expired"]) -> Iterator[Letter]:
+        for shelf in shelves:
+            for each in self._box.look(shelf):
+                if each.record is not None:
+                    record = self._believed(each.record)
+                    yield Letter(_told(each.id), shelf, record, since=each.since)
 
     def dead(self) -> list[Letter]:
         """What was handed out too often, without what was given another chance since."""
         box, found = self._box, dict[str, Letter]()
-        for name, entry, record in self._on(DEAD):
-            kept = {} if isinstance(record, str) else self._believed(record)
-            id = _told(name.partition("~")[0].removesuffix(SUFFIX))
-            found[id] = Letter(id, "dead", kept, since=entry.mtime, note=_DEAD)
+        for each in box.look("dead"):
+            kept = {} if each.record is None else self._believed(each.record)
+            id = _told(each.id)
+            found[id] = Letter(id, "dead", kept, since=each.since, note=_DEAD)
         lists = (box.waiting, box.claimed, box.done) if found else ()
         living = {each.id for listed in lists for each in listed()}
         return [letter for id, letter in found.items() if id not in living]
 
     def bad(self) -> list[Letter]:
         """Files that are no messages: those that were set aside, and those that still lie about."""
-        found = [self._as_bad(*each) for each in self._on(BAD)]
-        with self._opened() as box:
-            if box is None:
-                return found
-            for name in sorted(box.inbox.names()):
-                entry = box.inbox.stat(name)
-                if name.startswith(".") or entry is None:
-                    continue
-                if not name.endswith(SUFFIX):
-                    why = f"no message: its name does not end in {SUFFIX}; left where it is"
-                    found.append(Letter(_told(name), "bad", {}, since=entry.mtime, note=why))
-                    continue
-                record = self._read(box.inbox, name)
-                fits = not isinstance(record, str) and unfit(record, self.agent) is None
-                if not fits or Waiting.parse(name) is None:
-                    found.append(self._as_bad(name, entry, record))
-        return found
-
-    def _as_bad(self, name: str, entry: Stat, record: Record | str) -> Letter:
-        why = record if isinstance(record, str) else unfit(record, self.agent)
-        kept = {} if isinstance(record, str) else self._believed(record)
-        return Letter(
-            _told(name), "bad", kept, since=entry.mtime, note=why or "its id was used before"
-        )
+        unread = [
+            each
+            for each in self._box.look("waiting")
+            if each.record is None or unfit(each.record, self.agent)
+        ]
+        return [
+            Letter(
+                _told(each.name),
+                "bad",
+                {} if each.record is None else self._believed(each.record),
+                since=each.since,
+                note=each.note or unfit(each.record or {}, self.agent) or "its id was used before",
+            )
+            for each in self._box.look("bad") + sorted(unread, key=lambda each: each.name)
+        ]
 
     def find(self, id: str) -> Letter:
         """A message wherever it lies."""
-        for shelf in (self.waiting, self.claimed, self._finished, self.dead, self.bad):
+        finished = partial(self._finished, "done", "expired")
+        for shelf in (self.waiting, self.claimed, finished, self.dead, self.bad):
             for letter in shelf():
                 if letter.id == id or (letter.claimed and letter.claimed.token == id):
                     return letter
         hint = f"`holdfast inbox list --agent {self.agent}` shows what there is"
         raise NotFound(f"{self.agent} has no message {id[:60]!r}", hint=hint)
 
-    def _on(
-        self, shelf: str, wanted: Callable[[str], bool] = lambda _: True
-    ) -> Iterator[tuple[str, Stat, Record | str]]:
-        with self._opened() as box:
-            if box is None or box.inbox.stat(shelf) is None:
-                return
-            directory = box.shelf(shelf)
-            for name in sorted(filter(wanted, directory.names())):
-                entry = directory.stat(name)
-                if entry is not None:
-                    yield name, entry, self._read(directory, name)
-
-    def _read(self, directory: Dir, name: str) -> Record | str:
-        """The record in a file, or why there is none."""
-        try:
-            return read_message(self._home.vfs, directory, name)
-        except NoMessage as why:
-            return str(why)
-        except FileNotFoundError:
-            return "it went while we looked"
-
-    @contextmanager
-    def _opened(self) -> Generator[Box | None]:
-        with self._home.opened_dir(self.key) as directory:
-            if directory is None:
-                yield None
-                return
-            box = Box(directory, self._home.vfs, self._home.clock)
-            try:
-                yield box
-            finally:
-                box.close()
-
     # -- purging -----------------------------------------------------------------------
 
     def purge(self, before: float, folder: str, *, dry_run: bool = False) -> Purged:
         """Pack what is done and was delivered before that; nothing is removed unpacked."""
-        done = [each for each in self._old(DONE) if each.entry.mtime < before]
+        done = self._done_before(before)
         if dry_run or not done:
             return Purged(len(done), [])
         # One after the other: two at once would both pack what they both found.
         with self._home.sheet(f"{folder}/{_PURGING}").locked():
-            done = [each for each in self._old(DONE) if each.entry.mtime < before]
-            ids = {each.id for each in done}
+            done = self._done_before(before)
+            ids, files = {each.id for each in done}, list[str]()
             # One that died and got another chance is not dead again when it is gone from the done.
-            died = [each for each in self._old(DEAD) if each.id in ids] if ids else []
-            return Purged(len(done), [self._purge(folder, each) for each in _batches(died + done)])
+            dead = [each for each in self._box.look("dead") if each.id in ids and each.record]
+            for batch in _batches([*dead, *done]):
+                files.append(self._pack(folder, [line for _, line in batch]))
+                self._box.remove([each for each, _ in batch])
+            return Purged(len(done), files)
 
-    def _old(self, shelf: str) -> Iterator[_Old]:
-        for name, entry, record in self._on(shelf):
-            if not isinstance(record, str):
-                yield _Old(shelf, name, entry, record)
-
-    def _purge(self, folder: str, batch: Sequence[tuple[_Old, bytes]]) -> str:
-        file = self._pack(folder, [line for _, line in batch])
-        with self._opened() as box:
-            assert box is not None, "there was something in it"
-            for each, _ in batch:
-                with suppress(FileNotFoundError):  # somebody has tidied up by hand
-                    box.shelf(each.shelf).unlink(each.name)
-        return file
+    def _done_before(self, before: float) -> list[Seen]:
+        found = [*self._box.look("done"), *self._box.look("expired")]
+        old = [each for each in found if each.since < before and each.record is not None]
+        return sorted(old, key=lambda each: each.name)
 
     def _pack(self, folder: str, lines: Sequence[bytes]) -> str:
         from holdfast.store.packed import pack  # noqa: PLC0415 - only once in a while
@@ -479,31 +400,13 @@ _PURGING = "purge"
 """What is locked meanwhile, in the folder of what was purged."""
 
 
-class _Old(NamedTuple):
-    """A file that is to be purged."""
-
-    shelf: str
-    name: str
-    entry: Stat
-    record: Record
-
-    @property
-    def id(self) -> str:
-        return self.name.partition("~")[0].removesuffix(SUFFIX)
-
-    def line(self) -> bytes:
-        file = self.name if self.shelf == DONE else f"{self.shelf}/{self.name}"
-        delivered = utc_stamp(self.entry.mtime)
-        return (
-            encode({"file": _told(file), "delivered_at": delivered, "message": self.record}) + b"\n"
-        )
-
-
-def _batches(found: Sequence[_Old]) -> Iterator[list[tuple[_Old, bytes]]]:
-    batch: list[tuple[_Old, bytes]] = []
+def _batches(found: Sequence[Seen]) -> Iterator[list[tuple[Seen, bytes]]]:
+    batch: list[tuple[Seen, bytes]] = []
     size = 0
     for each in found:
-        line = each.line()
+        file = f".dead/{each.name}" if each.shelf == "dead" else each.name
+        told = {"file": _told(file), "delivered_at": utc_stamp(each.since), "message": each.record}
+        line = encode(told) + b"\n"
         if batch and size + len(line) > _BATCH:
             yield batch
             batch, size = [], 0

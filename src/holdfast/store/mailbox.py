@@ -12,7 +12,7 @@ next try, done), and only the other one is ever removed, by whoever comes across
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +35,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Claimed, Message
+from holdfast.store.primitives import PRIORITIES, TRIES, Claim, Claimed, Message, Seen, Shelf
 from holdfast.store.shelves import (
     BAD,
     CLAIMED,
@@ -54,6 +54,13 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.vfs import Dir, Stat
 
+_FOLDERS: dict[str, str] = {
+    "claimed": CLAIMED,
+    "done": DONE,
+    "expired": DONE,
+    "dead": DEAD,
+    "bad": BAD,
+}
 _REUSED = 10.0
 """A listing serves for so many times as long as it took: of 100,000 files, about two seconds."""
 
@@ -183,6 +190,26 @@ class FileMailbox:
                     if len(taken) == limit:
                         break
         return taken
+
+    def take(
+        self,
+        claimant: str,
+        id: str,
+        *,
+        fence: int,
+        seconds: float,
+        owner: Owner | None = None,
+    ) -> Claim | None:
+        ticket, name = ticket_for(claimant, fence, owner), message_id(id)
+        with self._opened("claiming") as box:
+            self._take_back(box)
+            for attempt in range(1, self._tries + 1):
+                letter = Waiting(name, attempt)
+                if box.inbox.stat(letter.file) is not None:
+                    claim = self._take(box, ticket(letter).until(seconds, self._now()))
+                    if claim is not None:
+                        return claim
+        return None
 
     def _supply(self, box: Box) -> Iterator[Waiting]:
         """What waits, in order; at the end of an older listing from a new one."""
@@ -328,6 +355,16 @@ class FileMailbox:
             except FileNotFoundError:
                 raise lost(claim) from None
 
+    def set_aside(self, claim: Claim | Claimed, why: str) -> None:
+        with self._opened("setting aside") as box:
+            box.put_aside(box.claimed, claim.token, BAD, claim.id + SUFFIX, f"is bad: {why}")
+
+    def remove(self, seen: Sequence[Seen]) -> None:
+        with self._opened("removing") as box:
+            for each in seen:
+                with suppress(FileNotFoundError):  # somebody has tidied up by hand
+                    box.shelf(_FOLDERS[each.shelf]).unlink(each.name)
+
     def redeliver(self) -> int:
         with self._opened("redelivering") as box:
             _, returned = self._take_back(box)
@@ -425,6 +462,56 @@ class FileMailbox:
 
     def bad(self) -> list[Message]:
         return [Message(name, entry.size, entry.mtime) for name, entry, _ in self._entries(BAD)]
+
+    def look(self, shelf: Shelf) -> list[Seen]:
+        if shelf == "waiting":
+            return self._look_at_waiting()
+        held = {each.token: each for each in self.claimed()} if shelf == "claimed" else {}
+        found: list[Seen] = []
+        for name, entry, directory in self._entries(_FOLDERS[shelf]):
+            if shelf == "claimed" and name not in held:
+                continue
+            if shelf in ("done", "expired") and name.endswith(EXPIRED) != (shelf == "expired"):
+                continue
+            seen = self._seen(directory, shelf, name, entry.mtime)
+            if name in held:
+                seen = seen._replace(id=held[name].id, attempt=held[name].attempt, claim=held[name])
+            elif shelf != "bad":
+                id = name.removesuffix(EXPIRED) if shelf == "expired" else name.partition("~")[0]
+                seen = seen._replace(id=id.removesuffix(SUFFIX))
+            found.append(seen)
+        return found + self._lying_about() if shelf == "bad" else found
+
+    def _look_at_waiting(self) -> list[Seen]:
+        found: list[tuple[str, Seen]] = []
+        for file, entry, inbox in self._entries(None):
+            letter = Waiting.parse(file) if file.endswith(SUFFIX) else None
+            if letter is not None:
+                seen = self._seen(inbox, "waiting", file, letter.since(entry.mtime))
+                place = place_of_ours(file) or letter.place(entry.mtime, rank_in(seen.record or {}))
+                found.append((place, seen._replace(id=letter.id, attempt=letter.attempt)))
+        return [seen for _, seen in sorted(found, key=lambda one: one[0])]
+
+    def _lying_about(self) -> list[Seen]:
+        """Files beside those that wait, with names that no message can have."""
+        found: list[Seen] = []
+        for name, entry, inbox in self._entries(None):
+            if name.startswith("."):
+                continue
+            if not name.endswith(SUFFIX):
+                why = f"no message: its name does not end in {SUFFIX}; left where it is"
+                found.append(Seen("bad", name, name, None, entry.mtime, why))
+            elif Waiting.parse(name) is None:
+                found.append(self._seen(inbox, "bad", name, entry.mtime))
+        return found
+
+    def _seen(self, directory: Dir, shelf: Shelf, name: str, since: float) -> Seen:
+        try:
+            return Seen(shelf, name, name, read_message(self._vfs, directory, name), since)
+        except NoMessage as why:
+            return Seen(shelf, name, name, None, since, str(why))
+        except FileNotFoundError:
+            return Seen(shelf, name, name, None, since, "it went while we looked")
 
     def _entries(self, shelf: str | None) -> Iterator[tuple[str, Stat, Dir]]:
         """What lies on a shelf, or in the mailbox itself; nothing is made by looking."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.codec import Record, decode_record
@@ -12,6 +12,7 @@ from holdfast.ids import message_id, new_message_id
 from holdfast.process import Owner
 from holdfast.store.backend import Backend
 from holdfast.store.letter import (
+    SUFFIX,
     Ticket,
     Waiting,
     checked_limit,
@@ -22,7 +23,7 @@ from holdfast.store.letter import (
     ticket_for,
     ticket_of,
 )
-from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message
+from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Message, Seen, Shelf
 
 
 class _Letter(NamedTuple):
@@ -41,9 +42,10 @@ class Slots:
         self.done: dict[str, tuple[_Letter, bool]] = {}
         """With whether it expired."""
         self.dead: dict[str, _Letter] = {}
+        self.bad: dict[str, _Letter] = {}
 
     def is_used(self) -> bool:
-        return bool(self.waiting or self.claimed or self.done or self.dead)
+        return bool(self.waiting or self.claimed or self.done or self.dead or self.bad)
 
     def holds(self, id: str) -> bool:
         known = (*(each.id for each in self.waiting), *(each.id for each in self.claimed))
@@ -97,6 +99,73 @@ class MemoryMailbox:
                 if len(taken) == limit:
                     break
             return taken
+
+    def take(
+        self,
+        claimant: str,
+        id: str,
+        *,
+        fence: int,
+        seconds: float,
+        owner: Owner | None = None,
+    ) -> Claim | None:
+        ticket, name = ticket_for(claimant, fence, owner), message_id(id)
+        with self._slots.lock:
+            self.redeliver()
+            for waiting, record in self._fresh():
+                if waiting.id == name:
+                    mine = ticket(waiting).until(seconds, self._now())
+                    self._slots.claimed[mine] = self._slots.waiting.pop(waiting)
+                    return mine.claim(record)
+        return None
+
+    def set_aside(self, claim: Claim | Claimed, why: str) -> None:
+        with self._slots.lock:
+            found = self._slots.claimed.pop(ticket_of(claim), None)
+            if found is not None:
+                self._slots.bad[f"{claim.id}{SUFFIX}"] = found
+
+    def remove(self, seen: Sequence[Seen]) -> None:
+        with self._slots.lock:
+            for each in seen:
+                shelf = self._slots.dead if each.shelf == "dead" else self._slots.done
+                shelf.pop(each.id, None)
+
+    def look(self, shelf: Shelf) -> list[Seen]:
+        slots = self._slots
+        with slots.lock:
+            if shelf == "waiting":
+                return [
+                    Seen(
+                        shelf, each.file, each.id, decode_record(data), since, attempt=each.attempt
+                    )
+                    for each, (data, _, since) in slots.in_order()
+                ]
+            if shelf == "claimed":
+                held = {each.token: each for each in self.claimed()}
+                lying = [(held[str(ticket)], found) for ticket, found in slots.claimed.items()]
+                return [
+                    Seen(
+                        *(shelf, each.token, each.id, decode_record(found.data), found.since),
+                        attempt=each.attempt,
+                        claim=each,
+                    )
+                    for each, found in sorted(lying, key=lambda one: one[0].token)
+                ]
+            late = {id: found for id, (found, expired) in slots.done.items() if expired}
+            kept = {
+                "done": {id: found for id, (found, expired) in slots.done.items() if not expired},
+                "expired": late,
+                "dead": slots.dead,
+                "bad": slots.bad,
+            }[shelf]
+            return [
+                Seen(
+                    *(shelf, id if shelf == "bad" else f"{id}{SUFFIX}", id),
+                    *(decode_record(found.data), found.since),
+                )
+                for id, found in sorted(kept.items())
+            ]
 
     def _fresh(self) -> Iterator[tuple[Waiting, Record]]:
         """What can be handed out, in order; what has expired is done."""
@@ -175,8 +244,11 @@ class MemoryMailbox:
             ]
 
     def bad(self) -> list[Message]:
-        """Nobody else can put anything here."""
-        return []
+        with self._slots.lock:
+            return [
+                Message(name, len(found.data), found.since)
+                for name, found in sorted(self._slots.bad.items())
+            ]
 
     def close(self) -> None:
         """Nothing to let go."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from holdfast.codec import Record
 from holdfast.process import Owner
@@ -368,6 +368,25 @@ class Claimed(NamedTuple):
     token: str
 
 
+Shelf = Literal["waiting", "claimed", "done", "expired", "dead", "bad"]
+
+
+class Seen(NamedTuple):
+    """A message with its record, as it was looked at."""
+
+    shelf: Shelf
+    name: str
+    """Of its file, with what that says beside the id."""
+    id: str
+    """In `bad` the name."""
+    record: Record | None
+    since: float
+    note: str = ""
+    """Why it has no record, or is bad."""
+    attempt: int = 0
+    claim: Claimed | None = None
+
+
 class Mailbox(Protocol):
     """Messages handed out at least once: high before normal before low, then the oldest first.
 
@@ -408,6 +427,33 @@ class Mailbox(Protocol):
 
     def ack(self, claim: Claim | Claimed) -> None:
         """The message is done; LeaseLost if it is not ours any more."""
+        ...
+
+    def take(
+        self,
+        claimant: str,
+        id: str,
+        *,
+        fence: int,
+        seconds: float,
+        owner: Owner | None = None,
+    ) -> Claim | None:
+        """Claim this one message, whatever waits before it; None if it cannot be handed out."""
+        ...
+
+    def set_aside(self, claim: Claim | Claimed, why: str) -> None:
+        """Put a message that somebody has among the bad ones, if it is still that claim's."""
+        ...
+
+    def look(self, shelf: Shelf) -> list[Seen]:
+        """What is on a shelf, with its records; what waits in order, the rest by name.
+
+        A file that is no message has no record; it may still be among those that wait.
+        """
+        ...
+
+    def remove(self, seen: Sequence[Seen]) -> None:
+        """Drop messages that are done, expired or dead; whoever has them elsewhere may."""
         ...
 
     def renew(self, claim: Claim, seconds: float) -> Claim:

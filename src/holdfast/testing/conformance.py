@@ -47,6 +47,7 @@ from holdfast.testing.archive import ArchiveConformance
 from holdfast.testing.backends import BackendConformance
 from holdfast.testing.decisions import DecisionConformance
 from holdfast.testing.keys import KeyConformance
+from holdfast.testing.looks import LookConformance
 from holdfast.testing.machines import MachineConformance
 from holdfast.testing.mailboxes import MailboxConformance
 from holdfast.testing.sheets import SheetConformance
@@ -555,6 +556,7 @@ class StoreConformance(
     ViewConformance,
     LeaseConformance,
     MailboxConformance,
+    LookConformance,
     MachineConformance,
     BackendConformance,
     SheetConformance,

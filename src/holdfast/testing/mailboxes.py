@@ -8,7 +8,14 @@ from typing import Any
 from holdfast.codec import MAX_LINE, Record, encode
 from holdfast.errors import BadName, BadValue, LeaseLost
 from holdfast.process import Owner, this_process
-from holdfast.store.primitives import CLOCKS_DIFFER, PRIORITIES, TRIES, Claim, Mailbox, Message
+from holdfast.store.primitives import (
+    CLOCKS_DIFFER,
+    PRIORITIES,
+    TRIES,
+    Claim,
+    Mailbox,
+    Message,
+)
 from holdfast.testing import (
     BAD_VALUES,
     JSON_VALUES,
