@@ -208,23 +208,21 @@ class _Root(_Noun):
     def __init__(self, table: Table) -> None:
         verbs = {**table.of_noun(None), COMPLETION.verb: COMPLETION}
         super().__init__(PROGRAM, verbs, TAGLINE)
-        self._nouns = {
-            noun: _Noun(noun, table.of_noun(noun), f"{summary}.")
-            for noun, summary in table.nouns.items()
-        }
-        self._summaries = table.nouns
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *self._nouns]
+        return [*super().list_commands(ctx), *self._table.nouns]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self._nouns.get(cmd_name) or super().get_command(ctx, cmd_name)
+        if (summary := self._table.nouns.get(cmd_name)) is None:
+            return super().get_command(ctx, cmd_name)
+        return _Noun(cmd_name, self._table.of_noun(cmd_name), f"{summary}.")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_commands(ctx, formatter)
         rows = [
-            (noun, f"{self._summaries[noun]}: {', '.join(group.list_commands(ctx))}")
-            for noun, group in self._nouns.items()
+            (noun, f"{summary}: {', '.join(self._table.of_noun(noun))}")
+            for noun, summary in self._table.nouns.items()
         ]
         if rows:
             with formatter.section("Nouns, each with verbs of its own"):

@@ -38,6 +38,10 @@ class Queue:
 
     # -- reading -----------------------------------------------------------------------
 
+    def state(self) -> State:
+        """`jobs`, `queue` and `current_job_id`, of one moment."""
+        return self._view.read()
+
     def jobs(self) -> list[str]:
         """Every job that was made, oldest first."""
         return list(self._view.read()["jobs"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 _LONG_IN_THE_MAKING = 3600.0
 
 
-def known(home: Home, layout: Layout = HOLDFAST) -> list[str]:
+def known(home: Home, layout: Layout = HOLDFAST, listed: Sequence[str] | None = None) -> list[str]:
     """Every job, oldest first; also one whose maker died before it was listed."""
-    with Queue(home, layout) as queue:
-        listed = queue.jobs()
+    if listed is None:
+        with Queue(home, layout) as queue:
+            listed = queue.jobs()
     there = _there(home, layout)
     return [*(each for each in listed if each in there), *sorted(there - set(listed))]
 

@@ -26,6 +26,7 @@ from holdfast.jobs.spec import (
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
+from holdfast.jobs.upkeep import known
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -36,7 +37,6 @@ from holdfast.ops.jobs import (
     Id,
     details,
     indented,
-    names,
     opened,
     queue_of,
     row,
@@ -338,8 +338,10 @@ def list_(
     if status is not None and status not in states:
         raise UsageError(f"there is no state {status[:40]!r}", hint=f"one of {', '.join(states)}")
     with queue_of(call) as queue:
-        order, current = queue.waiting(), queue.current()
-    rows = _rows(call, names(call), order)
+        listed = queue.state()
+    order: list[str] = listed["queue"]
+    current: str | None = listed["current_job_id"]
+    rows = _rows(call, known(call.home(), call.layout, listed["jobs"]), order)
     rows += lost_rows(call, {str(each["job"]) for each in rows})
     rows = [each for each in rows if status in (None, each["status"])]
     if waiting:
@@ -365,8 +367,9 @@ def _rows(call: Context, jobs: Sequence[str], order: Sequence[str]) -> list[Reco
     rows: list[Record] = []
     for name in jobs:
         with Job(call.home(), name, call.layout) as job:
-            if job.exists():
-                rows.append(row(job, order.index(name) if name in order else None))
+            state = job.state()
+            if state["job_id"]:
+                rows.append(row(job, order.index(name) if name in order else None, state))
     return rows
 
 

@@ -18,7 +18,7 @@ from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import could, next_commands, shown, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
-from holdfast.jobs.upkeep import has_history, known
+from holdfast.jobs.upkeep import has_history
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line
@@ -86,14 +86,9 @@ def opened(
         yield job
 
 
-def names(call: Context) -> list[str]:
-    """Every job, oldest first; also one whose maker died before it was listed."""
-    return known(call.home(), call.layout)
-
-
-def row(job: Job, rank: int | None = None) -> Record:
+def row(job: Job, rank: int | None = None, state: Record | None = None) -> Record:
     """A job in a line."""
-    state = job.state()
+    state = job.state() if state is None else state
     spec = spec_of(state)
     held = job.holder()
     gone = held is None and is_abandoned(job, state)
@@ -142,7 +137,7 @@ def details(job: Job) -> Record:
     state = job.state()
     spec = spec_of(state)
     return {
-        **row(job),
+        **row(job, state=state),
         "created_at": state["created_at"],
         "task": spec.task,
         "run": state["run"],

@@ -145,16 +145,21 @@ class Table:
     def __init__(self, operations: Iterable[Operation], nouns: Mapping[str, str]) -> None:
         self.operations = tuple(operations)
         self.nouns = dict(nouns)
+        self._verbs: dict[str | None, dict[str, Operation]] = {}
+        for each in self.operations:
+            noun, _, verb = each.name.rpartition(" ")
+            self._verbs.setdefault(noun or None, {})[verb] = each
 
     def seen_by(self, face: Face) -> Table:
         """The part that a face may offer."""
         seen = [each for each in self.operations if face in each.faces]
-        used = {each.noun for each in seen}
-        return Table(seen, {noun: what for noun, what in self.nouns.items() if noun in used})
+        part = Table(seen, self.nouns)
+        part.nouns = {noun: what for noun, what in self.nouns.items() if noun in part._verbs}
+        return part
 
     def of_noun(self, noun: str | None) -> dict[str, Operation]:
         """Verb to operation; `None` for the verbs that need no noun."""
-        return {each.verb: each for each in self.operations if each.noun == noun}
+        return self._verbs.get(noun, {})
 
     def names(self) -> list[str]:
         return [each.name for each in self.operations]
