@@ -194,6 +194,16 @@ def typed(doing: str, path: str | None = None) -> Generator[None]:
         raise from_os(error, doing, path) from error
 
 
+@contextmanager
+def recorded(what: str, then: str = "the next call that has room does the rest") -> Generator[None]:
+    """What follows once something is recorded: its failure must not make anybody repeat that."""
+    try:
+        yield
+    except HoldfastError as error:
+        said = f"{what} is recorded, but not everywhere: {error.message}"
+        raise Indeterminate(said, hint=f"do not repeat it: {then}", path=error.path) from error
+
+
 def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastError:
     """The typed error for what the operating system said while we were `doing` something."""
     said = f"{doing}: {error.strerror or error}"

@@ -112,7 +112,7 @@ def test_a_session_that_cannot_be_ended_by_hand_can_be_later(small: Shell, how: 
     assert failed.code == 1
     assert "hint:" in failed.err
     free(small)
-    if "is in the journal" in failed.err:
+    if "is recorded" in failed.err:
         assert small("session", "sweep").code == 0
     else:
         assert small(*words).code == 0
@@ -128,7 +128,7 @@ def test_a_session_that_cannot_be_begun_by_hand_stops_no_later_one(small: Shell)
     assert failed.code == 1
     assert "hint:" in failed.err
     free(small)
-    if "is in the journal" in failed.err:
+    if "is recorded" in failed.err:
         words = ("session", "end", "--agent", "rio", "--outcome", "error")
         assert small(*words).code == 0
     assert small("session", "start", "--agent", "rio").code == 0

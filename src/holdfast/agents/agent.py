@@ -32,6 +32,7 @@ from holdfast.errors import (
     NotFound,
     OverBudget,
     UsageError,
+    recorded,
 )
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part, charged, leases, told
@@ -208,7 +209,8 @@ class Agent:
             self.end(role, session["fence"], End("error", "wrapper", failed))
         except HoldfastError:
             if self._is_open(session):
-                raise _half_told(f"the start of {begun}", error) from error
+                with recorded(f"the start of {begun}", _SWEEP):
+                    raise
 
     def _is_open(self, session: Session) -> bool:
         found = self.open_session(session["role"])
@@ -338,14 +340,16 @@ class Agent:
         if text:
             record["text"] = text
         acked = self.journal.append({**record, **data})
-        self._show(acked)
+        with recorded("the line"):
+            self._show(acked)
         return acked
 
     def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
         """Append what `decide` makes of the state, nobody writing in between; if there was any."""
         acked = self.journal.transact(lambda head: decide(self.state()))
-        if acked:
-            self._show(acked[-1], role)
+        with recorded("the change"):
+            if acked:
+                self._show(acked[-1], role)
         return bool(acked)
 
     def renew(self, role: str, fence: int, seconds: float) -> None:
@@ -369,9 +373,10 @@ class Agent:
             return [{"event": "session_set", "session_id": session, **fields, **before}]
 
         (acked,) = self.journal.transact(decide)
-        self._show(acked)
-        if before:
-            self.account.settle(acked)
+        with recorded("the change"):
+            self._show(acked)
+            if before:
+                self.account.settle(acked)
         return acked
 
     def _cost_before(self, session: str) -> Record:
@@ -391,7 +396,8 @@ class Agent:
         """What somebody else counted for the agent."""
         record: Record = {"event": "count", "source": source, "counters": counters}
         acked = self.journal.append({**record, "session_id": session} if session else record)
-        self._show(acked)
+        with recorded("the count"):
+            self._show(acked)
         return acked
 
     def end(self, role: str, fence: int, end: End) -> str:
@@ -418,10 +424,11 @@ class Agent:
             self._show(lease.acked, role)
             self.account.settle(lease.acked)
             self.topics.catch_up(lease.acked)
-        except HoldfastError as error:
+        except HoldfastError:
             if self._is_open(session):
                 raise
-            raise _half_told(f"the end of {session['session_id']}", error) from error
+            with recorded(f"the end of {session['session_id']}", _SWEEP):
+                raise
         finally:
             lease.close()
         self.desk.settle()
@@ -537,27 +544,21 @@ class Agent:
         return DetachedLease(self.journal, cell, self._home, name, alive)
 
     def close(self) -> None:
-        self._report.close()
-        self._metrics.close()
-        self._told.close()
-        self._presence.close()
-        self.account.close()
-        self.desk.close()
-        self.persona.close()
-        self.ledger.close()
-        self.journal.close()
+        views = (self._report, self._metrics, self._told, self._presence, self.account)
+        # What is owed to a file is written now.
+        with recorded("what was done"):
+            for each in (*views, self.desk, self.persona, self.ledger, self.journal):
+                each.close()
 
     def __enter__(self) -> Agent:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        with suppress(*[HoldfastError] if kind else []):  # the first error says what was not done
+            self.close()
 
 
-def _half_told(what: str, error: HoldfastError) -> HoldfastError:
-    hint = f"{error.hint or 'mend that'}; `holdfast session sweep` then brings the rest up to date"
-    said = f"{what} is in the journal, but not everywhere: {error.message}"
-    return type(error)(said, hint=hint, path=error.path)
+_SWEEP = "once that is mended, `holdfast session sweep` brings the rest up to date"
 
 
 def _first_line(session: str, start: Start, budget: float | None) -> Record:

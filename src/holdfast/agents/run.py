@@ -21,7 +21,7 @@ from holdfast.agents import context, measure, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
@@ -219,15 +219,18 @@ class _Run:
 
 
 def _while_ending(error: HoldfastError, ended: Ended, what: str) -> HoldfastError:
-    """The same error, which also tells how the command itself had ended."""
+    """An error behind the command, which tells how that had ended: nobody is to run it again."""
     if error.message.startswith(_HOW):
         return error
     how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.exit_code}"
     said = f"{_HOW} {how}, but {what}: {error.message}"
-    return type(error)(said, hint=error.hint, path=error.path)
+    return Indeterminate(said, hint=_AFTERWARDS, path=error.path)
 
 
 _HOW = "the command ended with"
+_AFTERWARDS = (
+    "do not repeat it: it was run; once that is mended, `holdfast session sweep` records its end"
+)
 
 
 def _working_directory() -> str:

@@ -207,19 +207,19 @@ class Ledger:
             return known.state, known.exact
         return copied(self._status.read()), True
 
-    def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> Cursor:
+    def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> None:
         """Append what `act` gives for the next free session id.
 
-        It is asked under the lock, so that nobody else gets the number meanwhile.
+        It is asked under the lock, so that nobody else gets the number meanwhile.  It gives nothing
+        where the journal is older than the ledger, which has its lines already.
         """
         self._status.read()
 
         def decide(head: Cursor) -> list[Record]:
             return act(head, next_session(self._status.read(), self._home.day()))
 
-        cursor = self._log.transact(decide)[-1]
-        self._refresh(cursor)
-        return cursor
+        if written := self._log.transact(decide):
+            self._refresh(written[-1])
 
     def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
         """The telling of lines of another log in this one."""

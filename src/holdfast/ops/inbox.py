@@ -13,7 +13,7 @@ from holdfast.agents.inbox import Letter, New, for_prompt, rendered
 from holdfast.agents.sender import trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
+from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError, recorded
 from holdfast.ids import agent_id, is_agent_id
 from holdfast.ledger.book import agents
 from holdfast.models.marks import WARNING, new_mark
@@ -91,7 +91,8 @@ def send(
         call.warn(f"sent as {sender} in a session of {seen}; the message says so")
     sent = [] if dry_run else _deliver(call, new, names, again=id is not None)
     if sent and type == "flag":
-        _count(call, seen or sender, len(sent), str(new.id), again=id is not None)
+        with recorded(f"message {new.id} to {', '.join(sent)}", "only the count of it is missing"):
+            _count(call, seen or sender, len(sent), str(new.id), again=id is not None)
     told = "would go" if dry_run else "sent"
     data = {"id": new.id, "to": names, "from": sender, "sent_by": seen}
     detail = f"{new.id} {told} to {', '.join(names)}"
