@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from holdfast.agents.privacy import mask_key, record_without_secrets, without_secrets
 from holdfast.agents.sender import believed, trust, with_proof
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
@@ -166,19 +165,19 @@ class Inbox:
         if len(new.body) > _MAY_GROW:
             self._check_as_stored(record)
         if new.sent_by is not None:
-            record = with_proof(record_without_secrets(self._home, record), self._key)
+            record = with_proof(self._home.mask(record), self._key)
         return self._box.deliver(record, id=new.id)
 
     @cached_property
     def _key(self) -> bytes:
-        return mask_key(self._home)
+        return self._home.secret()
 
     def _believed(self, record: Record) -> Record:
         return believed(record, self._key) if "sent_by" in record else record
 
     def _check_as_stored(self, record: Record) -> None:
         """Refuse what its receiver would set aside: a tag is longer than a short secret."""
-        why = unfit(record_without_secrets(self._home, record), self.agent)
+        why = unfit(self._home.mask(record), self.agent)
         if why is not None:
             hint = "store the text as a file and name it with --source-ref"
             raise UsageError(f"without its secrets it has {why}", hint=hint)
@@ -195,7 +194,7 @@ class Inbox:
         meant = new.record(self.agent, self._home.clock.now())
         for name in ("from", "type", "priority", "subject", "body", "source_ref", "thread"):
             said = meant.get(name)
-            shown = without_secrets(self._home, said) if isinstance(said, str) else said
+            shown = self._home.mask(said) if isinstance(said, str) else said
             if there.get(name) not in (said, shown):
                 raise Conflict(
                     f"{self.agent} has another message {new.id}: its {name} differs",

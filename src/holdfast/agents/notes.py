@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents.privacy import without_secrets
 from holdfast.codec import MAX_LINE
 from holdfast.contracts import drift, markdown
 from holdfast.errors import UsageError
@@ -179,7 +178,7 @@ class Notes:
     def put(self, heading: str, line: str, first: Callable[[], object] = lambda: None) -> Noted:
         """Add a line that has its date already; `first` is done under the lock of the file."""
         self._check_size()
-        applied, line = False, without_secrets(self._home, line)
+        applied, line = False, self._home.mask(line)
 
         def change(old: str) -> str:
             nonlocal applied

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.agents.privacy import record_without_secrets
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.errors import BadValue, Corrupt
 from holdfast.store.edited import EditedDocument
@@ -79,7 +78,7 @@ class Persona:
             before = _parsed(text)
             after = change(before)
             given = {name: after[name] for name in after if after[name] != before.get(name)}
-            after |= record_without_secrets(self._home, given)
+            after |= self._home.mask(given)
             checked(after)
             done = Edit(before, after)
             if not done.fields:

@@ -14,12 +14,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from holdfast.agents import context, measure, reported
 from holdfast.agents.agent import Agent, End, Opened, Start
-from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.layout import scratch
@@ -128,7 +126,7 @@ class _Run:
 
     def run(self, text: str, mark: str, echo: Echo, count: measure.Count) -> Ran:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
-        shown = without_secrets(home, text)
+        shown = home.mask(text)
         home.document(scratch(opened.id, "context.md")).replace(shown.encode())
         began = home.clock.now()
 
@@ -172,14 +170,14 @@ class _Run:
 
     def _cleaned(self, ended: Ended) -> Ended:
         """Without secrets in what is shortened later: half a key is one that no pattern finds."""
-        clean = partial(without_secrets, self._home)
+        clean = self._home.mask
         return replace(ended, last_line=clean(ended.last_line), tail=clean(ended.tail))
 
     def _claims(self, ended: Ended) -> Record:
         said, odd = self._said()
         self.warnings += [odd] if odd else []
         claimed = {**reported.from_output(ended.stdout.text), **said}
-        claimed["answer"] = without_secrets(self._home, claimed.get("answer", ""))
+        claimed["answer"] = self._home.mask(claimed.get("answer", ""))
         if self._spent.look(claimed) and ended.outcome == "exited":
             self.warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
         return claimed
@@ -196,7 +194,7 @@ class _Run:
         """Store what was printed; an error comes later, the end of the session goes first."""
         key = self._agent.output_key(self._opened.id)
         try:
-            shown = _kept(ended, partial(without_secrets, self._home))
+            shown = _kept(ended, self._home.mask)
             self._home.document(key).replace(shown.encode("utf-8", "replace"))
         except HoldfastError as error:
             return _while_ending(error, ended, "its output could not be kept")
@@ -284,7 +282,7 @@ def _beat(
     data: dict[str, Any] = {
         "elapsed_sec": round(progress.elapsed),
         "output_bytes": progress.output_bytes,
-        "last_line": without_secrets(home, progress.last_line)[:200],
+        "last_line": home.mask(progress.last_line)[:200],
         "memory_bytes": progress.sample.memory,
     }
     event = Event("heartbeat", "Heartbeat", "holdfast", session=opened.id, data=data)

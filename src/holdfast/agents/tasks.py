@@ -13,7 +13,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from holdfast.agents.endings import Endings, number_of
-from holdfast.agents.privacy import record_without_secrets, without_secrets
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.contracts import drift
@@ -205,7 +204,7 @@ class TaskList:
     ) -> Changed:
         """Take a task a step on; `follow_up` is the text of a task that comes out of it."""
         check_length(outcome)
-        outcome = outcome and without_secrets(self._home, outcome)
+        outcome = outcome and self._home.mask(outcome)
         act: Record = {"event": STEPS[verb].event, "task": id}
         made: list[Changed] = []
 
@@ -288,7 +287,7 @@ class TaskList:
         }
         if new.from_message is not None:
             task["from_message"] = new.from_message
-        tasks.append(task := record_without_secrets(self._home, task))
+        tasks.append(task := self._home.mask(task))
         return task
 
     def _change(self, change: Callable[[Record], None], act: Record) -> None:

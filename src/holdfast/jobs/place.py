@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast import keys
-from holdfast.agents import privacy
 from holdfast.errors import typed
 from holdfast.layout import CACHE, JOB_FILES, JOB_LINK
+from holdfast.store.home import MASK_KEY
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def _authority(job: Job) -> list[str]:
 
     Folders where there is one: a file that is replaced while a program runs loses its cover.
     """
-    privacy.mask_key(job.home)  # made now: what is not there yet cannot be covered
-    found = [f"{job.home.path}/{CACHE}", f"{job.home.path}/{privacy.MASK_KEY}", keys.folder()]
+    job.home.secret()  # made now: what is not there yet cannot be covered
+    found = [f"{job.home.path}/{CACHE}", f"{job.home.path}/{MASK_KEY}", keys.folder()]
     where = keys.kept(job.home.clock).where
     return [*found, where] if os.path.isabs(where) else found
 

@@ -12,7 +12,6 @@ from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, St
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.own_events import OWN_EVENTS, SOURCES
-from holdfast.agents.privacy import without_secrets
 from holdfast.codec import Record
 from holdfast.errors import BadName, Busy, Corrupt, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
@@ -114,7 +113,7 @@ def start(
         key = scratch(begun.id, "context.md")
         try:
             one.desk.hand_out(begun.id, begun.fence, seconds=(limit or DEFAULT_TIMEOUT) + GRACE)
-            shown = without_secrets(home, compose(with_mail(one, known, begun.id)))
+            shown = home.mask(compose(with_mail(one, known, begun.id)))
             home.document(key).replace(shown.encode())
         except HoldfastError as error:
             _take_back(one, begun, error)

@@ -11,7 +11,6 @@ from holdfast import userfile
 from holdfast.agents.agent import opened
 from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked_because, state_of
 from holdfast.agents.board import board as page_of
-from holdfast.agents.privacy import without_secrets
 from holdfast.agents.tasks import OPEN, Changed, New, TaskList, Verb
 from holdfast.codec import Record
 from holdfast.errors import BadName, Corrupt, HoldfastError, NotFound, UsageError, typed
@@ -247,7 +246,7 @@ def import_board(
             return _ids(tasks.read())
 
     for item in items_in(page, ids):
-        item = item._replace(text=without_secrets(home, item.text))
+        item = item._replace(text=home.mask(item.text))
         row: Record = {"agent": item.agent, "id": item.id, "state": "known", "text": item.text}
         rows.append(row)
         name = _agent_called(item.agent, known)

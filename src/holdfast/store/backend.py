@@ -91,6 +91,10 @@ class Backend(Protocol):
         """The value with a tag for each secret, as the logs would show it."""
         ...
 
+    def secret(self) -> bytes:
+        """A key of this store alone that stands in no log: of its tags, and of proofs."""
+        ...
+
     def day(self, instant: float | None = None) -> str:
         """The day of an instant, or today, by the zone of the store."""
         ...

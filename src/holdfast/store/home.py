@@ -43,7 +43,7 @@ from holdfast.store.shelves import is_mailbox
 from holdfast.store.vfs import Dir, RealVfs, Stat, Vfs
 from holdfast.store.view import Shape, State, View
 
-_MASK_KEY = ".mask-key"
+MASK_KEY = ".mask-key"
 _AUDIT = "audit"
 
 
@@ -70,7 +70,9 @@ class Home:
             return local_stamp(instant, where)
 
         tools = Tools(vfs, clock, mask.nothing, local, _unheard)
-        masker = mask.by_key_name(lru_cache(maxsize=1)(lambda: _mask_key(Place(root, (), tools))))
+        self.secret = lru_cache(maxsize=1)(lambda: _mask_key(Place(root, (), tools)))
+        """A key of this home alone that stands in no log: of its tags, and of proofs."""
+        masker = mask.by_key_name(self.secret)
         self._tools = tools._replace(mask=masker, notice=self.notice, host=host)
         self._audit = self.log(_AUDIT)
         self._noticed: set[tuple[str, str]] = set()
@@ -200,7 +202,7 @@ class Home:
 
     def mask(self, value: Value) -> Value:
         """The value with a tag for each secret, as the logs would show it."""
-        return self._tools.mask({"value": value})["value"]
+        return self._tools.mask({"text": value})["text"]
 
     def now(self) -> Instant:
         """This moment by the clock of the store; `clock` is for stamps and for waiting."""
@@ -300,7 +302,7 @@ def _settings(
 
 def _mask_key(place: Place) -> bytes:
     """The key of the tags that stand for secrets; made anew if it is not there."""
-    document = FileDocument(place, _MASK_KEY)
+    document = FileDocument(place, MASK_KEY)
     text = document.read()
     if text is None:
         document.update(lambda old: old or secrets.token_hex(32).encode())
@@ -311,9 +313,9 @@ def _mask_key(place: Place) -> bytes:
         key = b""
     if len(key) < 16:
         raise ConfigError(
-            f"{_MASK_KEY} is damaged",
+            f"{MASK_KEY} is damaged",
             hint="restore it from a backup, or remove it: then the same secret gets another tag",
-            path=_MASK_KEY,
+            path=MASK_KEY,
         )
     return key
 

@@ -7,6 +7,7 @@ runs on this backend unchanged.  It is as durable as the process.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class Memory:
         self._noticed: set[tuple[str, str]] = set()
         self._folder: TemporaryDirectory[str] | None = None
         self.url, self.settings = "memory:", Settings()
+        self._secret = secrets.token_bytes(32)
 
     def log(self, key: str) -> MemoryLog:
         log_at(key)
@@ -144,7 +146,10 @@ class Memory:
         return sorted(key for key in (*logs, *documents, *views) if key.startswith(inside))
 
     def mask(self, value: Value) -> Value:
-        return self._masker({"value": value})["value"]
+        return self._masker({"text": value})["text"]
+
+    def secret(self) -> bytes:
+        return self._secret
 
     def now(self) -> Instant:
         clock = self.clock

@@ -173,4 +173,6 @@ class BackendConformance(Conformance):
         here, far = self.open(), self.elsewhere()
         assert here.url == far.url != ""
         assert here.settings == far.settings
+        assert here.secret() == here.secret() == far.secret()
+        assert len(here.secret()) >= 16
         assert here.clock is self.clock
