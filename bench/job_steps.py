@@ -91,13 +91,11 @@ class Lockstep:
         self._left, self._over = 0, False
         self._let, self._stands = Semaphore(0), Semaphore(0)
         self._failed: BaseException | None = None
-        self._settle: Callable[[], None] = lambda: None
         self._thread = Thread(target=self._run)
 
     def _run(self) -> None:
         try:
             with running(self._place, self._asked, self._vfs) as runner:
-                self._settle = runner.job.settle
                 runner.run()
         except BaseException as error:
             self._failed = error
@@ -105,7 +103,6 @@ class Lockstep:
 
     def _asked(self, number: int) -> bool:
         if self._left == 0:
-            self._settle()
             self._stands.release()
             self._let.acquire()
         self._left -= 1
@@ -123,6 +120,8 @@ class Lockstep:
     def __enter__(self) -> Lockstep:
         self._thread.start()
         self._stands.acquire()
+        if self._failed is not None:
+            raise self._failed
         return self
 
     def __exit__(self, *exc: object) -> None:
