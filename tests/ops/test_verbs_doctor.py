@@ -487,3 +487,30 @@ def test_every_setting_in_the_documentation_is_one_that_is_read(verbs: Verbs) ->
     file.write_text(documented, encoding="utf-8")
     assert "park_after" in documented
     assert "holdfast.toml" not in answers(verbs)
+
+
+@pytest.mark.parametrize("odd", ["a pipe among days", "a ledger that is a link", "a pipe as notes"])
+def test_one_odd_file_keeps_nobody_else_from_being_looked_at(tmp_path: Path, odd: str) -> None:
+    shell = Shell(tmp_path)
+    shell("init", "rio", "leo")
+    for name in ("rio", "leo"):
+        assert shell("ledger", "write", "--agent", name, "--event", "info", "x").code == 0
+    match odd:
+        case "a pipe among days":
+            os.mkfifo(file := shell.home / "ledger/rio/2020-01-02.jsonl")
+        case "a ledger that is a link":
+            (file := shell.home / "ledger/rio").rename(tmp_path / "rio")
+            file.symlink_to(tmp_path / "rio")
+        case _:
+            (file := shell.home / "state/rio/memory.md").unlink()
+            os.mkfifo(file)
+    alien = str(file.relative_to(shell.home))
+    checked = shell("check", "--json")
+    assert (alien, "alien") in {(row["key"], row["kind"]) for row in checked.rows()}
+    for words in (("doctor",), ("doctor", "--fix")):
+        assert alien in {row["check"] for row in shell(*words, "--json").rows()}
+    verified = shell("ledger", "verify", "--json")
+    states = {row["agent"]: row["state"] for row in verified.rows()}
+    assert states == {"leo": "sound", "rio": "sound" if file.name == "memory.md" else "alien"}
+    listed = shell("ledger", "list", "--json").rows()
+    assert "leo" in {row["agent"] for row in listed}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import bootstrap, missing, name_of
 from holdfast.agents.standing import fleet
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, NotOurs
 from holdfast.jobs.upkeep import list_them, rebuilt, unlisted
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Ledger
@@ -67,7 +68,8 @@ def _mend(home: Home, *, dry_run: bool) -> Iterator[Row]:
         yield mended(key, f"left behind by a writer that died{would}")
     wrong = {each.key for each in check(home) if each.kind in ("view", "stale")}
     for one in list(fleet(home, now(home))):
-        with Agent(home, one.agent) as agent:
+        # One file that is none of ours keeps no other agent from being mended.
+        with suppress(NotOurs), Agent(home, one.agent) as agent:
             dead = [str(each["session_id"]) for each in one.crashed]
             for session in dead if dry_run else agent.bury():
                 yield mended(session, "put on record as crashed")

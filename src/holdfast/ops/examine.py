@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotOurs
 from holdfast.layout import HOLDFAST, Part, is_scratch
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ledger.sealed import FOLDER
@@ -172,8 +173,10 @@ def proved(home: Home) -> Iterator[Finding]:
         if not _is_unused_journal(home, each) and not is_scratch(each.key):
             yield each
     for agent in agents(home):
-        for problem in _with_imported(home, agent):
-            yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
+        # What stands there instead of a file is among the findings of the store.
+        with suppress(NotOurs):
+            for problem in _with_imported(home, agent):
+                yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
     for job in _imported_jobs(home):
         from holdfast.jobs.adopt import problems
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import missing, name_of
 from holdfast.agents.standing import CLOCKS_DIFFER, REPORT, Standing, fleet
+from holdfast.errors import NotOurs
 from holdfast.ops.answer import Answer
 from holdfast.ops.status import now
 
@@ -24,6 +25,7 @@ NEXT = {
     "blocked": "help it, then `holdfast session set --agent {agent} --blocked-by ''`",
     "clock": "set the clock of this machine, or of the one that wrote it",
     "parked": "see why, then `holdfast task reopen|drop --agent {agent} ID`",
+    "alien": "look at it, then move it away",
     "empty": "restore it from a backup, or remove it: `holdfast doctor --fix` makes a new one",
 }
 
@@ -46,7 +48,11 @@ def has_state(one: Standing) -> bool:
 
 
 def _examine(home: Home, one: Standing) -> Iterator[Answer]:
-    for state, detail, what in (*_files(home, one), *_conduct(one)):
+    try:
+        files = list(_files(home, one))
+    except NotOurs as error:
+        files = [("broken", f"alien: {error.message}", "alien")]
+    for state, detail, what in (*files, *_conduct(one)):
         yield Answer(one.agent, state, detail, NEXT[what].format(agent=one.agent))
 
 

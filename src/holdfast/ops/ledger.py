@@ -9,7 +9,15 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from holdfast.errors import BadName, ConfigError, HoldfastError, Indeterminate, NotFound, UsageError
+from holdfast.errors import (
+    BadName,
+    ConfigError,
+    HoldfastError,
+    Indeterminate,
+    NotFound,
+    NotOurs,
+    UsageError,
+)
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, Found, Ledger, Written, agents, key_of, unfit_agents
@@ -207,13 +215,15 @@ def list_(
     wanted = _filter(asked, begin, end)
     # One more than asked for tells whether there is more.
     most = _limit(limit) + 1 if limit and not dedupe else None
-    rows = _merged(
-        [
-            stream
-            for name in chosen_agents(context, agent)
-            for stream in _streams(context, name, wanted, begin, asked, most)
-        ]
-    )
+    streams: list[list[Found]] = []
+    for name in chosen_agents(context, agent):
+        try:
+            streams += _streams(context, name, wanted, begin, asked, most)
+        except NotOurs as error:
+            if agent is not None:
+                raise
+            context.warn(f"{name} is left out: {error.message}")
+    rows = _merged(streams)
     counts: dict[str, int] = {}
     if dedupe:
         met, rows = len(rows), _distinct(rows)
@@ -363,13 +373,19 @@ def verify(
         counts["problems"] += len(rows)
     for name in chosen_agents(context, agent):
         ledger = Ledger(home, name, context.layout)
-        found = ledger.verify()
-        if ledger.has_imports():
-            from holdfast.ledger import adopt
-
-            found.problems.extend(adopt.problems(ledger, home))
-        loose += found.loose
         counts["agents"] += 1
+        try:
+            found = ledger.verify()
+            if ledger.has_imports():
+                from holdfast.ledger import adopt
+
+                found.problems.extend(adopt.problems(ledger, home))
+        except NotOurs as error:
+            counts["problems"] += 1
+            told = {"agent": name, "state": "alien", "where": error.path, "detail": error.message}
+            rows.append(told)
+            continue
+        loose += found.loose
         counts["lines"] += found.sealed
         counts["unchained"] += found.unchained
         counts["bad_lines"] += len(found.bad)
