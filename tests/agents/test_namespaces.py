@@ -13,6 +13,7 @@ import pytest
 
 from tests.agents.world import journal, running, shown, until
 from tests.ledger.shell import PATIENCE, PROGRAM, Shell, ended
+from tests.machines import machine, needs_machines
 
 _ALONE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 
@@ -99,3 +100,24 @@ def test_a_session_that_crashed_outside_is_found_from_a_namespace(
         assert listed.rows()[0]["status"] == "running"
     listed = shell.run([*_ALONE, *shell.command(("--json", "session", "list"))])
     assert listed.rows()[0]["status"] in ("crashed", "error")
+
+
+@needs_machines
+def test_a_session_and_a_claim_of_another_machine_are_left_to_it(
+    shell: Shell, tmp_path: Path
+) -> None:
+    far = machine(tmp_path)
+    sent = ("inbox", "send", "--from", "leo", "--to", "rio", "--subject", "Fees", "See #12")
+    assert shell("init", "rio", "leo").code == 0
+    assert shell(*sent).code == 0
+    for words in (("session", "start", "--agent", "rio"), ("inbox", "take", "--agent", "rio")):
+        command = [*far, *map(str, shell.command(words))]
+        assert shell.run(command).code == 0
+    listed = shell("--json", "session", "list").rows()
+    assert [row["status"] for row in listed] == ["running"]
+    assert shell("session", "start", "--agent", "rio").code == 5
+    assert shell("--json", "session", "sweep").rows() == []
+    assert shell("--json", "inbox", "take", "--agent", "rio").rows() == []
+    again = [*machine(tmp_path, boot=2), *map(str, shell.command(("session", "list", "--json")))]
+    (row,) = json.loads(shell.run(again).out)["rows"]
+    assert row["status"] == "crashed", "that machine was restarted"
