@@ -227,13 +227,13 @@ def test_a_stop_is_a_sign_of_life(shell: Shell) -> None:
     ]
 
 
-def test_twenty_calls_at_once_are_twenty_lines(shell: Shell) -> None:
-    told = [used(f"t{number}", command=f"echo {number}") for number in range(20)]
-    with ThreadPoolExecutor(20) as pool:
-        assert list(pool.map(lambda each: did(shell, each), told)) == ["noted"] * 20
-    assert events(shell) == ["session_start", *["tool_use"] * 20]
-    assert {line.get("call") for line in journal(shell)[1:]} == {f"t{n}" for n in range(20)}
-    assert shown(shell)["tools"]["calls"] == 20
+def test_many_calls_at_once_are_as_many_lines(shell: Shell) -> None:
+    told = [used(f"t{number}", command=f"echo {number}") for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda each: did(shell, each), told)) == ["noted"] * 6
+    assert events(shell) == ["session_start", *["tool_use"] * 6]
+    assert {line.get("call") for line in journal(shell)[1:]} == {f"t{n}" for n in range(6)}
+    assert shown(shell)["tools"]["calls"] == 6
     assert shell("check").code == 0
 
 
@@ -264,10 +264,10 @@ def test_a_session_that_begins_while_one_looks_for_it_is_found(
     assert events(shell) == ["session_start", "tool_use"]
 
 
-def test_one_call_that_twenty_processes_tell_of_is_one_line(shell: Shell) -> None:
-    with ThreadPoolExecutor(20) as pool:
-        found = list(pool.map(lambda _: did(shell, used("t1", command="ls")), range(20)))
-    assert sorted(found) == ["noted", *["nothing"] * 19]
+def test_one_call_that_many_processes_tell_of_is_one_line(shell: Shell) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: did(shell, used("t1", command="ls")), range(6)))
+    assert sorted(found) == ["noted", *["nothing"] * 5]
     assert events(shell) == ["session_start", "tool_use"]
 
 

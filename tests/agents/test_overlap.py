@@ -34,10 +34,10 @@ from tests.agents.world import (
 )
 from tests.ledger.shell import Shell
 
-CONTENDERS = 50
+CONTENDERS = 10
 
 
-def test_of_fifty_at_once_one_runs_and_the_others_name_it(shell: Shell, tmp_path: Path) -> None:
+def test_of_many_at_once_one_runs_and_the_others_name_it(shell: Shell, tmp_path: Path) -> None:
     fifo, ran = tmp_path / "fifo", tmp_path / "ran"
     os.mkfifo(fifo)
     code = f"open({str(ran)!r}, 'a').write('x'); print(open({str(fifo)!r}).read())"
