@@ -59,9 +59,9 @@ class Heads(NamedTuple):
 
 
 def heads_in(text: str) -> Heads | None:
-    """What `Heads.text` wrote."""
+    """What `Heads.text` wrote, as the last line of what a snapshot says."""
     try:
-        said = decode_record(text.encode())
+        said = decode_record(text.rpartition("\n")[2].encode())
         refs = {str(name): str(commit) for name, commit in said["refs"].items()}
         return Heads(str(said["head"]), refs)
     except (DecodeError, KeyError, TypeError, AttributeError):

@@ -9,13 +9,14 @@ by us, and count whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator
+import re
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from holdfast.errors import StorageError
 from holdfast.git.repository import MODULE, Repository
 from holdfast.workspace.agent_git import GIT
-from holdfast.workspace.safedir import Folder, Unkept, leads_inside
+from holdfast.workspace.safedir import Folder, Unkept, folders_above, leads_inside
 
 _NONE = "holdfast.none"
 """An index that is not there, in our repository."""
@@ -81,9 +82,9 @@ def listed(
     found = {path for path in found | set(more) if leads_inside(path)}
     whole = {path for path in inner | links if leads_inside(path)}
     if whole:
-        theirs = modules()
-        whole = {path for path in whole if not any(each in theirs for each in _upward(path))}
-        found = {path for path in found if not any(each in whole for each in _upward(path))}
+        theirs = set(modules())
+        whole = {path for path in whole if theirs.isdisjoint((path, *folders_above(path)))}
+        found = {path for path in found if whole.isdisjoint((path, *folders_above(path)))}
     found |= {f"{path}/" for path in whole}
     return {path for path in found if path.partition("/")[0] != GIT}
 
@@ -118,7 +119,9 @@ def _ignored(ours: Repository, files: Folder, folders: Collection[str]) -> set[s
 
 def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[str], set[str]]:
     """What git lists, without looking into these; and what its index has as repositories inside."""
-    but = [f"--exclude=/{_literally(path)}/" for path in sorted(inner)]
+    # As patterns that mean nothing but themselves.
+    plain = (re.sub(r"[\\*?[]", r"\\\g<0>", path) for path in sorted(inner))
+    but = [f"--exclude=/{path}/" for path in plain]
     if sum(map(len, but)) > _MOST_SAID:
         raise Unkept(
             f"{len(inner)} repositories are inside of the workspace, too many to be looked at",
@@ -143,15 +146,3 @@ def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[
 
 def _nothing(ours: Repository) -> str:
     return os.path.join(ours.directory, _NONE)
-
-
-def _literally(path: str) -> str:
-    """A path as a pattern that means nothing but itself."""
-    return "".join(f"\\{each}" if each in "\\*?[" else each for each in path)
-
-
-def _upward(path: str) -> Generator[str]:
-    """A path, and the folders that it lies in."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]

@@ -104,15 +104,16 @@ class Proposal:
         """The agent's own last commit, with one of ours upon it for what it did not commit."""
         parent = self._parent(heads)
         tree = self._tree(workspace, parent)
-        if parent is not None and self._tree_of(parent) == tree:
+        if parent is not None and self._repository.tells("rev-parse", f"{parent}^{{tree}}") == tree:
             return parent
         if parent is None and not self._repository.tree(tree):
             return None
         former = self._repository.commit_of(_RESULT)
         if (
             former is not None
-            and self._tree_of(former) == tree
-            and self._parents(former) == [*filter(None, (parent,))]
+            and self._repository.tells("rev-parse", f"{former}^{{tree}}") == tree
+            and self._repository.tells("rev-list", "--parents", "-n", "1", former)
+            == " ".join(filter(None, (former, parent)))
         ):
             return former
         note = f"{self._branch}: what was not committed"
@@ -129,13 +130,6 @@ class Proposal:
         if self._base is None:
             return True
         return self._repository.tells("merge-base", "--is-ancestor", self._base, commit) is not None
-
-    def _tree_of(self, commit: str) -> str | None:
-        return self._repository.tells("rev-parse", "--verify", f"{commit}^{{tree}}")
-
-    def _parents(self, commit: str) -> list[str]:
-        said = self._repository.tells("rev-list", "--parents", "-n", "1", commit) or ""
-        return said.split()[1:]
 
     def merge(
         self,

@@ -110,24 +110,20 @@ class Repo:
     def checkout(self, commit: str, folder: str, *, sealed: Sealed | None = None) -> Checkout:
         """The files of a commit in a folder of their own, with sealed paths as in their base."""
         with self.alone(), typed("checking out", folder):
-            wanted = checked(self.git.tree(commit))
-            kept: Tree = {}
-            if sealed is not None:
-                for path in sealed.paths:
-                    if not leads_inside(path) or path.endswith("/"):
-                        raise BadName(
-                            f"not a path that can be sealed: {path[:80]!r}",
-                            hint="a file or folder, relative to the top of the repository",
-                        )
-                base = checked(self.git.tree(sealed.base))
-                kept = {path: entry for path, entry in base.items() if sealed.covers(path)}
-                others = wanted.items()
-                free = (
-                    each
-                    for each in others
-                    if not (sealed.covers(each[0]) or sealed.stands_above(each[0]))
-                )
-                wanted = dict(free) | kept
+            sealed = sealed or Sealed(commit, ())
+            for path in sealed.paths:
+                if not leads_inside(path) or path.endswith("/"):
+                    raise BadName(
+                        f"not a path that can be sealed: {path[:80]!r}",
+                        hint="a file or folder, relative to the top of the repository",
+                    )
+            theirs, base = checked(self.git.tree(commit)), checked(self.git.tree(sealed.base))
+            kept = {path: entry for path, entry in base.items() if sealed.covers(path)}
+            wanted = kept | {
+                path: entry
+                for path, entry in theirs.items()
+                if not (sealed.covers(path) or sealed.stands_above(path))
+            }
             made = Checkout(self.git, folder, sealed, kept)
             made.fill(wanted)
         return made
@@ -217,7 +213,7 @@ class Checkout:
     the candidate's own where the candidate can write it.
     """
 
-    def __init__(self, git: Repository, folder: str, sealed: Sealed | None, kept: Tree) -> None:
+    def __init__(self, git: Repository, folder: str, sealed: Sealed, kept: Tree) -> None:
         self.path = os.path.join(folder, "files")
         self._folder, self._sealed, self._kept = folder, sealed, kept
         self._git, self._snapshots = git, Snapshots(git)
@@ -244,14 +240,12 @@ class Checkout:
             for path in self._in_the_way(files):
                 files.remove(path, aside)
             # Also pipes and empty folders, which no tree has.
-            for path in self._sealed.paths if self._sealed is not None else ():
+            for path in self._sealed.paths:
                 files.remove(path, aside)
             self._snapshots.put(files, aside, self._kept)
         return broken
 
     def _found(self, files: Folder) -> Tree:
-        if self._sealed is None:
-            return {}
         paths = [path for name in self._sealed.paths for path in (name, f"{name}/")]
         found = self._snapshots.look(files, paths, former={})
         return found | {path: Entry(FILE, "") for path in self._in_the_way(files)}
@@ -259,7 +253,7 @@ class Checkout:
     def _in_the_way(self, files: Folder) -> list[str]:
         """Links and files where a sealed path has a folder above it: others could be seen there."""
         found: dict[str, None] = {}
-        for name in self._sealed.paths if self._sealed is not None else ():
+        for name in self._sealed.paths:
             parts = name.split("/")
             for path in ("/".join(parts[:count]) for count in range(1, len(parts))):
                 if (kind := files.kind(path)) != "folder":

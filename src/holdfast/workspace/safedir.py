@@ -162,11 +162,13 @@ class Folder:
     def small(self, path: str, most: int) -> bytes | None:
         """What a regular file holds; None if there is none, or a larger one."""
         try:
+            found = bytearray()
             with self.reading(path) as fd:
-                found = b"".join(_first(fd, most + 1))
+                while piece := os.read(fd, min(most + 1 - len(found), _CHUNK)):
+                    found += piece
         except (OSError, EOFError, NotOurs):
             return None
-        return found if len(found) <= most else None
+        return bytes(found) if len(found) <= most else None
 
     def text(self, path: str, most: int) -> str | None:
         """What a small file says; None if it is no text."""
@@ -403,6 +405,12 @@ def leads_inside(path: str) -> bool:
     return not any(part in ("", ".", "..") for part in path.removesuffix("/").split("/"))
 
 
+def folders_above(path: str) -> Generator[str]:
+    """The folders that a path lies in; for `a/b/` also that folder."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
 def _split(path: str) -> tuple[str, str]:
     """The folder that a path lies in, and its name there."""
     if not leads_inside(path) or path.endswith("/"):
@@ -456,22 +464,11 @@ def _link(target: bytes, name: str, parent: int, path: str) -> None:
 def _fill(content: Iterable[bytes], name: str, parent: int, rights: int) -> None:
     fd = os.open(name, _NEW, rights, dir_fd=parent)
     try:
-        for piece in content:
-            _write(fd, piece)
+        for piece in map(memoryview, content):
+            while piece:
+                piece = piece[os.write(fd, piece) :]
     finally:
         os.close(fd)
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _first(fd: int, left: int) -> Iterator[bytes]:
-    while left and (piece := os.read(fd, min(left, _CHUNK))):
-        left -= len(piece)
-        yield piece
 
 
 def pieces(fd: int) -> Iterator[bytes]:

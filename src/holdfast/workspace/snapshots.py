@@ -173,11 +173,15 @@ class Snapshots:
             self.repository.settle()
         former = last.tree if last is not None else {}
         changed = difference(former, tree)
-        kept = {_kept(path): entry for path, entry in changed.items()}
+        mark = Entry(FILE, self.repository.id_of(0, ()))
+        kept = {
+            _kept(path): mark if entry is not None and entry.mode == FOLDER else entry
+            for path, entry in changed.items()
+        }
         here = {entry.id for entry in (*former.values(), *upon.values())}
         made, root = self.repository.commit(
             text,
-            changed=_Kept(kept, self.repository.id_of(0, ())),
+            changed=kept,
             upon=self._root(last) if last is not None else None,
             contents=self._contents(files, tree, changed, kept, here),
             parents=parents,
@@ -267,39 +271,18 @@ class Snapshots:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self.last, self._read = None, {}
 
-    def _save(self) -> None:
-        assert self.last is not None
+    def remember(self, last: Last) -> None:
+        """Say what the workspace was made to be."""
+        self.last = last
         said = {
-            "last": self.last.id,
-            "text": self.last.text,
-            "root": self.last.root,
-            "tree": self.last.tree,
+            "last": last.id,
+            "text": last.text,
+            "root": last.root,
+            "tree": last.tree,
             "read": self._read,
         }
         with Folder(self.repository.directory) as ours:
             ours.put(_CACHE, FILE, [json.dumps(said).encode("ascii")], ours)
-
-    def remember(self, last: Last) -> None:
-        """Say what the workspace was made to be."""
-        self.last = last
-        self._save()
-
-
-class _Kept(Mapping[str, "Entry | None"]):
-    """Entries as they are at the end, with empty folders as the files that mark them."""
-
-    def __init__(self, entries: Mapping[str, Entry | None], nothing: str) -> None:
-        self._entries, self._mark = entries, Entry(FILE, nothing)
-
-    def __getitem__(self, path: str) -> Entry | None:
-        entry = self._entries[path]
-        return self._mark if entry is not None and entry.mode == FOLDER else entry
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
 
 def difference(old: Mapping[str, Entry], new: Mapping[str, Entry]) -> dict[str, Entry | None]:

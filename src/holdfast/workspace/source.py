@@ -12,8 +12,8 @@ from holdfast.git.repository import FOLDER, LINK, Repository
 from holdfast.git.source import Source, source_of
 from holdfast.git.worktree import top_of
 from holdfast.settings import SETTINGS
-from holdfast.store.vfs import CREATE, RealVfs
 from holdfast.text import plural
+from holdfast.userfile import put_over
 from holdfast.workspace.ignored import surroundings
 from holdfast.workspace.safedir import Folder, pieces
 
@@ -54,23 +54,7 @@ class Facts(NamedTuple):
         return self._replace(merged=tuple(sorted([*others, (branch, commit)])))
 
     def write(self, directory: str) -> None:
-        vfs = RealVfs()
-        place = vfs.root(directory)
-        try:
-            beside = f"{_PLACE}.new"
-            fd = place.open(beside, CREATE)
-            try:
-                vfs.truncate(fd, 0)
-                said = encode(self._asdict()) + b"\n"
-                while said:
-                    said = said[vfs.write(fd, said) :]
-                vfs.sync(fd)
-            finally:
-                vfs.close(fd)
-            place.rename(beside, _PLACE)
-            place.sync()
-        finally:
-            place.close()
+        put_over(os.path.join(directory, _PLACE), encode(self._asdict()) + b"\n", mode=0o600)
 
 
 def survey(

@@ -33,12 +33,12 @@ from holdfast.errors import (
 from holdfast.git.repository import FILE, MODULE, Entry, Tree
 from holdfast.ids import key_parts
 from holdfast.workspace import agent_git
-from holdfast.workspace.agent_git import GIT, Heads
+from holdfast.workspace.agent_git import GIT, Heads, heads_in
 from holdfast.workspace.attachment import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.workspace.ignored import listed, remove_unreachable
 from holdfast.workspace.merge import Merged, Proposal
 from holdfast.workspace.repo import Repo, scratch
-from holdfast.workspace.safedir import Folder, leads_inside
+from holdfast.workspace.safedir import Folder, folders_above, leads_inside
 from holdfast.workspace.sandbox import Sandbox
 from holdfast.workspace.snapshots import (
     LARGEST,
@@ -215,7 +215,7 @@ class Workspace:
             facts = self._repo.made()
         heads = self._heads(facts, files) if facts.worktree else None
         last = self._snapshots.last
-        if last is not None and last.tree == tree and _heads_in(last.text) == heads:
+        if last is not None and last.tree == tree and heads_in(last.text) == heads:
             return last.id
         text = message.replace("\0", " ").strip() or "snapshot"
         if heads is not None:
@@ -260,7 +260,7 @@ class Workspace:
                 target = wanted | self._inputs(facts, wanted)
                 before = self._put_back(facts, files, aside, target)
                 if facts.worktree:
-                    heads = _heads_in(text) or self._start(facts)
+                    heads = heads_in(text) or self._start(facts)
                     if heads != agent_git.heads_of(files) or not agent_git.is_sound(files):
                         self._put_heads(facts, heads, files, aside)
                     else:
@@ -288,7 +288,7 @@ class Workspace:
             scratch(self.folder, "aside") as aside,
         ):
             wanted = dict(self._snapshots.tree_of(tree))
-            folders = {above for path in wanted for above in _above(path)}
+            folders = {each for path in wanted for each in folders_above(path)}
             with Folder(folder) as files:
                 files.prune(wanted, folders, aside, but=GIT if self._repo.made().worktree else "")
                 self._snapshots.put(files, aside, wanted)
@@ -309,14 +309,14 @@ class Workspace:
     def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
         stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
         if not facts.worktree:
-            folders = {above for path in (*wanted, *stay) for above in _above(path)}
+            folders = {each for path in (*wanted, *stay) for each in folders_above(path)}
             try:
                 before = self._look(facts, files)
             except StorageError:
                 # Too deep to be looked at, not to be removed.
                 before = {}
             large = self._snapshots.left_out - wanted.keys()
-            folders |= {above for path in large for above in _above(path)}
+            folders |= {each for path in large for each in folders_above(path)}
             files.prune({*wanted, *stay, *large}, folders, aside)
             self._snapshots.put(files, aside, wanted)
             return _without(before, stay - wanted.keys())
@@ -329,8 +329,8 @@ class Workspace:
         for path in gone:
             if path[-1] != "/":
                 files.remove(path, aside)
-        needed = {above for path in wanted for above in _above(path)}
-        emptied = {above for path in gone for above in _above(path)} - needed
+        needed = {each for path in wanted for each in folders_above(path)}
+        emptied = {each for path in gone for each in folders_above(path)} - needed
         for folder in sorted(emptied, reverse=True):
             files.remove_if_empty(folder)
         return _without(before, stay - wanted.keys())
@@ -355,7 +355,7 @@ class Workspace:
     def _former(self, facts: Facts) -> Heads:
         """Where they were when the workspace was last kept."""
         latest = self._latest(facts)
-        kept = _heads_in(self._snapshots.text_of(latest)) if latest is not None else None
+        kept = heads_in(self._snapshots.text_of(latest)) if latest is not None else None
         return kept or self._start(facts)
 
     def _latest(self, facts: Facts) -> str | None:
@@ -388,10 +388,10 @@ class Workspace:
         with self._repo.alone(), typed("comparing the files", self.path), self._files() as files:
             self._snapshot(files, "")
             proposal = self._proposal()
-            now = proposal.tree(self._last().tree, _heads_in(self._last().text))
+            now = proposal.tree(self._last().tree, heads_in(self._last().text))
             old = proposal.start()
             if since:
-                heads = _heads_in(self._snapshots.text_of(since))
+                heads = heads_in(self._snapshots.text_of(since))
                 old = proposal.tree(self._snapshots.tree_of(since), heads)
             return proposal.diff(old, now, patch=patch)
 
@@ -411,7 +411,7 @@ class Workspace:
             proposal = self._proposal()
             there = source.commit_of(f"refs/heads/{branch}")
             former = there if (branch, there) in facts.merged else None
-            heads = self._upon(former, _heads_in(self._last().text) or self._start(facts))
+            heads = self._upon(former, heads_in(self._last().text) or self._start(facts))
             tip = proposal.commit(self._last().tree, heads, facts.identity)
             if tip is not None and not dry_run:
                 # Before it is given: whoever finds it there has to know it for ours.
@@ -516,14 +516,3 @@ class Workspace:
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:
     return {path: entry for path, entry in tree.items() if path not in paths}
-
-
-def _heads_in(text: str) -> Heads | None:
-    """Where the agent's branches were, by what a snapshot says last."""
-    return agent_git.heads_in(text.rpartition("\n")[2])
-
-
-def _above(path: str) -> Generator[str]:
-    """The folders that a path lies in; for `a/b/` also that folder."""
-    while path := path.rpartition("/")[0]:
-        yield path
