@@ -42,7 +42,7 @@ VERBS = {
 }
 PAGES = {
     "/": Hops(44, 0, 23),
-    "/agent/rio": Hops(79, 0, 24),
+    "/agent/rio": Hops(59, 0, 24),
     "/jobs/demo": Hops(39, 0, 23),
 }
 FEW = 0.1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import history, metrics
@@ -45,6 +45,7 @@ from holdfast.store.primitives import CONTROL, Cursor, Line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
+    from holdfast.store.projection import Projection
     from holdfast.store.view import View
 
 TYPES = tuple(history.STATUS_OF_TYPE)
@@ -119,18 +120,19 @@ class Agent:
         self._report = home.view(
             self.key("report"), self.journal, history.report_shape(self.name, self.born)
         )
-        self._metrics = home.view(
-            self.key("metrics"),
-            self.journal,
-            metrics.metrics_shape(self.name, home.clock.now, self.born),
-        )
-        self._told = self.ledger.told_by(self.journal, home.cell(told(self.name)), tell)
+        counted = metrics.metrics_shape(self.name, home.clock.now, self.born)
+        self._metrics = home.view(self.key("metrics"), self.journal, counted)
         self.topics = Topics(home, self.name, self.key, self.journal)
         self.account = Account(home, self.journal, charged(self.name), settled)
         self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
         self.desk = Desk(home, self.name, self.key, self.journal, self._show)
         self._remains: dict[str, int] = {}
+
+    @cached_property
+    def _told(self) -> Projection:
+        """What the ledger has of the journal; who only looks does not pay for opening it."""
+        return self.ledger.told_by(self.journal, self._home.cell(told(self.name)), tell)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Agent:
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             self._end_remains(before)
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
-        begun = ""
+        begun, projected = "", self._told
 
         def act(head: Cursor, free: SessionId) -> list[Record]:
             nonlocal opened
@@ -167,7 +169,7 @@ class Agent:
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
             fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
             opened = Opened(begun, start.role, fence, buried, budget)
-            return self._told.untold(head, lease.acked)
+            return projected.untold(head, lease.acked)
 
         try:
             self.ledger.numbered(act)
@@ -544,10 +546,11 @@ class Agent:
         return DetachedLease(self.journal, cell, self._home, name, alive)
 
     def close(self) -> None:
-        views = (self._report, self._metrics, self._told, self._presence, self.account)
+        views = (self._report, self._metrics, self._presence, self.account)
         # What is owed to a file is written now.
         with recorded("what was done"):
-            for each in (*views, self.desk, self.persona, self.ledger, self.journal):
+            told_of = [self._told] if "_told" in vars(self) else []
+            for each in (*told_of, *views, self.desk, self.persona, self.ledger, self.journal):
                 each.close()
 
     def __enter__(self) -> Agent:
