@@ -41,6 +41,7 @@ HARNESS = Harness(
     proves="Words of others stand between marks in every request, and cannot end them.",
     targets={"quick": 200, "ci": 1_000, "full": 20_000},
     unit="requests",
+    beyond_store=True,
 )
 _STEPS = 8
 _WORD = re.compile(r"zq(?:own|others)[0-9a-f]{12}qz")
