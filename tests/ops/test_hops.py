@@ -30,7 +30,7 @@ class Hops(NamedTuple):
 
 VERBS = {
     "ledger write": Hops(24, 1, 28),
-    "status": Hops(13, 0, 22),
+    "status": Hops(9, 0, 22),
     "inbox send": Hops(37, 1, 21),
     "inbox take": Hops(4, 0, 16),
     "run -- true": Hops(246, 6, 52),

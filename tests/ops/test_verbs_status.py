@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -467,3 +468,9 @@ def test_agents_of_another_system_are_seen_by_their_reports(
         "leo": ("error", "ok"),
     }
     assert rows["leo"]["trouble"] == "Key?"
+
+
+def test_a_ledger_that_was_removed_is_missed(verbs: Verbs) -> None:
+    verbs.write("go", event="task_start", task="wo-1")
+    shutil.rmtree(Path(verbs.path) / "ledger/rio")
+    assert standing(verbs)["troubles"] == ["ledger: lines lost"]

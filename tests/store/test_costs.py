@@ -17,6 +17,7 @@ from holdfast.store.log import FileLog
 from holdfast.store.primitives import Line
 from holdfast.store.view import Shape
 from holdfast.testing import Turner
+from tests.recorder import recording
 from tests.store.faults import FaultyVfs
 
 KEY = "state/a.jsonl"
@@ -198,3 +199,23 @@ def test_a_crashed_log_of_a_hundred_megabytes_opens_at_once(path: str) -> None:
         best = min(best, time.perf_counter() - start)
     assert best < 0.2
     os.unlink(file)
+
+
+@pytest.mark.parametrize("key", [KEY, "ledger/rio"])
+def test_a_look_at_a_view_that_has_seen_every_line_opens_no_log(home: Home, key: str) -> None:
+    def fold(count: int, _: Line) -> int:
+        return count + 1
+
+    shape = Shape(version=1, initial=int, fold=fold, render=encode)
+    assert home.peek("state/v.json", key, shape) == (0, False, [])
+    log = home.log(key)
+    log.append({"n": 0})
+    view = home.view("state/v.json", log, shape)
+    view.refresh()
+    view.close()
+    with recording() as found:
+        assert home.peek("state/v.json", key, shape) == (1, True, [])
+    assert found.files.keys() == {".v.json.view", "v.json"}
+    log.append({"n": 1})
+    assert home.peek("state/v.json", key, shape).state == 2
+    log.close()

@@ -162,7 +162,8 @@ class Home:
         return FileBlob(self._place(parts), name)
 
     def peek(self, view: str, log: str, shape: Shape[State]) -> Peek[State]:
-        return peek(self.log(log), self.cell(view), shape, self.clock)
+        lines = self.log(log)
+        return peek(lines, self.cell(view), shape, self.clock, lines.ends_at)
 
     def names(self, prefix: str = "") -> list[str]:
         place = self._place(key_parts(prefix) if prefix else [])

@@ -279,3 +279,14 @@ class FileLog:
             except (FileNotFoundError, NotOurs):
                 return False
         return data.endswith(chain.suffix(cursor.seq, cursor.hash))
+
+    def ends_at(self, cursor: Cursor) -> bool:
+        """Whether the newest file has the size that the cursor names; no file is opened."""
+        with typed("reading the log", self.key), self._place.opened() as directory:
+            segments = self._series.segments(directory) if directory else []
+            if directory is None or not segments:
+                return cursor == START
+            newest = segments[-1].filename
+            found = directory.stat(newest)
+            known = cursor.segment == newest or (cursor == START and len(segments) == 1)
+            return known and found is not None and found.size == cursor.offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from holdfast.clock import Clock
@@ -12,9 +12,18 @@ from holdfast.store.primitives import START, BadLine, Cell, Cursor, Line, Log, S
 from holdfast.store.view import Shape, State, View
 
 
-def peek(log: Log, cell: Cell, shape: Shape[State], clock: Clock) -> Peek[State]:
-    """What a log makes of a view, and what is wrong with either; a damaged one has a state too."""
-    lines, shown = _Lines(log), _Shown(cell)
+def peek(
+    log: Log,
+    cell: Cell,
+    shape: Shape[State],
+    clock: Clock,
+    ends_at: Callable[[Cursor], bool] = lambda _: False,
+) -> Peek[State]:
+    """What a log makes of a view, and what is wrong with either; a damaged one has a state too.
+
+    Where `ends_at` tells that nothing follows the line that the view has seen, the log stays shut.
+    """
+    lines, shown = _Lines(log, ends_at), _Shown(cell)
     view = View(cast("Log", lines), cast("Cell", shown), shape, clock)
     try:
         return Peek(view.read(), shown.current, lines.warnings)
@@ -44,11 +53,13 @@ class _Shown:
 class _Lines:
     """A log, and what was wrong with it when it was read."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, ends_at: Callable[[Cursor], bool]) -> None:
+        self._log, self._ends_at = log, ends_at
         self.warnings: list[str] = []
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
+        if self._ends_at(after):
+            return
         damaged = 0
         for line in self._log.read(after):
             damaged += isinstance(line, BadLine)
@@ -57,7 +68,7 @@ class _Lines:
             self.warnings.append(f"{damaged} damaged lines")
 
     def contains(self, cursor: Cursor) -> bool:
-        found = self._log.contains(cursor)
+        found = self._ends_at(cursor) or self._log.contains(cursor)
         if not found:
             self.warnings.append("lines lost")
         return found
