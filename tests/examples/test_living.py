@@ -13,7 +13,7 @@ from tests.agents.world import until
 from tests.examples.test_torture import TALLY, processes_of
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "living.py"
-LINK = re.compile(r"http://localhost:\d+/login\?key=\S+")
+LINK = re.compile(r"http://hf-\w+\.localhost:\d+/login\?key=\S+")
 
 
 def test_a_fleet_lives_a_second_run_attaches_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:

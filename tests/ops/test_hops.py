@@ -107,8 +107,8 @@ def test_a_page_does_no_more_work_than_its_numbers_allow(
     desk.ok(*prepare(desk, "inbox send", 0))
     desk.new("--worker", desk.script(DONE))
     desk.ran()
-    board = dashboard(Setting(str(desk.home), None, ("localhost",), 8080), TABLE)
-    client = TestClient(board.app, base_url="http://localhost:8080")
+    board = dashboard(Setting(str(desk.home), None, (), 8080, sites=("hf-1.localhost",)), TABLE)
+    client = TestClient(board.app, base_url="http://hf-1.localhost:8080")
     client.get("/login", params={"key": board.keys.link()})
     client.get(path)
     with recording() as found:

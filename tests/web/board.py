@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tests.ledger.shell import PATIENCE, Shell
 
-LINK = re.compile(r"(http://localhost:(\d+))/login\?key=(\S+)")
+LINK = re.compile(r"(http://(hf-[0-9a-f]{20}\.localhost):(\d+))/login\?key=(\S+)")
 
 
 class Answer(NamedTuple):
@@ -35,8 +35,8 @@ class Board:
         self.shell, self.process, self.link = shell, process, link
         found = LINK.fullmatch(link)
         assert found is not None
-        self.url, self.port, self.key = found[1], int(found[2]), found[3]
-        self.host = f"localhost:{self.port}"
+        self.url, self.port, self.key = found[1], int(found[3]), found[4]
+        self.host = f"{found[2]}:{self.port}"
         self.cookie = ""
         self.token = ""
         self.said: list[bytes] = []
@@ -80,7 +80,7 @@ class Board:
         answer = self.get(f"/login?key={self.key}")
         assert answer.status == 303, answer
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
-        self.token = self.get("/token", {"X-Holdfast": "page"}).json()["token"]
+        self.token = answer.headers["location"].partition("#token=")[2]
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -105,9 +105,9 @@ def page_of(board: Board, path: str) -> str:
 
 
 @contextmanager
-def up(shell: Shell, *words: str) -> Iterator[Board]:
+def up(shell: Shell, *words: str, before: Sequence[str] = ()) -> Iterator[Board]:
     process = subprocess.Popen(
-        shell.command(("up", *words)),
+        [*before, *shell.command(("up", *words))],
         env=shell.environment(),
         cwd=shell.cwd,
         stdout=subprocess.DEVNULL,

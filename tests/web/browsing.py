@@ -66,6 +66,8 @@ def visiting(
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
     name, _, value = board.cookie.partition("=")
     context.add_cookies([{"name": name, "value": value, "url": board.url}])
+    if board.token:
+        context.add_init_script(f"localStorage.setItem('token', {board.token!r})")
     visit = Visit(context.new_page(), board)
     yield visit
     context.close()

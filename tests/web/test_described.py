@@ -49,7 +49,9 @@ class Asker:
 
     def ask(self, case: Case, token: str | None) -> int:
         headers = {"x-holdfast-token": token} if token is not None else {}
-        answer = case.call(self.board.url, session=self.session, headers=headers)
+        answer = case.call(
+            f"http://localhost:{self.board.port}", session=self.session, headers=headers
+        )
         case.validate_response(answer, checks=CHECKS, headers=headers)
         return answer.status_code
 

@@ -121,8 +121,7 @@ def test_what_came_of_a_task_is_said_with_its_end_and_outlives_a_redraw(
 def test_who_may_only_look_has_no_buttons(browser: Any, desk: Board) -> None:
     desk.end()
     with up(desk.shell, "--read-only") as board:
-        answer = board.get(f"/login?key={board.key}")
-        board.cookie = answer.headers["set-cookie"].partition(";")[0]
+        board.log_in()
         with visiting(browser, board) as visit:
             visit.go("/agent/rio")
             assert visit.page.locator("main [data-post]").count() == 0

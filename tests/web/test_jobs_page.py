@@ -170,8 +170,7 @@ def test_who_may_only_look_sees_decisions_and_has_no_buttons(tmp_path: Path) -> 
     made.verbs("init")
     a_stuck_one(made)
     with up(made.shell, "--read-only") as board:
-        answer = board.get(f"/login?key={board.key}")
-        board.cookie = answer.headers["set-cookie"].partition(";")[0]
+        board.log_in()
         for path in ("/decisions", "/jobs/flaky-test"):
             page = page_of(board, path)
             assert "Which port may it use?" in page

@@ -160,7 +160,7 @@ def test_no_worker_approves_a_job_that_waits_for_a_person(apart: Shell, isolatio
         words = list(map(str, apart.command(["job", "steward", "waits", "approve"])))
         code = f"""
 import json, subprocess, urllib.error, urllib.request
-request = urllib.request.Request({board.url!r} + "/api/job/steward",
+request = urllib.request.Request("http://localhost:{board.port}/api/job/steward",
     json.dumps({{"id": "waits", "decision": "approve"}}).encode(),
     {{"content-type": "application/json", "x-holdfast-token": {board.token!r}}})
 try:
@@ -185,6 +185,7 @@ print({json.dumps(DONE)!r})
                      "--supervisor", f"scripted:{script}", "--id", "own")  # fmt: skip
         assert made.code == 0, made
         ran = apart("job", "run", "own")
+        assert ran.code == 0, (ran, apart("job", "history", "own").out)
         told = json.loads((apart.home / "jobs/own/workspace/told").read_text())
         assert told[0] == 403, (told, ran)
         assert told[1] != 0

@@ -209,8 +209,7 @@ def test_what_is_asked_and_answered_is_text_whatever_is_in_it(browser: Any, boar
 
 def test_who_may_only_look_sees_turns_and_no_box(tmp_path: Path) -> None:
     with up(a_talk(tmp_path, "a flaky one"), "--read-only") as board:
-        answer = board.get(f"/login?key={board.key}")
-        board.cookie = answer.headers["set-cookie"].partition(";")[0]
+        board.log_in()
         page = board.get("/agent/rio").body
         assert b"At last." in page
         assert b"<textarea" not in page

@@ -45,6 +45,8 @@ class Setting(NamedTuple):
     read_only: bool = False
     everywhere: bool = False
     """Whether it listens on every address of this machine."""
+    sites: tuple[str, ...] = ()
+    """Further hosts, on which people log in; `hosts` are for scripts that show the token."""
 
 
 class Dashboard(NamedTuple):
@@ -92,6 +94,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
         keys,
         setting.hosts,
         setting.port,
+        sites=setting.sites,
         read_only=setting.read_only,
         everywhere=setting.everywhere,
     )
@@ -116,18 +119,12 @@ def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> Non
         bought = keys.enter(key)
         if bought is None:
             return HTMLResponse(pages.stale_link(), 401)
-        answer = RedirectResponse("/", 303)
+        # No server is sent what comes after #; the page keeps it for its origin, port included.
+        answer = RedirectResponse("/" if read_only else f"/#token={keys.token}", 303)
         answer.set_cookie(
             cookie, bought, max_age=int(COOKIE_SECONDS), httponly=True, samesite="strict"
         )
         return answer
-
-    @app.get("/token", include_in_schema=False)
-    def token(request: Request) -> JSONResponse:
-        # A page of another site cannot read this answer; one that only makes a browser load
-        # it does not say these words.
-        ours = request.headers.get("x-holdfast") == "page"
-        return JSONResponse({"token": keys.token if ours and not read_only else None})
 
     @app.post(LINK, include_in_schema=False)
     def link() -> JSONResponse:

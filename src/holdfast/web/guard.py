@@ -3,7 +3,8 @@
 Pages of other sites can make a browser send requests here.  So: the Host must be ours (no name
 that somebody else's DNS points at us), an Origin must be ours where there is one, changes are
 JSON and carry a token that only our own page can have read, and nothing answers to anybody who
-does not hold a key.
+does not hold a key.  A browser sends the cookies of a host to every port of it, also to that of
+another user: they count on hosts of our own only, and read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.codec import encode
+from holdfast.web.connections import HAS_KEY
 from holdfast.web.keys import Keys
 from holdfast.web.peer import objection
 
@@ -50,6 +52,14 @@ class Refusal(NamedTuple):
     hint: str
 
 
+_LOG_IN = Refusal(
+    401,
+    "log_in",
+    "you are not logged in",
+    "run `holdfast up` in a terminal: it prints a link that works for a minute",
+)
+
+
 class Guard:
     def __init__(
         self,
@@ -58,13 +68,15 @@ class Guard:
         hosts: Iterable[str],
         port: int,
         *,
+        sites: Iterable[str] = (),
         read_only: bool,
         everywhere: bool = False,
     ) -> None:
         self._app, self._keys, self._read_only = app, keys, read_only
         self._port, self._everywhere = port, everywhere
         self.cookie = f"holdfast_{port}"
-        self._hosts = frozenset(f"{host}:{port}" for host in hosts)
+        self._shared = frozenset(f"{host}:{port}" for host in hosts)
+        self._hosts = self._shared | {f"{host}:{port}" for host in sites}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -79,6 +91,8 @@ class Guard:
         if refusal is not None:
             await self._refuse(refusal, scope, receive, send)
             return
+        if (has_key := scope.get("state", {}).get(HAS_KEY)) and self._has_key(scope):
+            has_key()
         await self._app(scope, _bounded(receive), _dressed(send))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
@@ -134,19 +148,22 @@ class Guard:
         if tokens:
             if len(tokens) == 1 and self._keys.allows_changes(tokens[0]):
                 return None
-            return Refusal(401, "token", "the token is not the right one", "reload the page")
+            return Refusal(401, "token", "the token is not the right one", _LOG_IN.hint)
         if scope["method"] == "POST":
             return Refusal(401, "token", "a change needs a token", f"send it as {TOKEN}")
-        if path == OPEN[0] or path.startswith(OPEN[1]):
+        if path.startswith(OPEN[1]):
             return None
-        if any(self._keys.knows(each) for each in self._cookies(headers)):
+        host = headers["host"].lower()
+        if host in self._shared or host.startswith("127."):
+            return _LOG_IN
+        if path == OPEN[0] or self._has_key(scope):
             return None
-        return Refusal(
-            401,
-            "log_in",
-            "you are not logged in",
-            "run `holdfast up` in a terminal: it prints a link that works for a minute",
-        )
+        return _LOG_IN
+
+    def _has_key(self, scope: Scope) -> bool:
+        """Of a request that was let in; a token is right then."""
+        headers = Headers(scope=scope)
+        return TOKEN in headers or any(map(self._keys.knows, self._cookies(headers)))
 
     def _cookies(self, headers: Headers) -> list[str]:
         """Ours, whatever stands beside it: a browser sends the cookies of every port of a host."""
@@ -190,7 +207,8 @@ def _door(refusal: Refusal) -> bytes:
 <meta name="viewport" content="width=device-width">
 <link rel="stylesheet" href="/static/look.css"><body class="door"><main>
 <h1>Holdfast</h1><p>You are not logged in.</p>
-<p>Run <code>holdfast up</code> in a terminal. It prints a link that works for a minute.</p>
+<p>Run <code>holdfast up</code> in a terminal. It prints a link that works for a minute, with an
+address of its own: open it as it is.</p>
 </main></body></html>"""
 
 

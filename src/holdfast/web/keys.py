@@ -1,8 +1,8 @@
 """Who may come in: links that work once, the cookies they buy, and the token for changes.
 
 A link is for the person at the terminal: whoever opens it first, within a minute, gets a
-cookie.  The cookie only reads.  To change something a caller shows the token in a header,
-which no other site can make a browser send.
+cookie and the token.  The cookie only reads.  To change something a caller shows the token in a
+header, which no other site can make a browser send.
 """
 
 from __future__ import annotations

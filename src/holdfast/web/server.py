@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import errno
+import logging
+import re
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import uvicorn
 
-from holdfast.codec import DecodeError, decode, pretty
+from holdfast.codec import DecodeError, Record, decode, pretty
 from holdfast.errors import Busy, Forbidden, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
 from holdfast.process import Owner, this_process
 from holdfast.web.app import Setting, dashboard
+from holdfast.web.connections import Limit, Seldom
 from holdfast.web.guard import LINK, shown_address
 
 if TYPE_CHECKING:
@@ -27,14 +31,22 @@ _TRIES = 50
 _PLACE = f"{CACHE}/dashboard.json"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")
+_NAME = re.compile(r"hf-[0-9a-f]{20}\.localhost")
 
 
 class Served(NamedTuple):
     """A dashboard that is up."""
 
     url: str
+    """For scripts, which show the token."""
     token: str
     owner: Owner
+    site: str
+    """The host name for people: no other port gets the cookies of a name that only they know."""
+
+    def link(self, key: str) -> str:
+        """What a person opens."""
+        return f"http://{self.site}:{self.url.rpartition(':')[2]}/login?key={key}"
 
     def record(self) -> bytes:
         return pretty({**self._asdict(), "owner": list(self.owner)})
@@ -90,28 +102,48 @@ def serve(
     read_only: bool,
     ready: Callable[[Served, str], None],
 ) -> None:
-    """Serve until somebody ends it; `ready` is told where, and the first key.
+    """Serve until somebody ends it; `ready` is told where, and the first link.
 
     IsUp if another one serves this home by now: one that is on no record could not be found.
     """
     host, port = listener.getsockname()[:2]
     shown, everywhere = shown_address(host), host in EVERYWHERE
     named = socket.gethostname().lower() if everywhere else shown
-    setting = Setting(home.path, layout, (*LOOPBACK, named), port, read_only, everywhere)
+    here = everywhere or shown in LOOPBACK
+    site = _own_name(home) if here else shown
+    sites = tuple({site, named} - set(LOOPBACK))
+    setting = Setting(home.path, layout, LOOPBACK, port, read_only, everywhere, sites)
     board = dashboard(setting, table)
-    url = f"http://{'localhost' if everywhere or shown in LOOPBACK else shown}:{port}"
-    served = Served(url, board.keys.token, this_process())
+    url = f"http://{'localhost' if here else shown}:{port}"
+    served = Served(url, board.keys.token, this_process(), site)
+    limit = Limit()
     config = uvicorn.Config(
         board.app,
+        http=cast("Any", limit.connection),
+        backlog=limit.most,
         log_level="warning",
         access_log=False,
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=2,
     )
-    server = _Server(config, lambda: ready(served, board.keys.link()), board.end_streams)
+    server = _Server(
+        config, lambda: ready(served, served.link(board.keys.link())), board.end_streams
+    )
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(Seldom())
     with _on_record(home, served), _told_to_end():
         server.run([listener])
+
+
+def _own_name(home: Home) -> str:
+    """A host name that stays with the home, so that bookmarks hold."""
+    text = home.document(_PLACE).read()
+    with suppress(DecodeError):
+        found: Any = decode(text.data) if text is not None else None
+        if isinstance(found, dict) and _NAME.fullmatch(str(cast("Record", found).get("site"))):
+            return str(cast("Record", found)["site"])
+    return f"hf-{secrets.token_hex(10)}.localhost"
 
 
 @contextmanager
@@ -125,7 +157,7 @@ def _on_record(home: Home, served: Served) -> Generator[None]:
         return served.record()
 
     def leave(old: bytes | None) -> bytes:
-        return b"{}\n" if old is None or old == served.record() else old
+        return pretty({"site": served.site}) if old is None or old == served.record() else old
 
     record.update(enter)
     try:
@@ -183,8 +215,9 @@ def _living(home: Home, data: bytes | None) -> Served | None:
             "url": str(url),
             "token": str(token),
             "owner": [str(host), str(boot), int(pid), int(started)],
+            "site": str(site),
         }:
-            served = Served(url, token, Owner(host, boot, pid, started))
+            served = Served(url, token, Owner(host, boot, pid, started), site)
             return served if home.alive(served.owner) else None
         case _:
             return None
@@ -200,7 +233,7 @@ def new_link(served: Served) -> str:
     request = Request(f"{served.url}{LINK}", b"{}", headers)
     try:
         with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
-            return f"{served.url}/login?key={json.loads(answer.read())['key']}"
+            return served.link(json.loads(answer.read())["key"])
     except HTTPError as refused:
         with refused:
             error = json.loads(refused.read())["error"]

@@ -63,10 +63,10 @@ def up(
         raise NotFound("no dashboard of this home is up", hint="`holdfast up` starts one")
     listener = bound("127.0.0.1" if host == "localhost" else host, port)
 
-    def ready(served: Served, key: str) -> None:
+    def ready(served: Served, link: str) -> None:
         if host not in _LOOPBACK:
             _warn_of_others(host, everywhere=host in EVERYWHERE)
-        tell(f"{served.url}/login?key={key}")
+        tell(link)
 
     from holdfast.ops.table import TABLE
 
@@ -86,6 +86,6 @@ def _warn_of_others(host: str, *, everywhere: bool) -> None:
     print(told, file=sys.stderr)
     if everywhere:
         print(
-            "From elsewhere, put the name or an address of this machine in place of localhost.",
+            "From elsewhere, replace hf-….localhost by an address or the name of this machine.",
             file=sys.stderr,
         )

@@ -1,12 +1,14 @@
-// What the buttons of a page do: the same calls that anybody may make, with a token that is
-// fetched once and stays in this module.
+// What the buttons of a page do: the same calls that anybody may make, with the token that the
+// login left behind `#`.  It is kept for this origin: another port of the host is another one.
 
-let known;
-export async function token() {
-  if (known === undefined && !("readOnly" in document.body.dataset)) {
-    known = fetch("/token", { headers: { "x-holdfast": "page" } }).then((answer) => answer.json()).then((told) => told.token);
-  }
-  return known;
+const HANDED = "#token=";
+if (location.hash.startsWith(HANDED)) {
+  localStorage.setItem("token", location.hash.slice(HANDED.length));
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export function token() {
+  return localStorage.getItem("token") ?? "";
 }
 
 export function toast(text) {
@@ -20,7 +22,7 @@ export function toast(text) {
 export async function call(verb, body) {
   const answer = await fetch(`/api/${verb}`, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-holdfast-token": await token() },
+    headers: { "content-type": "application/json", "x-holdfast-token": token() },
     body: JSON.stringify(body),
   });
   return answer.json();

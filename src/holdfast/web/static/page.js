@@ -1,6 +1,6 @@
 // The page: live, by keyboard, in the theme that was chosen.  It draws nothing itself: when
 // something changed it asks for the page again and takes over the parts that are different.
-import { act, token } from "./act.js";
+import { act } from "./act.js";
 import { steward, undecided } from "./steward.js";
 import { talk } from "./talk.js";
 
@@ -173,6 +173,5 @@ act();
 talk();
 steward();
 document.addEventListener("said", redraw);
-token();
 // What was derived for this one look, as a replay is, would be derived again with every event.
 if (document.querySelector("main [data-live]")) listen(); else say("still", "as it was when opened");

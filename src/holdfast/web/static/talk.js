@@ -63,7 +63,7 @@ export function talk() {
   async function ask(body) {
     const answer = await fetch("/api/agent/chat", {
       method: "POST",
-      headers: { "content-type": "application/json", accept: "application/x-ndjson", "x-holdfast-token": await token() },
+      headers: { "content-type": "application/json", accept: "application/x-ndjson", "x-holdfast-token": token() },
       body: JSON.stringify(body),
     });
     if (!answer.ok) return (await answer.json()).error;
