@@ -514,3 +514,12 @@ def test_one_odd_file_keeps_nobody_else_from_being_looked_at(tmp_path: Path, odd
     assert states == {"leo": "sound", "rio": "sound" if file.name == "memory.md" else "alien"}
     listed = shell("ledger", "list", "--json").rows()
     assert "leo" in {row["agent"] for row in listed}
+    odd_ledger = file.name != "memory.md"
+    tailed = shell("ledger", "tail", "--json")
+    assert tailed.code == 0, tailed.err
+    assert '"agent":"leo"' in tailed.out
+    assert ("rio is left out" in tailed.err) == odd_ledger
+    archived = shell("ledger", "archive", "--older-than", "2999-01-01", "--json")
+    states = {(row["agent"], row["state"]) for row in archived.rows()}
+    assert (("rio", "alien") in states) == odd_ledger
+    assert archived.code == int(odd_ledger)

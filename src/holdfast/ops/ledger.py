@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -217,12 +217,8 @@ def list_(
     most = _limit(limit) + 1 if limit and not dedupe else None
     streams: list[list[Found]] = []
     for name in chosen_agents(context, agent):
-        try:
+        with _skipped_if_alien(context, name, set(), named=agent is not None):
             streams += _streams(context, name, wanted, begin, asked, most)
-        except NotOurs as error:
-            if agent is not None:
-                raise
-            context.warn(f"{name} is left out: {error.message}")
     rows = _merged(streams)
     counts: dict[str, int] = {}
     if dedupe:
@@ -319,6 +315,20 @@ def _merged(streams: list[list[Found]]) -> list[Found]:
     return [found for _, found in merged]
 
 
+@contextmanager
+def _skipped_if_alien(
+    context: Context, name: str, skipped: set[str], *, named: bool
+) -> Generator[None]:
+    """Warn and go on where a file of this agent is not safe to read, unless it was asked for."""
+    try:
+        yield
+    except NotOurs as error:
+        if named:
+            raise
+        skipped.add(name)
+        context.warn(f"{name} is left out: {error.message}")
+
+
 @example("holdfast ledger tail --agent rio --follow", columns="seq ts agent event task_id summary")
 def tail(
     context: Context,
@@ -336,21 +346,23 @@ def _follow(
     home = context.home()
     begun: list[list[Found]] = []
     ends: dict[str, Cursor] = {}
+    skipped: set[str] = set()
     for name in chosen_agents(context, agent):
-        found = Ledger(home, name, context.layout).newest(max(limit, 1), lambda _: True)
-        ends[name] = found[-1].cursor if found else START
-        begun.append(found)
+        with _skipped_if_alien(context, name, skipped, named=agent is not None):
+            found = Ledger(home, name, context.layout).newest(max(limit, 1), lambda _: True)
+            ends[name] = found[-1].cursor if found else START
+            begun.append(found)
     merged = _merged(begun)
     if not merged:
         context.warn("no events yet" + ("; waiting for the first" if follow else ""))
     yield from map(_row, merged[len(merged) - limit :] if limit < len(merged) else merged)
     while follow:
-        for name in (
-            [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
-        ):
-            for found in Ledger(home, name, context.layout).read(ends.get(name, START)):
-                ends[name] = found.cursor
-                yield _row(found)
+        names = [agent_id(agent).lower()] if agent is not None else agents(home, context.layout)
+        for name in [each for each in names if each not in skipped]:
+            with _skipped_if_alien(context, name, skipped, named=agent is not None):
+                for found in Ledger(home, name, context.layout).read(ends.get(name, START)):
+                    ends[name] = found.cursor
+                    yield _row(found)
         context.clock.sleep(_PAUSE)
 
 
@@ -452,15 +464,22 @@ def archive(
     before = home.day(moment(older_than, home)) if older_than is not None else None
     rows: list[dict[str, Any]] = []
     for name in chosen_agents(context, agent):
-        for done in Ledger(home, name).archive(before, dry_run=dry_run):
-            if done.left:
-                context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
-            state = "left" if done.left else "would be packed" if dry_run else "packed"
-            size = {"bytes": done.size, "packed_bytes": done.packed or None}
-            rows.append({"agent": name, "file": done.segment, "state": state, **size})
-    packed = [row for row in rows if row["state"] != "left"]
+        try:
+            for done in Ledger(home, name).archive(before, dry_run=dry_run):
+                if done.left:
+                    context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
+                state = "left" if done.left else "would be packed" if dry_run else "packed"
+                size = {"bytes": done.size, "packed_bytes": done.packed or None}
+                rows.append({"agent": name, "file": done.segment, "state": state, **size})
+        except NotOurs as error:
+            context.warn(f"{name}: {error.message}")
+            none = {"bytes": None, "packed_bytes": None}
+            rows.append({"agent": name, "file": error.path, "state": "alien", **none})
+    packed = [row for row in rows if row["state"] not in ("left", "alien")]
     counts = {"files": len(packed), "bytes": sum(row["bytes"] for row in packed)}
-    return Rows(rows, counts | {"packed_bytes": sum(row["packed_bytes"] or 0 for row in packed)})
+    counts["packed_bytes"] = sum(row["packed_bytes"] or 0 for row in packed)
+    alien = any(row["state"] == "alien" for row in rows)
+    return Rows(rows, counts, exit_code=ATTENTION if alien else 0)
 
 
 def _own_home(context: Context) -> Home:
