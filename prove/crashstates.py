@@ -32,7 +32,7 @@ HARNESS = Harness(
 )
 
 LETTERS = "".join(OPERATIONS)
-THEMES = ("agtpvwsxz", "edbsz", "ucr", "l", "mk")
+THEMES = ("agtvwsxz", "edbsz", "ucr", "l", "mk")
 """Letters that work on the same objects."""
 WHOLE = 100 << 20
 ROTATE = 400

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from holdfast.agents import inbox
 from holdfast.ops.context import Context
 from holdfast.ops.table import TABLE
+from holdfast.store import mailbox
 from holdfast.web.calls import Calls
 from holdfast.web.pages import MOST_LETTERS, routes
 from tests.ledger.shell import Shell
@@ -31,13 +31,13 @@ def test_the_page_of_an_agent_reads_no_message_for_each_that_it_shows(
             box.deliver(said | {"body": f"body {number}.", "type": "flag"}, id=f"m{number:03d}")
         box.close()
     reads: list[str] = []
-    read = inbox.read_message
+    read = mailbox.read_message
 
     def counted(vfs: Any, directory: Any, name: str) -> Any:
         reads.append(name)
         return read(vfs, directory, name)
 
-    monkeypatch.setattr(inbox, "read_message", counted)
+    monkeypatch.setattr(mailbox, "read_message", counted)
     router = routes(TABLE, lambda: Context(str(shell.home)), Calls(), read_only=False)
     (agent,) = [
         each.endpoint
