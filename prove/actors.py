@@ -188,10 +188,10 @@ class _Writer:
     def transact(self) -> None:
         record, began = self._record(), time.monotonic()
 
-        def decide(head: Any) -> list[dict[str, Any]]:
-            return [record | {"after": head.seq}]
+        def decide(head: Any) -> Any:
+            return [record | {"after": head.seq}], None
 
-        self._ack("shared", self._shared.transact(decide)[0].seq, began)
+        self._ack("shared", self._shared.write(decide).lines[0].seq, began)
 
     def count(self) -> None:
         """Take the next number from a counter, by update or by compare-and-swap."""

@@ -121,7 +121,7 @@ def _transact(path: str) -> int:
     with Home.open(path, clock=Calendar(0)) as home:
         log = home.log(JOURNAL)
         try:
-            return log.transact(lambda head: [{"id": "t1"}, {"id": "t2"}])[-1].seq
+            return log.write(lambda head: ([{"id": "t1"}, {"id": "t2"}], None)).lines[-1].seq
         finally:
             log.close()
 

@@ -150,7 +150,8 @@ class Writer:
         log = self._station.journal
 
         def act(ids: list[str]) -> list[int]:
-            return _seqs(log.transact(lambda head: [{**_record(ids[0]), "saw": head.seq}]))
+            written = log.write(lambda head: ([{**_record(ids[0]), "saw": head.seq}], None))
+            return [line.seq or 0 for line in written.lines]
 
         self._attempt("journal", 1, act)
 

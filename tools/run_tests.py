@@ -75,6 +75,7 @@ AREAS = (
         ),
     ),
     Area("store", 60, 8, tests=("tests/store",), covers=("holdfast.store", "holdfast.codec")),
+    Area("state", 20, 2, tests=("tests/state",), covers=("holdfast.state",)),
     Area("leaves", 20, 3, tests=("tests/leaves",)),
     Area("cli+ops", 100, 10, tests=("tests/cli", "tests/ops")),
     Area("contracts", 40, 4, tests=("tests/contracts",)),

@@ -22,7 +22,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.layout import AUDIT
-from holdfast.store.primitives import START, BadLine, Cursor, Line
+from holdfast.store.primitives import START, BadLine, Cursor, Decision, Line
 from holdfast.text import clip, plural
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ def tell(
             if ref in searched.known:
                 return False
 
-            def unless_told(head: Cursor) -> list[Record]:
+            def unless_told(head: Cursor) -> Decision[None]:
                 searched.follow(log)
-                return [] if ref in searched.known else [line]
+                return [] if ref in searched.known else [line], None
 
-            return bool(log.transact(unless_told))
+            return bool(log.write(unless_told).lines)
     finally:
         log.close()
 

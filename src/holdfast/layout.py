@@ -264,11 +264,6 @@ def tried(agent: str) -> str:
     return f"{CACHE}/tried/{agent_id(agent).lower()}.json"
 
 
-def ledger_index(agent: str) -> str:
-    """Where in the ledger the entries of a task or session are: made again when it is lost."""
-    return f"cache/ledger/{agent_id(agent).lower()}"
-
-
 def scratch(session: str, name: str) -> str:
     """A file for the time of a session, such as the context of its command."""
     return f"{CACHE}/sessions/{session}/{name}"

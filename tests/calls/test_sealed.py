@@ -387,13 +387,13 @@ def test_a_line_that_came_to_stand_elsewhere_than_it_was_sealed_for_is_told(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Conversation(home, key) as said:
-        transact = type(said.log).transact
+        write = type(said.log).write
 
         def late(log: object, decide: object) -> object:
             said.log.append({"ts": 1.0, "role": "system", "content": "of the log itself"})
-            return transact(log, lambda head: decide(head._replace(seq=head.seq - 1)))  # type: ignore[operator,arg-type]
+            return write(log, lambda head: decide(head._replace(seq=head.seq - 1)))  # type: ignore[operator,arg-type]
 
-        monkeypatch.setattr(type(said.log), "transact", late)
+        monkeypatch.setattr(type(said.log), "write", late)
         with pytest.raises(Indeterminate, match="does not open"):
             turn(said, Scripted([SAID]), SECRET, "s1")
     assert said_before(home)[0] == []

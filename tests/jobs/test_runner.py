@@ -25,7 +25,7 @@ from holdfast.models.scripted import Scripted
 from holdfast.spend.book import Spend
 from holdfast.store.failpoints import armed
 from holdfast.store.home import Home
-from holdfast.store.primitives import Cursor, Decide
+from holdfast.store.primitives import Decide, T, Written
 from holdfast.store.vfs import Vfs
 from holdfast.testing import unmarked
 
@@ -483,15 +483,15 @@ def test_what_was_decided_and_not_written_is_not_known(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state goes ahead of a write, and must come back when the disk refuses it."""
-    transact, full = scene.job.log.transact, False
+    write, full = scene.job.log.write, False
 
-    def refused(decide: Decide) -> list[Cursor]:
+    def refused(decide: Decide[T]) -> Written[T]:
         if not full:
-            return transact(decide)
+            return write(decide)
         decide(scene.job.log.head())
         raise DiskFull("no room", hint="make some")
 
-    monkeypatch.setattr(scene.job.log, "transact", refused)
+    monkeypatch.setattr(scene.job.log, "write", refused)
 
     def watch(word: str, known: dict[str, Any]) -> None:
         nonlocal full

@@ -77,7 +77,7 @@ def act(home: Home, ledger: Ledger, clock: TickingClock, deed: str, value: Any) 
             with newest.open("a") as file:
                 file.write(json.dumps(value) + "\n")
         case "number":
-            ledger.numbered(lambda _, session: [entry_in(str(session))])
+            ledger.numbered(lambda session: [entry_in(str(session))])
         case "look":
             assert ledger.status() == told(home)
         case _:
@@ -130,16 +130,12 @@ def test_a_writer_does_not_read_back_what_it_wrote(
     ):
         ledger.write(Event("info", "a note", "user"))
         time.sleep(0.05)  # a folder that has just changed cannot tell whether it changed again
-        for _ in range(2):
-            folded.clear()
-            for _ in range(20):
-                ledger.write(Event("info", "a note", "user"))
-                clock.advance(0.3)
-        assert folded == []
+        folded.clear()
+        for _ in range(20):
+            ledger.write(Event("info", "a note", "user"))
+            clock.advance(0.3)
         ledger.write(Event("error", SECRET, "user", "x", None, {"reason": SECRET}))
-        clock.advance(1)
-        ledger.write(Event("info", "a note", "user"))
-        assert folded
+        assert len(folded) == len(set(folded)) == 21
 
 
 def counting(folded: list[int]) -> Callable[..., dict[str, Any]]:

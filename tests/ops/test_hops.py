@@ -29,7 +29,7 @@ class Hops(NamedTuple):
 
 
 VERBS = {
-    "ledger write": Hops(24, 1, 28),
+    "ledger write": Hops(14, 1, 19),
     "status": Hops(9, 0, 22),
     "inbox send": Hops(37, 1, 21),
     "inbox take": Hops(4, 0, 16),

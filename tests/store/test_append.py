@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import NotFound
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import START, BadLine, Line
+from holdfast.store.primitives import START, BadLine, Cursor, Line
 from holdfast.testing import Turner, lines_of, numbers_of
 from tests.store.children import child
 from tests.store.faults import FaultyVfs, first, then
@@ -421,35 +421,25 @@ def test_opening_a_log_touches_nothing(home: Home, path: str) -> None:
     assert sorted(os.listdir(path)) == before
 
 
-def test_a_handle_counts_how_often_others_were_there(path: str) -> None:
+def test_a_decision_is_told_of_bytes_that_no_line_has_sealed_by_a_head_that_none_has(
+    path: str,
+) -> None:
     with Home.open(path, create=True) as made, Home.open(path) as other:
-        log = made.log(KEY)
-        asked: list[int] = []
+        log, file = made.log(KEY), Path(path, KEY)
 
-        def decide(_: object) -> list[dict[str, int]]:
-            asked.append(log.surprises)
-            return [{"n": 0}]
+        def met() -> Cursor:
+            return log.write(lambda head: ([{"n": 0}], head)).value
 
-        def new() -> bool:
-            before = log.surprises
-            log.transact(decide)
-            return asked[-1] != before
-
-        file = Path(path, KEY)
-        assert new()
-        time.sleep(0.02)  # a change of the directory in this very tick would not be seen
-        new()
-        assert [new() for _ in range(5)] == [False] * 5
-        other.log(KEY).append({"n": 1})
-        assert [new(), new()] == [True, False]
-        file.write_bytes(file.read_bytes() + b"somebody else\n")
-        assert [new(), new()] == [True, False]
-        (file.parent / "b.jsonl").touch()
-        assert new()
-        time.sleep(0.02)
-        new()
-        assert not new()
-        shutil.copy(file, file.with_name("copy"))
-        os.replace(file.with_name("copy"), file)
-        assert new()
+        assert met() == START
+        before = log.head()
+        assert met() == before
+        between = other.log(KEY).append({"n": 1})
+        assert met() == between
+        for foreign in (b"somebody else\n", b'{"n":2}\n', b"torn"):
+            before = log.head()
+            with file.open("ab") as appending:
+                appending.write(foreign)
+            assert met() == before._replace(segment="", offset=-1)
+            before = log.head()
+            assert met() == before
         assert log.verify().problems == []

@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import Busy, DiskFull, HoldfastError, Indeterminate, ReadOnly, StorageError
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import START, BadLine, Cursor, Line
+from holdfast.store.primitives import START, BadLine, Cursor, Decision, Line
 from holdfast.testing import Turner, lines_of, numbers_of, refused
 from tests.store.batches import as_one_batch
 from tests.store.faults import FaultyVfs, failing, short
@@ -182,7 +182,7 @@ def test_no_caller_is_left_without_an_answer(log: FileLog, vfs: FaultyVfs) -> No
     outcomes = as_one_batch(
         log,
         lambda: log.append({"n": 1}),
-        lambda: log.transact(lambda head: [{"n": 2}]),
+        lambda: log.write(lambda head: ([{"n": 2}], None)),
         lambda: log.append({"n": 3}),
         before=arrange,
     )
@@ -252,17 +252,17 @@ def test_a_decision_after_a_failed_write_still_sees_the_log(log: FileLog, vfs: F
         vfs.fault("write", short(20))
         vfs.fault("truncate", EIO)
 
-    def decide(head: Cursor) -> list[dict[str, Any]]:
+    def decide(head: Cursor) -> Decision[None]:
         heads.append(head)
-        return [{"n": 2}]
+        return [{"n": 2}], None
 
     one, two = as_one_batch(
-        log, lambda: log.append({"n": 1}), lambda: log.transact(decide), before=arrange
+        log, lambda: log.append({"n": 1}), lambda: log.write(decide), before=arrange
     )
     assert isinstance(one, DiskFull)
     assert [head.seq for head in heads] in ([2], []), "an empty log was seen"
     if heads:
-        assert [cursor.seq for cursor in two] == [3]
+        assert [cursor.seq for cursor in two.lines] == [3]
     assert log.verify().problems == []
 
 
@@ -281,7 +281,7 @@ def test_a_line_is_never_glued_to_a_fragment(home: Home, vfs: FaultyVfs, path: s
     one, two = as_one_batch(
         log,
         lambda: log.append({"n": 1}),
-        lambda: log.transact(lambda head: [{"n": 2}]),
+        lambda: log.write(lambda head: ([{"n": 2}], None)),
         before=arrange,
     )
     assert isinstance(one, DiskFull)
@@ -450,11 +450,11 @@ def test_a_sync_that_fails_at_rotation_is_told_to_those_it_was_for(
     one, two = as_one_batch(
         log,
         lambda: log.append({"n": "x" * 300}),
-        lambda: log.transact(lambda head: [{"n": 2}]),
+        lambda: log.write(lambda head: ([{"n": 2}], None)),
         before=lambda: vfs.fault("sync", EIO, ".r.jsonl.tmp", after=1, times=1),
     )
     assert isinstance(one, Indeterminate)
-    assert [cursor.segment for cursor in two] == ["r.1.jsonl"]
+    assert [cursor.segment for cursor in two.lines] == ["r.1.jsonl"]
     assert lines_of(log)[-2].record["segment"] == "r.jsonl"
     assert log.verify().problems == []
     log.close()

@@ -15,7 +15,7 @@ from holdfast.errors import BadValue, StorageError
 from holdfast.store.commit import Body, GroupCommit, Ticket, _pass_on
 from holdfast.store.home import Home
 from holdfast.store.log import FileLog
-from holdfast.store.primitives import Cursor
+from holdfast.store.primitives import Cursor, Decision
 from holdfast.testing import Turner, lines_of, numbers_of, together
 from tests.store.batches import Leader, as_one_batch, waiting
 from tests.store.children import SECONDS, in_fork, wait_until
@@ -110,23 +110,23 @@ def test_an_acknowledgement_comes_after_the_sync_that_covers_it(
 
 
 def test_an_error_in_a_decision_is_its_callers_alone(log: FileLog) -> None:
-    def broken(head: Cursor) -> list[dict[str, Any]]:
+    def broken(head: Cursor) -> Decision[None]:
         raise ValueError(head.seq)
 
-    def odd(head: Cursor) -> list[dict[str, Any]]:
-        return [{"n": 1}, {"seq": head.seq}]
+    def odd(head: Cursor) -> Decision[None]:
+        return [{"n": 1}, {"seq": head.seq}], None
 
     one, two, three, four, five = as_one_batch(
         log,
         lambda: log.append({"n": 1}),
-        lambda: log.transact(broken),
-        lambda: log.transact(lambda head: [{"n": head.seq}]),
-        lambda: log.transact(odd),
+        lambda: log.write(broken),
+        lambda: log.write(lambda head: ([{"n": head.seq}], None)),
+        lambda: log.write(odd),
         lambda: log.append({"n": 5}),
     )
     assert one.seq == 3
     assert isinstance(two, ValueError)
-    assert [cursor.seq for cursor in three] == [4]
+    assert [line.seq for line in three.lines] == [4]
     assert isinstance(four, BadValue)
     assert five.seq == 5
     assert numbers_of(log) == ["first", "leader", 1, 3, 5]
@@ -137,8 +137,8 @@ def test_a_decision_sees_the_lines_of_those_before_it_in_the_batch(log: FileLog)
     as_one_batch(
         log,
         lambda: log.append_all([{"n": 1}, {"n": 2}]),
-        lambda: log.transact(lambda head: heads.append(head.seq) or [{"n": 3}]),
-        lambda: log.transact(lambda head: heads.append(head.seq) or []),
+        lambda: log.write(lambda head: (heads.append(head.seq) or [{"n": 3}], None)),
+        lambda: log.write(lambda head: (heads.append(head.seq) or [], None)),
     )
     assert heads == [4, 5]
 
@@ -282,12 +282,12 @@ def test_a_child_forked_in_the_middle_of_a_write_is_not_stuck(log: FileLog) -> N
 def test_a_child_forked_while_the_lock_is_held_waits_for_it(log: FileLog) -> None:
     inside, go = threading.Event(), threading.Event()
 
-    def decide(_: Cursor) -> list[Any]:
+    def decide(_: Cursor) -> Decision[None]:
         inside.set()
         assert go.wait(SECONDS)
-        return [{"n": "parent"}]
+        return [{"n": "parent"}], None
 
-    parent = threading.Thread(target=lambda: log.transact(decide), daemon=True)
+    parent = threading.Thread(target=lambda: log.write(decide), daemon=True)
     parent.start()
     assert inside.wait(SECONDS)
 

@@ -21,7 +21,7 @@ KEY = "state/a.jsonl"
 DEEDS: dict[str, Callable[[FileLog], Any]] = {
     "append": lambda log: log.append({"n": 1}),
     "append_all": lambda log: log.append_all([{"n": 1}, {"n": 2}]),
-    "transact": lambda log: log.transact(lambda head: [{"n": 1}]),
+    "transact": lambda log: log.write(lambda head: ([{"n": 1}], None)),
     "close": lambda log: log.close(),
 }
 
@@ -50,7 +50,7 @@ def goes_on(
         place = interrupted(lambda: deed(log), nth, "holdfast/store/")
         others.append({"n": "other"})
         heads: list[Cursor] = []
-        together(lambda: log.transact(lambda head: heads.append(head) or []), seconds=20)
+        together(lambda: log.write(lambda head: (heads.append(head) or [], None)), seconds=20)
         assert heads == [log.head()], place
         together(lambda: log.append({"n": "ours"}), seconds=20)
         assert log.verify().problems == [], place

@@ -25,7 +25,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.check import HARMLESS, check
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.store.primitives import START, BadLine, Cursor, Line, Log
+from holdfast.store.primitives import START, BadLine, Cursor, Decision, Line, Log
 from holdfast.store.view import Shape, View
 from holdfast.testing import DAY, Turner
 from tests.store.logs import FOREIGN
@@ -122,9 +122,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def open_all(self) -> None:
         self.logs = {key: self.log_of(self.backend, key) for key in self.models}
-        self.view: View[list[Any]] = View(
-            self.logs[LOG], self.backend.cell(VIEW), SHAPE, self.clock
-        )
+        files = [(self.backend.cell(VIEW), SHAPE.render)]
+        self.view: View[list[Any]] = View(self.logs[LOG], SHAPE, self.clock, files)
 
     def close_all(self) -> None:
         self.view.close()
@@ -165,11 +164,12 @@ class StoreMachine(RuleBasedStateMachine):
     def transact(self, key: str, count: int) -> None:
         before = self.models[key].ours
 
-        def decide(head: Cursor) -> list[dict[str, int]]:
+        def decide(head: Cursor) -> Decision[None]:
             assert head.seq == before
-            return self.given(key, count)
+            return self.given(key, count), None
 
-        self.acked(key, self.logs[key].transact(decide))
+        written = self.logs[key].write(decide)
+        self.acked(key, [line.cursor for line in written.lines])
 
     @rule(key=st.sampled_from([LOG, DAYS]))
     def append_by_a_second_handle(self, key: str) -> None:
@@ -207,7 +207,9 @@ class StoreMachine(RuleBasedStateMachine):
     def close_the_view(self) -> None:
         self.view.refresh()
         self.view.close()
-        self.view = View(self.logs[LOG], self.backend.cell(VIEW), SHAPE, self.clock)
+        self.view = View(
+            self.logs[LOG], SHAPE, self.clock, [(self.backend.cell(VIEW), SHAPE.render)]
+        )
         self.view_is_written()
 
     @rule()

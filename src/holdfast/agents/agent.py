@@ -41,7 +41,7 @@ from holdfast.process import Owner, this_process
 from holdfast.spend.account import Account
 from holdfast.spend.book import OF_A_JOB, Held, settled
 from holdfast.store.fence import DetachedLease, Grant
-from holdfast.store.primitives import CONTROL, Cursor, Line
+from holdfast.store.primitives import CONTROL, Cursor, Decision, Line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -147,7 +147,7 @@ class Agent:
         lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
         begun, projected = "", self._told
 
-        def act(head: Cursor, free: SessionId) -> list[Record]:
+        def act(free: SessionId) -> list[Record]:
             nonlocal opened
             seconds = FOR_EVER if owner is not None else (start.timeout or DEFAULT_TIMEOUT) + GRACE
             budget: float | None = None
@@ -169,7 +169,7 @@ class Agent:
             purpose = f"{start.type} session" + (f" as {start.role}" if start.role else "")
             fence = lease.take(purpose, seconds=seconds, owner=owner, first=first)
             opened = Opened(begun, start.role, fence, buried, budget)
-            return projected.untold(head, lease.acked)
+            return projected.untold(lease.acked)
 
         try:
             self.ledger.numbered(act)
@@ -348,11 +348,11 @@ class Agent:
 
     def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
         """Append what `decide` makes of the state, nobody writing in between; if there was any."""
-        acked = self.journal.transact(lambda head: decide(self.state()))
+        written = self.journal.write(lambda head: (decide(self.state()), None))
         with recorded("the change"):
-            if acked:
-                self._show(acked[-1], role)
-        return bool(acked)
+            if written.lines:
+                self._show(written.lines[-1].cursor, role)
+        return bool(written.lines)
 
     def renew(self, role: str, fence: int, seconds: float) -> None:
         """Let a session without a process go on for so long, if half of that is over."""
@@ -366,18 +366,17 @@ class Agent:
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
-        before: Record = {}
 
-        def decide(head: Cursor) -> list[Record]:
-            nonlocal before
+        def decide(head: Cursor) -> Decision[Record]:
             # Under the lock: of two who correct it, the second corrects what the first says.
             before = self._cost_before(session) if "cost_usd" in fields else {}
-            return [{"event": "session_set", "session_id": session, **fields, **before}]
+            return [{"event": "session_set", "session_id": session, **fields, **before}], before
 
-        (acked,) = self.journal.transact(decide)
+        written = self.journal.write(decide)
+        acked = written.lines[-1].cursor
         with recorded("the change"):
             self._show(acked)
-            if before:
+            if written.value:
                 self.account.settle(acked)
         return acked
 

@@ -15,7 +15,8 @@ from holdfast.agents.standing import Standing
 from holdfast.codec import Record, pretty
 from holdfast.errors import NotFound
 from holdfast.layout import ALERTED, ALERTS
-from holdfast.store.primitives import Cursor, Line
+from holdfast.state.statelog import StateLog
+from holdfast.store.primitives import Decision, Line
 from holdfast.store.view import Shape
 from holdfast.text import ago
 
@@ -53,59 +54,48 @@ def troubles_of(standings: Iterable[Standing], *, idle: bool) -> list[Seen]:
 
 class Alerts:
     def __init__(self, home: Home) -> None:
-        self._home = home
-        self._log = home.log(ALERTS)
-        self._view = home.view(ALERTED, self._log, SHAPE)
+        self._clock = home.clock
+        self._state = StateLog(home, ALERTS, SHAPE, {ALERTED: SHAPE.render})
 
     def look(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
         """Put on record what is new, what lasts and what is over; what has to be told now."""
-        return [line for line in self._change(seen, every) if line.get("told")]
+
+        def decide(state: State) -> Decision[list[Record]]:
+            lines = _lines(state, seen, self._clock.now(), every)
+            return lines, [line for line in lines if line.get("told")]
+
+        return self._state.decide(decide).value
 
     def preview(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
         """What `look` would tell, and nothing changes."""
-        lines = _lines(self._view.read(), seen, self._home.clock.now(), every)
+        lines = _lines(self._state.state(), seen, self._clock.now(), every)
         return [line for line in lines if line.get("told")]
-
-    def _change(self, seen: list[Seen], every: float) -> list[Record]:
-        lines: list[Record] = []
-
-        def decide(head: Cursor) -> list[Record]:
-            lines[:] = _lines(self._view.read(), seen, self._home.clock.now(), every)
-            return lines
-
-        if written := self._log.transact(decide):
-            self._view.refresh(written[-1])
-        return lines
 
     def open(self) -> list[Record]:
         """The troubles that last, the oldest first."""
-        state = self._view.read()
-        return [{"id": name, **alert} for name, alert in state["open"].items()]
+        alerts = self._state.state()["open"]
+        return [{"id": name, **alert} for name, alert in alerts.items()]
 
     def acknowledge(self, name: str, by: str, note: str | None) -> Record:
         """Be told of it no more until it is over."""
-        found: Record = {}
 
-        def decide(head: Cursor) -> list[Record]:
-            alert = self._view.read()["open"].get(name)
+        def decide(state: State) -> Decision[Record]:
+            alert = state["open"].get(name)
             if alert is None:
                 raise NotFound(
                     f"no open alert is called {name[:80]}", hint="`holdfast alerts list` shows them"
                 )
-            found.update({"id": name, **alert})
+            found: Record = {"id": name, **alert}
             if alert["acked_by"]:
-                return []
+                return [], found
             line: Record = {"event": "acked", "id": name, "agent": alert["agent"]}
             line |= {"kind": alert["kind"], "says": alert["says"], "by": by}
-            return [line | ({"note": note} if note else {})]
+            return [line | ({"note": note} if note else {})], found
 
-        if written := self._log.transact(decide):
-            self._view.refresh(written[-1])
-        return found
+        return self._state.decide(decide).value
 
     def close(self) -> None:
-        self._view.close()
-        self._log.close()
+        self._state.close()
 
     def __enter__(self) -> Alerts:
         return self

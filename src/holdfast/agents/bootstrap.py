@@ -6,19 +6,18 @@ had one: an empty journal is then as it should be, and one that was emptied is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.agents.notes import empty
 from holdfast.clock import utc_stamp
-from holdfast.codec import Record, pretty
+from holdfast.codec import pretty
 from holdfast.store.vfs import CREATE_NEW
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
     from holdfast.layout import Part
     from holdfast.store.home import Home
-    from holdfast.store.primitives import Cursor
+    from holdfast.store.primitives import Cursor, Decision
 
 # The manifest says since when there is the agent, and the views are folded from the journal.
 ENTRIES: tuple[Part, ...] = (
@@ -75,14 +74,14 @@ def _put(home: Home, agent: Agent, part: Part, data: bytes) -> None:
 
 
 def _begin_journal(home: Home, agent: Agent) -> None:
-    def decide(head: Cursor) -> Sequence[Record]:
+    def decide(head: Cursor) -> Decision[None]:
         # Under the lock of the log: nobody can be writing its first line meanwhile.
         with home.opened_dir(agent.key("agent")) as directory:
             if directory is not None and not agent.journal.segments():
                 home.vfs.close(directory.open(name_of(agent, "journal"), CREATE_NEW))
-        return ()
+        return (), None
 
-    agent.journal.transact(decide)
+    agent.journal.write(decide)
 
 
 def _make_inbox(home: Home, agent: Agent) -> None:

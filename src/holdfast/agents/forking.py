@@ -95,7 +95,7 @@ def _begin(home: Home, parent: Agent, child: Agent, note: str) -> None:
     finally:
         topics.close()
     line: Record = {"event": FORKED, FROM: reach, **({"message": note} if note else {})}
-    child.journal.transact(lambda head: [] if head.seq else [line])
+    child.journal.write(lambda head: ([] if head.seq else [line], None))
 
 
 def _place(log: str, head: Cursor) -> Record:

@@ -34,7 +34,17 @@ from holdfast.errors import (
 from holdfast.models.protocol import Message, Reply, Try, Usage
 from holdfast.models.report import count, legible, usd
 from holdfast.spend.gate import Bound, grant
-from holdfast.store.primitives import CONTROL, START, Cursor, Decide, Line, Log
+from holdfast.store.primitives import (
+    CONTROL,
+    START,
+    Cursor,
+    Decide,
+    Decision,
+    Line,
+    Log,
+    T,
+    Written,
+)
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -117,16 +127,14 @@ class Conversation:
 
     def begin(self, call: CallRequest) -> PendingCall:
         """Put a question on record and money aside for it; OverBudget if there is not enough."""
-        begun = PendingCall("", call.session, call.model, None, call.fence, call.sensitive)
         self.sealing = call.sensitive
         digest = self._seals.ring.digest if call.sensitive else _hash
 
-        def decide(head: Cursor) -> list[Record]:
-            nonlocal begun
+        def decide(head: Cursor) -> Decision[PendingCall]:
             state = self._state_at(head)
             number = state["sessions"].get(call.session, {}).get("turns", 0)
             reserved = _granted(_tally(state, call.session), call)
-            begun = begun._replace(turn=f"{call.session}/{number}", reserved_usd=reserved)
+            turn = f"{call.session}/{number}"
             hashes = [digest(part) for part in call.parts]
             lines = [
                 self._line("system", part, call.fence, part=name)
@@ -141,7 +149,7 @@ class Conversation:
                     "user",
                     call.prompt,
                     call.fence,
-                    turn=begun.turn,
+                    turn=turn,
                     session_id=call.session,
                     model=call.model,
                     parts=hashes,
@@ -150,17 +158,18 @@ class Conversation:
                     **({"options": told} if told else {}),
                 )
             )
-            return lines
+            begun = (turn, call.session, call.model, reserved, call.fence, call.sensitive)
+            return lines, PendingCall(*begun)
 
-        write = self._write_sealed if call.sensitive else self.log.transact
+        write = self._write_sealed if call.sensitive else self.log.write
         try:
             written = write(decide)
         except OverBudget as error:
             agent = call.session.partition("_")[2].rpartition("_")[0]
             refused(self._home, f"a question in {call.session}", error, agent=agent or None)
             raise
-        self._refresh(written[-1])
-        return begun
+        self._refresh(written.lines[-1].cursor)
+        return written.value
 
     def _state_at(self, head: Cursor) -> State:
         """The state that the next question meets; under the log's lock.
@@ -204,7 +213,7 @@ class Conversation:
         if not self.waiting():
             return
 
-        def decide(head: Cursor) -> list[Record]:
+        def decide(head: Cursor) -> Decision[None]:
             return [
                 self._line(
                     "system",
@@ -217,38 +226,37 @@ class Conversation:
                 )
                 for turn, each in self.waiting().items()
                 if each["session_id"] not in sessions
-            ]
+            ], None
 
-        if written := self.log.transact(decide):
-            self._refresh(written[-1])
+        if lines := self.log.write(decide).lines:
+            self._refresh(lines[-1].cursor)
 
     def _end(self, pending: PendingCall, role: str, text: str, meta: Record) -> None:
         named = {"turn": pending.turn, "session_id": pending.session}
         line = self._line(role, text, pending.fence, **named, **meta)
-        write = self._write_sealed if pending.sensitive else self.log.transact
-        self._refresh(write(lambda _: [line])[-1])
+        write = self._write_sealed if pending.sensitive else self.log.write
+        self._refresh(write(lambda _: ([line], None)).lines[-1].cursor)
 
-    def _write_sealed(self, decide: Decide) -> list[Cursor]:
+    def _write_sealed(self, decide: Decide[T]) -> Written[T]:
         """Write lines that are sealed for the place in which they stand."""
         # A log whose disk failed puts a line of its own before the next one: let it do so now.
         self.log.append_all([])
-        due = 0
 
-        def sealing(head: Cursor) -> Sequence[Record]:
-            nonlocal due
-            lines = decide(head)
-            due = head.seq + len(lines)
-            return [self._sealed(line, seq) for seq, line in enumerate(lines, head.seq + 1)]
+        def sealing(head: Cursor) -> Decision[tuple[T, int]]:
+            lines, value = decide(head)
+            sealed = [self._sealed(line, seq) for seq, line in enumerate(lines, head.seq + 1)]
+            return sealed, (value, head.seq + len(lines))
 
-        written = self.log.transact(sealing)
-        if written and written[-1].seq != due:
+        written = self.log.write(sealing)
+        value, due = written.value
+        if written.lines and written.lines[-1].seq != due:
             raise Indeterminate(
                 f"the disk failed while a sealed line was written to {self.log.key}: it is "
                 "recorded, but in a place in which it does not open",
                 hint="check the disk, then ask again",
                 path=self.log.key,
             )
-        return written
+        return Written(written.lines, value, written.masked)
 
     def _sealed(self, line: Record, seq: int) -> Record:
         locked = with_texts(line, lambda text, field: self._seals.lock(text, part_of(seq, field)))

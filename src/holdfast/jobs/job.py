@@ -27,7 +27,7 @@ from holdfast.layout import HOLDFAST, Layout
 from holdfast.mask import hiding, masked_so_far
 from holdfast.mask.shown import beginning
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import CONTROL, START, Cursor, Held, Line
+from holdfast.store.primitives import CONTROL, START, Cursor, Decision, Held, Line
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -190,11 +190,11 @@ class Job:
         A `blind` decision looks at no text of a sensitive job and has none, so it needs no key.
         """
 
-        before, made, start = State(), list[Record](), START
+        before, made = State(), list[Record]()
 
-        def lines(head: Cursor) -> Sequence[Record]:
-            nonlocal before, made, start
-            start, self._now, self._folded, self._lines = head, self.now(), 0, []
+        def lines(head: Cursor) -> Decision[Cursor]:
+            nonlocal before, made
+            self._now, self._folded, self._lines = self.now(), 0, []
             # Nobody wrote behind us, so whatever we saw since is how it is.
             state = self.known() if head == self._own else self.state()
             if self._sealed and not self._clear and not blind:
@@ -208,14 +208,15 @@ class Job:
             before, made = state, [*decide(state)]
             if made and not blind and is_sealed(made[0].get("spec") or state["spec"]):
                 made, self._lines = [locked(each, self.seals) for each in made], []
-            return self._stamped(made)
+            return self._stamped(made), head
 
         masked = masked_so_far()
         try:
-            written = self.log.transact(lines)
+            found = self.log.write(lines)
         except BaseException:
             self._seen = self._ours = None  # what was folded ahead is not on record
             raise
+        written = [line.cursor for line in found.lines]
         if written:
             self._own = written[-1]
             clear = masked_so_far() == masked
@@ -227,9 +228,8 @@ class Job:
             else:
                 self._seen = self._ours = None
             hit("job.written")
-            # A line more than ours tells of a disk that failed; that is to be read.
-            exact = written[-1].seq == start.seq + len(made)
-            self._show(written[-1], exact=exact)
+            self._manifest.took(found.value, found.lines)
+            self._show(written[-1])
         return written
 
     def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
@@ -292,14 +292,13 @@ class Job:
 
     # -- showing -----------------------------------------------------------------------
 
-    def _show(self, acked: Cursor, *, exact: bool) -> None:
+    def _show(self, acked: Cursor) -> None:
         """Bring manifest.json up to date, as often as costs little beside the work itself."""
         now = self.home.clock.boottime()
         self._owed = acked if now < self._next_show else None
         if self._owed is None:
-            ours = self._ours if exact else None
             try:
-                self._manifest.refresh(acked, None if ours is None else fold.copied(ours))
+                self._manifest.refresh(acked, read=False)
             except StorageError:
                 # What was decided is on record, and whoever reads the manifest folds it.
                 self._owed = acked

@@ -37,7 +37,7 @@ from holdfast.workspace.source import files_gone
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
-    from holdfast.store.primitives import Cursor
+    from holdfast.store.primitives import Cursor, Decision
     from holdfast.store.vfs import Dir, Vfs
 
 FILES, PATCH = "files.tar.zst", "result.patch"
@@ -258,14 +258,14 @@ def _put_on_record(job: Job, told: Record) -> None:
     # With so small a limit the line is the first of a new segment.
     log = job.home.log(job.log.key, rotate_at=1)
 
-    def decide(head: Cursor) -> list[Record]:
+    def decide(head: Cursor) -> Decision[None]:
         state = job.state()
         check_packable(state)
         line: Record = {"event": "archived", "archived": told, "fence": job.fence}
-        return [line] if state["archived"] is None else []
+        return [line] if state["archived"] is None else [], None
 
     try:
-        log.transact(decide)
+        log.write(decide)
     finally:
         log.close()
 

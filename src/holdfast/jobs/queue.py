@@ -6,15 +6,15 @@ history: here it is only listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import Record, pretty
-from holdfast.errors import NotFound, StorageError, UsageError, typed
+from holdfast.errors import NotFound, UsageError, typed
 from holdfast.jobs.job import is_job_id
 from holdfast.layout import HOLDFAST, Layout
-from holdfast.store.primitives import Cursor, Line
+from holdfast.state.statelog import StateLog
+from holdfast.store.primitives import Decision, Line
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -33,94 +33,83 @@ def folders(home: Home, layout: Layout = HOLDFAST) -> list[str]:
 
 class Queue:
     def __init__(self, home: Home, layout: Layout = HOLDFAST) -> None:
-        self._log = home.log(layout.path("queue"))
-        self._view = home.view(layout.path("jobs"), self._log, SHAPE)
+        self.key = layout.path("jobs")
+        self.log = StateLog(home, layout.path("queue"), SHAPE, {self.key: SHAPE.render})
 
     # -- reading -----------------------------------------------------------------------
 
     def state(self) -> State:
         """`jobs`, `queue` and `current_job_id`, of one moment."""
-        return self._view.read()
+        return self.log.state()
 
     def jobs(self) -> list[str]:
         """Every job that was made, oldest first."""
-        return list(self._view.read()["jobs"])
+        return list(self.log.state()["jobs"])
 
     def waiting(self) -> list[str]:
-        return list(self._view.read()["queue"])
+        return list(self.log.state()["queue"])
 
     def current(self) -> str | None:
-        return self._view.read()["current_job_id"]
+        return self.log.state()["current_job_id"]
 
     # -- writing -----------------------------------------------------------------------
 
     def register(self, job: str, created_at: str, *, use: bool) -> None:
-        def decide(state: State) -> Sequence[Record]:
+        def decide(state: State) -> Decision[None]:
             lines: list[Record] = []
             if job not in state["jobs"]:
                 lines.append({"event": "new", "job_id": job, "created_at": created_at})
             if use and state["current_job_id"] != job:
                 lines.append({"event": "use", "job_id": job})
-            return lines
+            return lines, None
 
-        self._decide(decide)
+        self.log.decide(decide)
 
     def use(self, job: str | None) -> bool:
         """Mean this one when none is named."""
 
-        def decide(state: State) -> Sequence[Record]:
-            return [] if state["current_job_id"] == job else [{"event": "use", "job_id": job}]
+        def decide(state: State) -> Decision[None]:
+            line: Record = {"event": "use", "job_id": job}
+            return [] if state["current_job_id"] == job else [line], None
 
-        return self._decide(decide)
+        return bool(self.log.decide(decide).lines)
 
     def enqueue(self, job: str, rank: int | None = None) -> bool:
         """Put a job into the queue, at its end or at a rank, where 0 is the front."""
         if rank is not None and rank < 0:
             raise UsageError(f"rank {rank} is before the front", hint="0 is the front")
 
-        def decide(state: State) -> Sequence[Record]:
+        def decide(state: State) -> Decision[None]:
             if job in state["queue"]:
-                return []
+                return [], None
             line: Record = {"event": "enqueue", "job_id": job}
-            return [line if rank is None else {**line, "rank": rank}]
+            return [line if rank is None else {**line, "rank": rank}], None
 
-        return self._decide(decide)
+        return bool(self.log.decide(decide).lines)
 
     def move(self, job: str, rank: int) -> bool:
         """Move a job that waits; -1 is the end."""
         if rank < END:
             raise UsageError(f"there is no rank {rank}", hint="0 is the front, -1 the end")
 
-        def decide(state: State) -> Sequence[Record]:
+        def decide(state: State) -> Decision[None]:
             if job not in state["queue"]:
                 raise NotFound(f"{job} is not in the queue", hint=f"`holdfast job activate {job}`")
             if _placed(state["queue"], job, rank) == state["queue"]:
-                return []
-            return [{"event": "rank", "job_id": job, "rank": rank}]
+                return [], None
+            return [{"event": "rank", "job_id": job, "rank": rank}], None
 
-        return self._decide(decide)
+        return bool(self.log.decide(decide).lines)
 
     def dequeue(self, job: str) -> bool:
-        def decide(state: State) -> Sequence[Record]:
-            return [{"event": "dequeue", "job_id": job}] if job in state["queue"] else []
+        def decide(state: State) -> Decision[None]:
+            line: Record = {"event": "dequeue", "job_id": job}
+            return [line] if job in state["queue"] else [], None
 
-        return self._decide(decide)
-
-    def _decide(self, decide: Callable[[State], Sequence[Record]]) -> bool:
-        def lines(head: Cursor) -> Sequence[Record]:
-            return decide(self._view.read())
-
-        written = self._log.transact(lines)
-        if written:
-            # It is on record, whether or not there is room for the file that shows it.
-            with suppress(StorageError):
-                self._view.refresh(written[-1])
-        return bool(written)
+        return bool(self.log.decide(decide).lines)
 
     def close(self) -> None:
-        with suppress(StorageError):
-            self._view.close()
-        self._log.close()
+        self.log.close()
 
     def __enter__(self) -> Queue:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
@@ -11,7 +10,7 @@ from holdfast.jobs import history
 from holdfast.jobs.damage import spoilt_views
 from holdfast.jobs.job import Job, is_job_id
 from holdfast.jobs.lost import is_lost
-from holdfast.jobs.queue import SHAPE, Queue, folders
+from holdfast.jobs.queue import Queue, folders
 from holdfast.jobs.steward import waits_for
 from holdfast.layout import HOLDFAST, Layout
 
@@ -97,15 +96,9 @@ def rebuilt(
                 continue  # what is shown is all that is left of it
             yield f"{job.key}/manifest.json", [] if dry_run else job.rebuild()
             yield f"{job.key}/jobHistory.json", [] if dry_run else history.show(job, anew=True)
-    key = layout.path("jobs")
-    with (
-        closing(home.log(layout.path("queue"))) as log,
-        closing(home.view(key, log, SHAPE)) as view,
-    ):
-        if log.segments():
-            if not dry_run:
-                view.rebuild()
-            yield key, view.kept_aside
+    with Queue(home, layout) as queue:
+        if queue.log.log.segments():
+            yield queue.key, [] if dry_run else queue.log.rebuild()
 
 
 # --- amiss ----------------------------------------------------------------------------------

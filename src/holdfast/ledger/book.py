@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import local_stamp, zone
 from holdfast.codec import Record
-from holdfast.errors import BadName, HoldfastError, UsageError, typed
+from holdfast.errors import BadName, HoldfastError, UsageError
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
 from holdfast.layout import HOLDFAST, Layout, Part
 from holdfast.ledger.entry import (
     EVENTS,
-    IMPORTER,
     capped,
     check_event,
     check_source,
@@ -27,11 +25,10 @@ from holdfast.ledger.status import (
     current_session,
     next_session,
     note,
-    shown_of,
     spooled_from,
     status_of,
 )
-from holdfast.mask import masked_so_far
+from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import (
     CONTROL,
     START,
@@ -39,25 +36,22 @@ from holdfast.store.primitives import (
     BadLine,
     Cell,
     Cursor,
+    Decision,
     Line,
     Log,
     Problem,
+    Question,
     Verified,
 )
 from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
-    from holdfast.ledger.index import Index
     from holdfast.store.home import Home
 
 _DAY = 86400.0
-_END = 1 << 15
-"""Bytes at the end of a day that are read for the newest entries, at first."""
 _MOST_SESSIONS = 999_999
 """In a day: one with a higher number was never given, and there would be none behind it."""
-_PAUSE, _PATIENCE = 0.05, 20
-"""The file of the status follows after so many seconds, or so many times as long as bringing it up
-to date took, where that is slow; and when the ledger is closed."""
+_ANY = Question({})
 NEW = "new"
 """In place of a session id: begin the next session."""
 
@@ -90,21 +84,14 @@ class Event(NamedTuple):
             )
 
 
-class Written:
+class WrittenEvent(NamedTuple):
     """An event that is on disk."""
 
-    def __init__(
-        self, ledger: Ledger, before: Cursor, cursor: Cursor, stale: HoldfastError | None
-    ) -> None:
-        self._ledger, self._before, self.cursor = ledger, before, cursor
-        self.stale = stale
-        """Why the status could not be brought up to date; the event is safe all the same."""
-
-    @cached_property
-    def record(self) -> Record:
-        """As it stands in the ledger, from where it is read: with its time, without secrets."""
-        found = self._ledger.read(self._before)
-        return next(each.record for each in found if each.line.seq == self.cursor.seq)
+    record: Record
+    """As it stands in the ledger: with its time, without secrets."""
+    cursor: Cursor
+    stale: HoldfastError | None
+    """Why the status could not be brought up to date; the event is safe all the same."""
 
 
 class Found(NamedTuple):
@@ -115,7 +102,6 @@ class Found(NamedTuple):
 
     @property
     def entry(self) -> Record:
-        """In the columns of ours, whoever wrote it."""
         return self.record if self.line.seq is not None else as_entry(self.record)
 
     @property
@@ -126,19 +112,7 @@ class Found(NamedTuple):
     @property
     def cursor(self) -> Cursor:
         """Where reading goes on behind it."""
-        line = self.line
-        return Cursor(line.seq or 0, line.hash or START.hash, line.segment, line.end)
-
-
-class _Known(NamedTuple):
-    """The state after a line that we wrote."""
-
-    cursor: Cursor
-    surprises: int
-    """Of the log, until then."""
-    state: State
-    exact: bool
-    """Whether the lines say just what was folded: no secret was masked, no second passed."""
+        return self.line.cursor
 
 
 class Ledger:
@@ -148,78 +122,44 @@ class Ledger:
         self._home, self.agent, self._layout = home, agent_id(agent).lower(), layout
         self.key = key_of(home, layout, "ledger", self.agent)
         self.status_key = key_of(home, layout, "status", self.agent)
-        self._log = home.log(self.key)
-        self._status = home.view(self.status_key, self._log, status_of(self.agent))
+        shape = status_of(self.agent)
+        self._state = StateLog(home, self.key, shape, {self.status_key: shape.render})
+        self._log = self._state.log
         self._zone = zone(home.settings.timezone)
-        self._known: _Known | None = None
-        self._second, self._text = -1, ""
-        self._owed: Cursor | None = None
-        self._next_refresh = float("-inf")
-        self._shown: tuple[Any, ...] | None = None
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
 
     # -- writing -----------------------------------------------------------------------
 
-    def write(self, event: Event, spooled: Sequence[Event] = ()) -> Written:
+    def write(self, event: Event, spooled: Sequence[Event] = ()) -> WrittenEvent:
         """Append one event, after the `spooled` ones that are not there yet."""
         event.check(self.agent, self._home.settings.extra_events)
-        if self._known is None:
-            self._status.read()  # outside the log's lock, so that inside there is little left to do
-        before, after, exact, count = START, State(), False, 0
-        began, masked = self._stamp(), masked_so_far()
+        self._state.known()  # outside the log's lock, so that inside there is little left to do
 
-        def decide(head: Cursor) -> list[Record]:
-            nonlocal before, after, exact, count
-            before, (after, exact), records = head, self._state_at(head), list[Record]()
-            stamp = self._stamp()
-            exact = exact and stamp == began
-            for each in (*spooled, event):
-                if each is event or self._is_news(each, after):
-                    record = self._record(each, after, stamp[:10])
-                    records.append(record)
-                    note(after, record, stamp)
-            count = len(records)
-            return records
+        def decide(state: State) -> Decision[None]:
+            stamp = local_stamp(self._home.clock.now(), self._zone)
+            after, records = copied(state) if spooled else state, list[Record]()
+            for each in spooled:
+                if self._is_news(each, after):
+                    records.append(self._record(each, after, stamp[:10]))
+                    note(after, records[-1], stamp)
+            return [*records, self._record(event, after, stamp[:10])], None
 
-        cursor = self._log.transact(decide)[-1]
-        exact = exact and masked_so_far() == masked and cursor.seq == before.seq + count
-        if event.source != IMPORTER:  # which says more than is noted
-            self._known = _Known(cursor, self._log.surprises, after, exact)
-        return Written(self, before, cursor, self._refresh(cursor, shown_of(after)))
+        line = self._state.decide(decide).lines[-1]
+        return WrittenEvent(line.record, line.cursor, self._state.stale)
 
-    def _stamp(self) -> str:
-        """The time of an entry; the same one for all of a second."""
-        now = int(self._home.clock.now())
-        if now != self._second:
-            self._second, self._text = now, local_stamp(now, self._zone)
-        return self._text
-
-    def _state_at(self, head: Cursor) -> tuple[State, bool]:
-        """The state that the next entry meets, to be changed, and whether it is exact; under the
-        log's lock.
-
-        A writer that wrote the newest line knows it, unless others have put something behind.
-        """
-        # Given away: if the entry does not get into the log, it is read again.
-        known, self._known = self._known, None
-        if known is not None and known[:2] == (head, self._log.surprises):
-            return known.state, known.exact
-        return copied(self._status.read()), True
-
-    def numbered(self, act: Callable[[Cursor, SessionId], list[Record]]) -> None:
+    def numbered(self, act: Callable[[SessionId], list[Record]]) -> None:
         """Append what `act` gives for the next free session id.
 
         It is asked under the lock, so that nobody else gets the number meanwhile.  It gives nothing
         where the journal is older than the ledger, which has its lines already.
         """
-        self._status.read()
+        self._state.known()
 
-        def decide(head: Cursor) -> list[Record]:
-            return act(head, next_session(self._status.read(), self._home.day()))
+        def decide(state: State) -> Decision[None]:
+            return act(next_session(state, self._home.day())), None
 
-        if written := self._log.transact(decide):
-            self._refresh(written[-1])
+        self._state.decide(decide)
 
     def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
         """The telling of lines of another log in this one."""
@@ -237,36 +177,6 @@ class Ledger:
             self._home.notice("spool_refused", f"{self.agent} {spool}#{number}: {error.message}")
             return False
         return True
-
-    def _refresh(
-        self, cursor: Cursor, shown: tuple[Any, ...] | None = None
-    ) -> HoldfastError | None:
-        """Bring the file up to date, unless it would still show the same.
-
-        Times are told in seconds, so in a burst of notes that is once in a second: the refresh is
-        what costs most after the disk.
-        """
-        self._owed = cursor
-        if shown is not None and shown == self._shown:
-            return None
-        boottime = self._home.clock.boottime
-        began = boottime()
-        if began < self._next_refresh:
-            return None
-        self._owed = None
-        try:
-            known = self._known
-            if known is not None and known.exact and known.cursor == cursor:
-                self._status.refresh(cursor, copied(known.state))
-            else:
-                self._status.refresh(cursor)
-                self._known = None  # what was read just now is exact, and at hand
-        except HoldfastError as error:
-            return error
-        ended = boottime()
-        self._next_refresh = ended + max(_PAUSE, _PATIENCE * (ended - began))
-        self._shown = shown
-        return None
 
     def _record(self, event: Event, state: State, today: str) -> Record:
         match event.session:
@@ -288,11 +198,7 @@ class Ledger:
         return record | event.extra if event.extra else record
 
     def close(self) -> None:
-        if self._owed is not None:
-            self._next_refresh = float("-inf")
-            self._refresh(self._owed)
-        self._status.close()
-        self._log.close()
+        self._state.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -303,25 +209,23 @@ class Ledger:
     # -- reading -----------------------------------------------------------------------
 
     def status(self) -> State:
-        return self._status.read()
+        return self._state.state()
 
     def refresh(self) -> None:
         """Bring the file of the status up to date."""
         if self.exists():
-            self._status.refresh()
+            self._state.refresh()
 
     def rebuild(self) -> list[str]:
         """Fold the status anew; the names under which edited files were kept."""
-        if self.exists():
-            self._status.rebuild()
-        return self._status.kept_aside
+        return self._state.rebuild() if self.exists() else []
 
     def exists(self) -> bool:
         return bool(self._log.segments())
 
     def has_imports(self) -> bool:
         """Whether lines tell of files of other systems."""
-        return self.exists() and bool(self._status.read()["imports"])
+        return self.exists() and bool(self._state.state()["imports"])
 
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
@@ -336,60 +240,23 @@ class Ledger:
         limit: int | None,
         wanted: Callable[[Found], bool],
         since: float | None = None,
-        index: Index | None = None,
+        question: Question = _ANY,
     ) -> list[Found]:
-        """The last `limit` entries that are wanted, oldest first; reads day by day, backwards.
+        """The last `limit` entries that are wanted, oldest first; read backwards.
 
-        An index has to be asked for what `wanted` asks for, or less.
+        `question` may ask for values, so that an index can find them, and say how.
         """
-        found: list[Found] = []
         # Others have called a day by another zone than that of the times in it.
         since = since if since is None or self._layout is HOLDFAST else since - _DAY
-        for segment in reversed(self._log.segments()):
-            if since is not None and segment[:10] < local_stamp(since, self._zone)[:10]:
-                break
-            missing = None if limit is None else limit - len(found)
-            if index is None:
-                part = self._last_of(segment, missing, wanted)
-            else:
-                part = self._indexed(index, segment, missing, wanted)
-            found = [*part, *found]
-            if limit is not None and len(found) >= limit:
-                return found[len(found) - limit :]
-        return found
+        day = "" if since is None else local_stamp(since, self._zone)[:10]
 
-    def _last_of(
-        self, segment: str, most: int | None, wanted: Callable[[Found], bool]
-    ) -> list[Found]:
-        """At least the last `most` wanted entries of a day: ever larger parts of its end."""
-        with self._home.opened_dir(self.key) as directory:
-            file = directory.stat(segment) if directory is not None else None
-        # A day that is packed has no such file, and is read whole.
-        size, span = file.size if file is not None else 0, _END
-        while True:
-            start = 0 if most is None else max(0, size - span)
-            found = list(filter(wanted, self._of(segment, start)))
-            if start:
-                self.damaged.discard((segment, start))  # the rest of a line
-            if most is None or start == 0 or len(found) >= most:
-                return found
-            span *= 8
+        def fits(line: Line) -> bool:
+            return wanted(Found(line.record, line))
 
-    def _of(self, segment: str, start: int) -> Iterator[Found]:
-        """The entries of a day from an offset on, without the line that it falls into."""
-        for found in self.read(Cursor(0, START.hash, segment, start)):
-            if found.line.segment != segment:
-                return
-            if not start or found.line.offset > start:
-                yield found
-
-    def _indexed(
-        self, index: Index, segment: str, most: int | None, wanted: Callable[[Found], bool]
-    ) -> list[Found]:
-        with typed("reading the ledger", self.key):
-            seen = index.newest(segment, most, lambda line: wanted(Found(line.record, line)))
-        self.damaged.update((segment, offset) for offset in seen.damaged)
-        return [Found(line.record, line) for line in seen.lines]
+        asked = question._replace(newest=limit, since=day, wanted=fits, reads=_entry)
+        found = self._log.find(asked)
+        self.damaged.update(found.damaged)
+        return [Found(line.record, line) for line in found.lines]
 
     def head(self) -> Cursor:
         return self._log.head()
@@ -414,6 +281,11 @@ class Ledger:
             detail = f"line {lost.seq} was once there, the last one is now {left}"
             found.problems.append(Problem("cut", lost.segment, 0, lost.offset, detail))
         return found
+
+
+def _entry(line: Line) -> Record:
+    """In the columns of ours, whoever wrote it."""
+    return line.record if line.seq is not None else as_entry(line.record)
 
 
 def agents(home: Home, layout: Layout = HOLDFAST) -> list[str]:

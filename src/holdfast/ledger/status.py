@@ -9,7 +9,6 @@ somebody stopped it on purpose.
 from __future__ import annotations
 
 import re
-from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import instant_of
@@ -28,7 +27,6 @@ _DAYS_KEPT = 32
 _RUNS_KEPT = 16
 STATES = ("idle", "busy", "error", "offline")
 SHOWN = ("agent", "state", "last_heartbeat", "last_task_id", "session_id", "last_error")
-shown_of = itemgetter(*SHOWN)
 """What the file of the status tells of a state."""
 
 

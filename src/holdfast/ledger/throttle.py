@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec import DecodeError, decode, encode, pretty
-from holdfast.ledger.book import NEW, Event, Ledger, Written
+from holdfast.ledger.book import NEW, Event, Ledger, WrittenEvent
 from holdfast.store.document import revision_of
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def write(
     ledger: Ledger,
     event: Event,
     seconds: float,
-    put: Callable[[Event], Written],
-) -> Written | Counted:
+    put: Callable[[Event], WrittenEvent],
+) -> WrittenEvent | Counted:
     """Write an event with `put`, unless the same was written in the last `seconds`.
 
     The counts are in the document called `key`, whose lock is held over it all.
     """
-    result: list[Written | Counted] = []
+    result: list[WrittenEvent | Counted] = []
     now = home.clock.now()
 
     def change(old: bytes | None) -> bytes:
@@ -80,7 +80,7 @@ def _name(event: Event) -> str:
     return revision_of(encode(same))[:16]
 
 
-def _said(written: Written, now: float) -> dict[str, Any]:
+def _said(written: WrittenEvent, now: float) -> dict[str, Any]:
     """An entry as it stands in the ledger: there its secrets are masked."""
     fields = ("event", "task_id", "session_id", "source", "summary")
     said = {name: written.record[name] for name in fields}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import chain
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from holdfast.ops.examine import proved
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.spend import book
+from holdfast.state.statelog import StateLog
 from holdfast.store.check import HARMLESS
 from holdfast.store.home import Home, find
 from holdfast.store.view import Shape
@@ -197,12 +197,9 @@ def _rebuilt_of_the_fleet(home: Home, *, dry_run: bool) -> Iterator[tuple[str, l
         (ALERTED, ALERTS, alerts.SHAPE),
     )
     for key, told_by, shape in shapes:
-        with closing(home.log(told_by)) as log, closing(home.view(key, log, shape)) as view:
-            if not log.segments():
-                continue
-            if not dry_run:
-                view.rebuild()
-            yield key, view.kept_aside
+        with StateLog(home, told_by, shape, {key: shape.render}) as state:
+            if state.log.segments():
+                yield key, [] if dry_run else state.rebuild()
 
 
 @example("holdfast path rio")

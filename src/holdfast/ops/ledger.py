@@ -20,7 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import HOLDFAST
-from holdfast.ledger.book import Event, Found, Ledger, Written, agents, key_of, unfit_agents
+from holdfast.ledger.book import Event, Found, Ledger, WrittenEvent, agents, key_of, unfit_agents
 from holdfast.ledger.entry import EVENTS, check_source, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
@@ -29,7 +29,7 @@ from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since
 from holdfast.store.home import Home, find
-from holdfast.store.primitives import START, Cursor, Verified
+from holdfast.store.primitives import START, Cursor, Question, Verified
 from holdfast.text import duration, plural
 
 CORRUPT = 6
@@ -116,7 +116,7 @@ def write(
 
 def _throttled(
     context: Context, ledger: Ledger, what: Event, pause: float, waiting: Waiting
-) -> Written | Change:
+) -> WrittenEvent | Change:
     from holdfast.ledger import throttle
 
     home = context.home()
@@ -259,22 +259,12 @@ def _streams(
     most: int | None,
 ) -> list[list[Found]]:
     """The ledger of an agent and the files imported into it, each in its order."""
-    home, index = context.home(), None
+    home = context.home()
     ledger = Ledger(home, agent, context.layout)
     progress = context.progress(f"making an index of the ledger of {agent}")
-    if asked:
-        from holdfast.ledger.index import Index
-
-        index = Index(
-            home,
-            ledger.key,
-            agent,
-            asked,
-            writable=context.adopted,
-            progress=progress,
-        )
-    streams = [ledger.newest(most, wanted, since, index)]
-    if index is not None and progress is not None:
+    question = Question(asked, keep=context.adopted, progress=progress)
+    streams = [ledger.newest(most, wanted, since, question)]
+    if asked and progress is not None:
         progress(1, 1)
     if ledger.damaged:
         count = plural(len(ledger.damaged), "damaged line")

@@ -19,7 +19,8 @@ from holdfast.layout import SPEND, SPENT
 from holdfast.process import Owner
 from holdfast.settings import Budget
 from holdfast.spend.gate import Bound, grant
-from holdfast.store.primitives import Cell, Cursor, Line, Log
+from holdfast.state.statelog import StateLog
+from holdfast.store.primitives import Cell, Decision, Line, Log
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape
 
@@ -73,9 +74,7 @@ class Held(NamedTuple):
 
 class Spend:
     def __init__(self, home: Home) -> None:
-        self._home = home
-        self._log = home.log(SPEND)
-        self._view = home.view(SPENT, self._log, SHAPE)
+        self._state = StateLog(home, SPEND, SHAPE, {SPENT: SHAPE.render})
 
     # -- writing -----------------------------------------------------------------------
 
@@ -86,58 +85,49 @@ class Spend:
 
         One that does not say how much gets what a session may have, else all that is left.
         """
-        granted: float | None = None
 
-        def decide(head: Cursor) -> list[Record]:
-            nonlocal granted
-            granted = _granted(self._view.read(), session, asked, budget)
+        def decide(state: State) -> Decision[float | None]:
+            granted = _granted(state, session, asked, budget)
             if granted is None:
-                return []
+                return [], None
             line: Record = {"event": "reserve", "session_id": str(session)}
-            return [{**line, "usd": granted, "owner": list(owner)}]
+            return [{**line, "usd": granted, "owner": list(owner)}], granted
 
-        if written := self._log.transact(decide):
-            self._view.refresh(written[-1])
-        return granted
+        return self._state.decide(decide).value
 
     def release(self, session: SessionId, why: str) -> None:
         """Give back what was reserved for a session that never began."""
         line = {"event": "settle", "session_id": str(session), "usd": 0.0, "summary": why}
 
-        def decide(head: Cursor) -> list[Record]:
-            return [line] if str(session) in self._view.read()["open"] else []
-
-        if written := self._log.transact(decide):
-            self._view.refresh(written[-1])
+        self._state.decide(lambda state: ([line] if str(session) in state["open"] else [], None))
 
     def told_by(self, log: Log, cell: Cell, tell: Tell) -> Projection:
         """The settling of what another log tells."""
-        return Projection(log, self._log, cell, tell)
+        return Projection(log, self._state.log, cell, tell)
 
     def refresh(self) -> None:
         """Bring the file up to date."""
-        self._view.refresh()
+        self._state.refresh()
 
     # -- reading -----------------------------------------------------------------------
 
     def open(self) -> list[Held]:
         """Reservations that are not settled."""
-        return list(_held(self._view.read()))
+        return list(_held(self._state.state()))
 
     def days(self) -> list[str]:
-        state = self._view.read()
+        state = self._state.state()
         return sorted({*state["days"], *(held.session.day for held in _held(state))})
 
     def agents(self, day: str) -> dict[str, Tally]:
         """What each agent has spent of the money of a day."""
-        return _tallies(self._view.read(), day)
+        return _tallies(self._state.state(), day)
 
     def of(self, day: str, agent: str) -> Tally:
-        return _tally(self._view.read(), day, agent)
+        return _tally(self._state.state(), day, agent)
 
     def close(self) -> None:
-        self._view.close()
-        self._log.close()
+        self._state.close()
 
     def __enter__(self) -> Spend:
         return self

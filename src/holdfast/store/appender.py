@@ -30,7 +30,7 @@ from holdfast.store.chain import ORIGIN, Hash, Link
 from holdfast.store.commit import Body, Ticket
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
-from holdfast.store.primitives import CONTROL, FAILED, START, Cursor, Decide
+from holdfast.store.primitives import CONTROL, FAILED, START, Cursor
 from holdfast.store.segments import Plain, Segment, Series, Tail, find_tail, tail_of
 
 if TYPE_CHECKING:
@@ -52,12 +52,11 @@ def lock_name(series: Series) -> str:
 class Past:
     """What a handle remembers for its life, whatever becomes of its appender."""
 
-    __slots__ = ("failed", "surprises", "why")
+    __slots__ = ("failed", "why")
 
     def __init__(self) -> None:
         self.failed = self.why = ""
         """The segment under which the disk failed last, and how."""
-        self.surprises = 0
 
     def note(self, filename: str, error: OSError) -> None:
         self.failed, self.why = filename, errno.errorcode.get(error.errno or 0, "?")
@@ -208,7 +207,7 @@ class Appender:
             if ticket.decide is not None:
                 if self._pending:
                     self._flush()
-                bodies = self._decided(ticket, ticket.decide)
+                bodies = self._decided(ticket)
             elif not bodies:
                 self._leave_failed()
             for data, own_stamp in bodies:
@@ -225,10 +224,19 @@ class Appender:
         if self._active is not None and self._active.filename == self._past.failed:
             self._begin_segment(None)
 
-    def _decided(self, ticket: Ticket, decide: Decide) -> list[Body]:
-        here = self._active.cursor if self._active else START
+    def _decided(self, ticket: Ticket) -> list[Body]:
+        active, bodies = self._active, list[Body]()
+        here = active.cursor if active else START
+        if active and active.gap is not None:
+            here = here._replace(segment="", offset=-1)
         try:
-            return [self._encoded(record) for record in decide(here)]
+            assert ticket.decide is not None
+            records, ticket.value = ticket.decide(here)
+            for record in records:
+                clean = self._tools.mask(record)
+                ticket.masked = ticket.masked or clean is not record
+                bodies.append(self._encoded(clean))
+            return bodies
         except Exception as error:
             # Whatever goes wrong in one caller's function is that caller's alone.
             ticket.fail(error)
@@ -239,7 +247,8 @@ class Appender:
         if pending:
             line, link = chain.seal(data, pending[-1][2])
         elif active is None or self._is_over(active):
-            ticket.cursors.append(self._begin_segment(data))
+            cursor, line = self._begin_segment(data)
+            ticket.wrote(cursor, line)
             return
         else:
             line, link = chain.seal(data, active.link, active.gap)
@@ -275,7 +284,7 @@ class Appender:
             done -= len(line)
             whole += 1
             active.grow(len(line), link)
-            ticket.cursors.append(active.cursor)
+            ticket.wrote(active.cursor, line)
             self._unsynced.append(ticket)
         if failure is not None:
             try:
@@ -312,7 +321,6 @@ class Appender:
         self._pending.clear()
         active, version = self._active, self._lock.version
         if active is None or not version or version != self._checked:
-            self._past.surprises += 1
             self._checked = 0
             seen = self._vfs.pread(self._lock.fd, MARKER_SIZE, 0)
             found = self._dir.stat(active.filename) if active and seen == self._marker else None
@@ -324,7 +332,6 @@ class Appender:
         size = self._vfs.size(active.fd)
         if size == active.end and active.gap is None:
             return
-        self._past.surprises += 1
         if size > chain.SUFFIX_SPAN:
             last = self._vfs.pread(active.fd, chain.SUFFIX_SPAN, size - chain.SUFFIX_SPAN)
             link = chain.link_at_end(last)
@@ -407,14 +414,14 @@ class Appender:
             if name.startswith(".") and name.endswith(".tmp") and self._series.parse(name[1:-4]):
                 self._dir.unlink(name)
 
-    def _begin_segment(self, data: bytes | None) -> Cursor:
-        """Open the next segment with its first line, durably."""
+    def _begin_segment(self, data: bytes | None) -> tuple[Cursor, bytes]:
+        """Open the next segment with its first line, durably; its last line."""
         before = self._active
         if before is not None:
             self._close_off(before)
         segment = self._series.next(before.segment if before else None, self._day)
         link, gap = (before.link, before.gap) if before else (ORIGIN, None)
-        text = b""
+        text = line = b""
         failed = before is not None and before.filename == self._past.failed
         for body in (self._obituary() if failed else None, data):
             if body is not None:
@@ -424,7 +431,7 @@ class Appender:
         fresh.grow(len(text), link)
         self._drop_active()
         self._active, self._marker = fresh, marker(fresh.filename)
-        return fresh.cursor
+        return fresh.cursor, line
 
     def _close_off(self, before: _Active) -> None:
         """Make a segment durable that gets no more lines, unless it failed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from holdfast.errors import BadValue, HoldfastError, Indeterminate
 from holdfast.store.primitives import Cursor, Decide
@@ -30,14 +31,23 @@ class Ticket:
         "error",
         "gate",
         "left",
+        "masked",
         "next",
         "thread",
+        "value",
+        "written",
     )
 
-    def __init__(self, bodies: list[Body], decide: Decide | None = None) -> None:
+    def __init__(self, bodies: list[Body], decide: Decide[Any] | None = None) -> None:
         self.bodies = bodies
         self.decide = decide
+        self.value: Any = None
+        """What the decision returned with its lines."""
+        self.masked = False
+        """Whether a secret was taken out of those."""
         self.cursors: list[Cursor] = []
+        self.written: list[bytes] = []
+        """The lines that end at the cursors."""
         self.error: Exception | None = None
         self.done = False
         self.left = False
@@ -46,6 +56,10 @@ class Ticket:
         """Whom to wake when it is woken itself."""
         self.thread = 0
         """Which waits for it, and writes it if it leads."""
+
+    def wrote(self, cursor: Cursor, line: bytes) -> None:
+        self.cursors.append(cursor)
+        self.written.append(line)
 
     def fail(self, error: Exception) -> None:
         """Remember the first reason: it is the one worth telling."""
@@ -173,7 +187,7 @@ def within_decision() -> BadValue:
     """For one who would wait for himself."""
     return BadValue(
         "a decision cannot write to the log that it decides about",
-        hint="return the lines, or write when `transact` has returned",
+        hint="return the lines, or write after the decision",
     )
 
 

@@ -158,7 +158,8 @@ class EditedDocument:
     ) -> None:
         self._sheet, self._log, self._clock = sheet, log, clock
         self._merge, self._check, self._notice = merge, check, notice
-        self._view = View(log, cell, _shape(sheet.key), clock)
+        shape = _shape(sheet.key)
+        self._view = View(log, shape, clock, [(cell, shape.render)])
 
     def read(self) -> str | None:
         """The text as it is now, whoever wrote it; None if there never was one."""

@@ -25,7 +25,7 @@ from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import START, Cell, Cursor, Instant, Line, Log
+from holdfast.store.primitives import START, Cell, Cursor, Decision, Instant, Line, Log
 from holdfast.store.view import Shape, View
 
 State = TypeVar("State")
@@ -117,7 +117,7 @@ class DetachedLease:
             raise BadValue("a lease needs a name", hint='such as "session"')
         self._alive, self._now = alive or store.alive, store.now
         self._log, self._clock, self._name = log, store.clock, name
-        self._view = View(log, cell, _LEASES, store.clock)
+        self._view = View(log, _LEASES, store.clock, [(cell, _LEASES.render)])
         self._seen: Cursor | None = None
         self._fences = no_fences()
         self.acked: Cursor = START
@@ -136,10 +136,8 @@ class DetachedLease:
         `first` gives lines of the new owner that are written with it, at once; it is asked
         under the lock of the log, when nobody else can have the lease any more.
         """
-        fence = 0
 
-        def decide(head: Cursor) -> Sequence[Record]:
-            nonlocal fence
+        def decide(head: Cursor) -> Decision[int]:
             fences = self._at(head)
             held = self._grant(fences)
             if held is not None and self._is_live(held):
@@ -153,10 +151,11 @@ class DetachedLease:
                 "owner": None if owner is None else list(owner),
                 **self._until(seconds),
             }
-            return [granted, *_fenced(fence, first())]
+            return [granted, *_fenced(fence, first())], fence
 
-        self._acknowledge(self._log.transact(decide)[-1])
-        return fence
+        written = self._log.write(decide)
+        self._acknowledge(written.lines[-1].cursor)
+        return written.value
 
     def append(self, fence: int, record: Record, *more: Record) -> Cursor:
         """Write lines as its owner, or raise LeaseLost if somebody else has it by now."""
@@ -194,13 +193,13 @@ class DetachedLease:
         self._view.close()
 
     def _write(self, fence: int, *records: Record) -> Cursor:
-        def decide(head: Cursor) -> Sequence[Record]:
+        def decide(head: Cursor) -> Decision[None]:
             held = self._grant(self._at(head))
             if held is None or held.fence != fence:
                 raise self._lost(fence, held)
-            return records
+            return records, None
 
-        return self._log.transact(decide)[-1]
+        return self._log.write(decide).lines[-1].cursor
 
     def _at(self, head: Cursor) -> Fences:
         """The leases as the log has them at its end, which is `head`; under its lock."""

@@ -148,7 +148,7 @@ class Home:
         return FileCell(self._place(parts), name)
 
     def view(self, key: str, log: Log, shape: Shape[State]) -> View[State]:
-        return View(log, self.cell(key), shape, self.clock)
+        return View(log, shape, self.clock, [(self.cell(key), shape.render)])
 
     def lease(self, key: str) -> FileLease:
         *parts, name = key_parts(key)

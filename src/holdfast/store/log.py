@@ -19,6 +19,7 @@ from holdfast.store.appender import MARKER_SIZE, Appender, Past, cursor_of, lock
 from holdfast.store.archive import Archiver
 from holdfast.store.chain import ORIGIN
 from holdfast.store.commit import Body, GroupCommit, Ticket
+from holdfast.store.index import Index
 from holdfast.store.primitives import (
     CONTROL,
     CUT,
@@ -27,10 +28,14 @@ from holdfast.store.primitives import (
     BadLine,
     Cursor,
     Decide,
+    Findings,
     Line,
+    Question,
+    T,
     Verified,
+    Written,
 )
-from holdfast.store.reader import Source, read_lines, verify
+from holdfast.store.reader import Source, line_of, read_lines, verify
 from holdfast.store.segments import Segment, Series, Tail, Text, find_tail, opened, read_at
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ class FileLog:
     # -- writing -----------------------------------------------------------------------
 
     def append(self, record: Record) -> Cursor:
-        body = self._encoded(record)
+        body = self._encoded(self._place.tools.mask(record))
         if self._commit.leader is None and os.getpid() == self._pid:
             cursor = self._commit.lead_alone(self._write_one, body)
             if cursor is not None:
@@ -66,24 +71,28 @@ class FileLog:
         return self._submit(Ticket([body]))[0]
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
-        return self._submit(Ticket([self._encoded(record) for record in records]))
+        clean = map(self._place.tools.mask, records)
+        return self._submit(Ticket([self._encoded(record) for record in clean]))
 
-    def transact(self, decide: Decide) -> list[Cursor]:
-        return self._submit(Ticket([], decide))
-
-    @property
-    def surprises(self) -> int:
-        return self._past.surprises
+    def write(self, decide: Decide[T]) -> Written[T]:
+        ticket = Ticket([], decide)
+        lines: list[Line] = []
+        for cursor, raw in zip(self._submit(ticket), ticket.written, strict=True):
+            line = line_of(raw[:-1], cursor.segment, cursor.offset - len(raw), cursor.offset)
+            assert isinstance(line, Line)
+            lines.append(line)
+        return Written(lines, ticket.value, ticket.masked)
 
     def tell_of_cut(self, lost: Cursor) -> Cursor:
         body = encode({CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash})
         return self._submit(Ticket([(body, False)]))[0]
 
     def _encoded(self, record: Record) -> Body:
+        """The bytes of a record without secrets."""
         own_stamp = "ts" in record
         if own_stamp and self._series.stem is None:
             raise BadValue("`ts` is set by the log", hint="give another time another name")
-        return chain.body(self._place.tools.mask(record)), own_stamp
+        return chain.body(record), own_stamp
 
     def _submit(self, ticket: Ticket) -> list[Cursor]:
         if os.getpid() != self._pid:
@@ -134,6 +143,11 @@ class FileLog:
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
         return read_lines(self._sources(after))
+
+    def find(self, question: Question) -> Findings:
+        cache = self._place._replace(parts=("cache", *self.key.split("/")))
+        with typed("reading the log", self.key):
+            return Index(self._place, cache, self._series, question).answer()
 
     def verify(self) -> Verified:
         return verify(self._sources(START))

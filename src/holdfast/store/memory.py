@@ -39,14 +39,18 @@ from holdfast.store.primitives import (
     BadLine,
     Cursor,
     Decide,
+    Findings,
     Held,
     Instant,
     Line,
+    Question,
     Stamp,
+    T,
     Text,
     Verified,
+    Written,
 )
-from holdfast.store.reader import Source, read_lines, verify
+from holdfast.store.reader import Source, line_of, read_lines, verify
 from holdfast.store.segments import log_at
 from holdfast.store.view import Shape, State
 
@@ -189,26 +193,27 @@ class MemoryLog:
         self._link: Link = ORIGIN
         self._head = START
 
-    @property
-    def surprises(self) -> int:
-        return 0  # all write through this one handle
-
     def append(self, record: Record) -> Cursor:
         return self.append_all([record])[0]
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]:
-        bodies = [self._encoded(record) for record in records]
-        with self._writing():
-            return [self._put(*body) for body in bodies]
+        return [line.cursor for line in self._put_all([self._mask(each) for each in records])]
 
-    def transact(self, decide: Decide) -> list[Cursor]:
+    def write(self, decide: Decide[T]) -> Written[T]:
         with self._writing():
             self._deciding = True
             try:
-                records = list(decide(self._head))
+                records, value = decide(self._head)
             finally:
                 self._deciding = False
-            return self.append_all(records)
+            clean = [self._mask(each) for each in records]
+            masked = any(one is not other for one, other in zip(clean, records, strict=True))
+            return Written(self._put_all(clean), value, masked)
+
+    def _put_all(self, records: list[Record]) -> list[Line]:
+        bodies = [self._encoded(record) for record in records]
+        with self._writing():
+            return [self._put(*body) for body in bodies]
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -220,15 +225,15 @@ class MemoryLog:
     def tell_of_cut(self, lost: Cursor) -> Cursor:
         with self._writing():
             record = {CONTROL: CUT, "lost": lost.seq, "hash_of_lost": lost.hash}
-            return self._put(encode(record), own_stamp=False)
+            return self._put(encode(record), own_stamp=False).cursor
 
     def _encoded(self, record: Record) -> tuple[bytes, bool]:
         own_stamp = "ts" in record
         if own_stamp and self._daily:
             raise BadValue("`ts` is set by the log", hint="give another time another name")
-        return chain.body(self._mask(record)), own_stamp
+        return chain.body(record), own_stamp
 
-    def _put(self, data: bytes, own_stamp: bool) -> Cursor:
+    def _put(self, data: bytes, own_stamp: bool) -> Line:
         now = self._clock.now()
         local = local_stamp(now, UTC)
         stamp = local if self._daily else utc_stamp(now)
@@ -239,14 +244,25 @@ class MemoryLog:
         segment = max(today, *self._segments, "") if self._daily else self.key
         text = self._segments.setdefault(segment, bytearray())
         text += line
-        self._head = Cursor(self._link.seq, self._link.digest.hex(), segment, len(text))
-        return self._head
+        found = line_of(line[:-1], segment, len(text) - len(line), len(text))
+        assert isinstance(found, Line)
+        self._head = found.cursor
+        return found
 
     def segments(self) -> list[str]:
         return sorted(self._segments)
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
         return read_lines(self._sources(after))
+
+    def find(self, question: Question) -> Findings:
+        found = Findings([], [])
+        for line in self.read():
+            if isinstance(line, Line) and line.segment >= question.since and question.wants(line):
+                found.lines.append(line)
+        if question.newest is not None:
+            del found.lines[: max(0, len(found.lines) - question.newest)]
+        return found
 
     def verify(self) -> Verified:
         return verify(self._sources(START))

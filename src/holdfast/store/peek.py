@@ -24,7 +24,8 @@ def peek(
     Where `ends_at` tells that nothing follows the line that the view has seen, the log stays shut.
     """
     lines, shown = _Lines(log, ends_at), _Shown(cell)
-    view = View(cast("Log", lines), cast("Cell", shown), shape, clock)
+    files = [(cast("Cell", shown), shape.render)]
+    view = View(cast("Log", lines), shape, clock, files)
     try:
         return Peek(view.read(), shown.current, lines.warnings)
     except HoldfastError as error:

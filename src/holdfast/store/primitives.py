@@ -7,9 +7,9 @@ never by path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from holdfast.codec import Record
 from holdfast.process import Owner
@@ -26,6 +26,7 @@ class Cursor(NamedTuple):
 
 
 START = Cursor(0, "0" * 64, "", 0)
+T = TypeVar("T")
 
 
 CONTROL = "_log"
@@ -43,6 +44,11 @@ class Line(NamedTuple):
     segment: str
     offset: int
     end: int
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where reading goes on after it."""
+        return Cursor(self.seq or 0, self.hash or START.hash, self.segment, self.end)
 
 
 class BadLine(NamedTuple):
@@ -93,7 +99,60 @@ class Archived(NamedTuple):
     """Why the plain file was left as it is, if it was."""
 
 
-Decide = Callable[[Cursor], Sequence[Record]]
+Decision = tuple[Sequence[Record], T]
+"""The lines to write, and a value for the caller."""
+Decide = Callable[[Cursor], Decision[T]]
+"""Decides by the newest line.  Bytes after it that no line has sealed yet, such as the lines of
+other programs, make its cursor one that no line has: its offset is -1."""
+
+
+class Written(NamedTuple, Generic[T]):
+    """What `Log.write` wrote."""
+
+    lines: list[Line]
+    """As they stand in the log: stamped, masked and numbered."""
+    value: T
+    """What the decision returned with its lines."""
+    masked: bool
+    """Whether a secret was taken out of a line."""
+
+
+class Findings(NamedTuple):
+    """What `Log.find` found."""
+
+    lines: list[Line]
+    damaged: list[tuple[str, int]]
+    """Segment and offset of lines that are no records, as far as one had to look."""
+
+
+class Question(NamedTuple):
+    """Which lines `Log.find` looks for."""
+
+    fields: Mapping[str, str]
+    """Values that they have; an index may be kept of these."""
+    newest: int | None = None
+    """Only so many, the last ones."""
+    since: str = ""
+    """In no segment whose name is before this one: of a day, in a log by days."""
+    wanted: Callable[[Line], bool] = lambda line: True
+    """What else they have to be."""
+    reads: Callable[[Line], Record] = lambda line: line.record
+    """The fields of a line, where others write lines that have to be translated."""
+    keep: bool = True
+    """Whether an index may be written."""
+    progress: Callable[[int, int], None] | None = None
+    """Told how many bytes of how many were taken into an index."""
+    worth: int = 1 << 20
+    """A log of fewer bytes is read without an index."""
+    behind: int = 1 << 20
+    """So many bytes of the newest segment may lack in it before it is brought up to date."""
+
+    def wants(self, line: Line) -> bool:
+        if CONTROL in line.record:
+            return False
+        record = self.reads(line) if self.fields else line.record
+        asked = all(record.get(name) == value for name, value in self.fields.items())
+        return asked and self.wanted(line)
 
 
 class Log(Protocol):
@@ -108,16 +167,13 @@ class Log(Protocol):
 
     def append_all(self, records: Sequence[Record]) -> list[Cursor]: ...
 
-    def transact(self, decide: Decide) -> list[Cursor]:
-        """Append what `decide(head)` returns, with nobody writing in between, not even itself."""
-        ...
+    def write(self, decide: Decide[T]) -> Written[T]:
+        """Append the lines that `decide(head)` returns, with no other line in between.
 
-    @property
-    def surprises(self) -> int:
-        """How often this handle, about to write, found the log other than it had left it.
-
-        Asked within `decide`: if it is what it was after the handle's last line, and that line
-        is the head, nothing was put behind it or beside it.
+        A decision must be repeatable: it may be run on an older head and again on the newest
+        one, and only the lines and the value of its last run count.  It does not write to the
+        log itself.  An implementation may end a decision that takes longer than 10 seconds;
+        then nothing of it is written, and its caller gets Busy.
         """
         ...
 
@@ -126,6 +182,10 @@ class Log(Protocol):
         ...
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]: ...
+
+    def find(self, question: Question) -> Findings:
+        """The lines that are asked for, oldest first; read backwards, by an index if it pays."""
+        ...
 
     def segments(self) -> list[str]:
         """The names of its parts, oldest first; of days, for a log by days."""

@@ -9,13 +9,13 @@ The cell remembers how far both logs were read; if it is lost, they are read aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue
-from holdfast.store.primitives import CONTROL, START, Cell, Cursor, Line, Log, Stamp
+from holdfast.store.primitives import CONTROL, START, Cell, Cursor, Decision, Line, Log, Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,19 +57,17 @@ class Projection:
         lines, count, before = self._after(self._read, durable.seq), 0, self._read
         while batch := list(islice(lines, _AT_ONCE)):
             count += self._project(batch)
-            *_, last = batch
-            assert last.seq is not None and last.hash is not None
-            self._read = Cursor(last.seq, last.hash, last.segment, last.end)
+            self._read = batch[-1].cursor
         if self._read != before:
             self._remember()
         return count
 
-    def untold(self, head: Cursor, acked: Cursor) -> list[Record]:
-        """What the target lacks up to `acked`, for one who appends it in a `decide(head)` of his.
+    def untold(self, acked: Cursor) -> list[Record]:
+        """What the target lacks up to `acked`, for one who appends it in a decision of his.
 
         So a line of the source and its projection are made under one lock of the target.
         """
-        self._search(head)
+        self._search()
         lines = self._after(self._read, acked.seq)
         said = [self._said(line) for line in lines if (line.seq or 0) > self._told]
         return [record for record in said if record is not None]
@@ -84,11 +82,11 @@ class Projection:
         if not any(record for _, record in said):
             return 0
 
-        def decide(head: Cursor) -> Sequence[Record]:
-            self._search(head)
-            return [record for seq, record in said if record and seq > self._told]
+        def decide(head: Cursor) -> Decision[None]:
+            self._search()
+            return [record for seq, record in said if record and seq > self._told], None
 
-        return len(self._target.transact(decide))
+        return len(self._target.write(decide).lines)
 
     def _said(self, line: Line) -> Record | None:
         record = None if CONTROL in line.record else self._tell(line)
@@ -98,7 +96,7 @@ class Projection:
             raise BadValue("`ref` is set by the projection", hint="choose another name")
         return {**record, "ref": ref_of(self._source, line.seq or 0)}
 
-    def _search(self, head: Cursor) -> None:
+    def _search(self) -> None:
         """Find the newest line of ours in the target, by anybody; its lock is held."""
         ours = f"{self._source.key}#"
         for line in self._target.read(self._searched):
@@ -106,7 +104,7 @@ class Projection:
                 log, _, number = str(line.record.get("ref", "")).rpartition("#")
                 if f"{log}#" == ours and number.isdecimal():
                     self._told = max(self._told, int(number))
-        self._searched = head
+                self._searched = line.cursor
 
     def _remember(self) -> None:
         state = {"searched": list(self._searched), "told": self._told}

@@ -102,9 +102,9 @@ def read_lines(sources: Iterable[Source]) -> Iterator[Line | BadLine]:
                 if b"\0" in raw and (lost := _lost_before(raw)):
                     yield BadLine(source.name, start, start + lost, "NUL bytes")
                     start, raw = start + lost, raw[lost:]
-                line = _line(raw, source.name, start, end)
+                line = line_of(raw, source.name, start, end)
                 if isinstance(line, BadLine) and (lost := _whole_before(raw)):
-                    behind = _line(raw[lost:], source.name, start + lost, end)
+                    behind = line_of(raw[lost:], source.name, start + lost, end)
                     if isinstance(behind, Line):
                         yield line._replace(end=start + lost)
                         line = behind
@@ -132,7 +132,8 @@ def _whole_before(raw: bytes) -> int:
     return ends[-1] + 1
 
 
-def _line(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
+def line_of(raw: bytes, segment: str, start: int, end: int) -> Line | BadLine:
+    """The record on a line without its LF, or why there is none."""
     try:
         record = decode_record(raw)
     except DecodeError as error:
@@ -228,7 +229,7 @@ class _Proof:
         found = read_seal(raw)
         if found is None:
             self._into_gap(raw + b"\n")
-            line = _line(raw, segment, offset, offset + len(raw) + 1)
+            line = line_of(raw, segment, offset, offset + len(raw) + 1)
             if isinstance(line, Line):
                 self.unchained += 1
             else:

@@ -12,7 +12,7 @@ from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner, this_process
 from holdfast.store.backend import Backend
 from holdfast.store.fence import DetachedLease, fenced
-from holdfast.store.primitives import CLOCKS_DIFFER, START, Cursor, Line, Stamp
+from holdfast.store.primitives import CLOCKS_DIFFER, START, Cursor, Decision, Line, Stamp
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape, View
 from holdfast.testing import (
@@ -197,10 +197,10 @@ class DetachedLeaseConformance(Conformance):
         log.append({"n": 1_000, "fence": "7"})
         again = self.detached().take("b", seconds=60)
         log.append({"n": 10_000, "fence": again})
-        view: View[list[Any]] = self._keep(View(log, cell, shape, self.clock))
+        view: View[list[Any]] = self._keep(View(log, shape, self.clock, [(cell, shape.render)]))
         assert view.read()[1] == 10_011
         view.refresh()
-        assert self._keep(View(log, cell, shape, self.clock)).read()[1] == 10_011
+        assert self._keep(View(log, shape, self.clock, [(cell, shape.render)])).read()[1] == 10_011
 
     def test_what_makes_no_sense_is_refused(self) -> None:
         one = self.detached()
@@ -297,19 +297,19 @@ class ProjectionConformance(Conformance):
         log.append_all([{"n": 1}, {"n": 2}])
         one.catch_up(log.head()._replace(seq=1))
 
-        def decide(head: Cursor) -> list[Record]:
-            return one.untold(head, log.append({"n": 3}))
+        def decide(head: Cursor) -> Decision[None]:
+            return one.untold(log.append({"n": 3})), None
 
-        assert len(target.transact(decide)) == 2
+        assert len(target.write(decide).lines) == 2
         assert one.catch_up() == 0
         assert self.projection().catch_up() == 0
         log.append({"n": 4})
-        assert target.transact(lambda head: one.untold(head, log.settle()))
+        assert target.write(lambda head: (one.untold(log.settle()), None)).lines
         assert self.projection().catch_up() == 0
-        assert target.transact(lambda head: one.untold(head, log.settle())) == []
+        assert target.write(lambda head: (one.untold(log.settle()), None)).lines == []
         log.append({"n": 5})
         self.projection().catch_up()
-        assert target.transact(lambda head: one.untold(head, log.settle())) == []
+        assert target.write(lambda head: (one.untold(log.settle()), None)).lines == []
         assert self.told() == [(n, f"{LOG}#{n}") for n in (1, 2, 3, 4, 5)]
 
     def test_what_a_dead_process_left_undone_is_caught_up_at_the_next_opening(self) -> None:

@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 from holdfast.codec import Record
 from holdfast.errors import BadValue
-from holdfast.store.primitives import START, Cursor, Log
+from holdfast.store.primitives import START, Cursor, Decision, Line, Log, Question
 from holdfast.testing import (
+    DAY,
+    DAYS,
+    LOG,
     Conformance,
+    lines_of,
     numbers_of,
     passing_on,
     raising,
@@ -17,29 +21,80 @@ from holdfast.testing import (
 )
 
 
+def _is_even(line: Line) -> bool:
+    return line.record["n"] % 2 == 0
+
+
+def _as_text(line: Line) -> Record:
+    return {"n": str(line.record["n"])}
+
+
 class DecisionConformance(Conformance):
-    def test_transact_decides_by_the_newest_line(self) -> None:
+    def test_a_decision_sees_the_newest_line(self) -> None:
         log, other = self.log(), self.log()
-        seen: list[Cursor] = []
 
-        def decide(head: Cursor) -> list[Record]:
-            seen.append(head)
-            return [{"n": head.seq + 1}] * 2
+        def decide(head: Cursor) -> Decision[Cursor]:
+            return [{"n": head.seq + 1}] * 2, head
 
-        first = log.transact(decide)
+        first = log.write(decide)
         between = other.append({"n": 3})
-        second = log.transact(decide)
-        assert seen == [START, between]
-        assert [cursor.seq for cursor in first + second] == [1, 2, 4, 5]
-        assert log.transact(lambda head: []) == []
+        second = log.write(decide)
+        assert [first.value, second.value] == [START, between]
+        assert [line.seq for line in first.lines + second.lines] == [1, 2, 4, 5]
+        assert log.write(lambda head: ([], "none")) == ([], "none", False)
         assert numbers_of(log) == [1, 1, 3, 4, 4]
+
+    def test_what_was_written_is_what_is_read(self) -> None:
+        for key in (LOG, DAYS):
+            log = self.log(key)
+            log.append({"n": 0})
+            for value in ("plain", {"apiKey": "hunter2-hunter2"}):
+                records: list[Record] = [{"n": number, "value": value} for number in range(3)]
+                written = log.write(lambda head: (records, None))  # noqa: B023 - called at once
+                assert written.lines == lines_of(log)[-3:]
+                assert written.masked == (value != "plain")
+                assert log.head() == written.lines[-1].cursor
+
+    def test_the_newest_lines_with_certain_values_are_found(self) -> None:
+        for key in (LOG, DAYS):
+            log, other = self.log(key), self.log(key)
+            kinds = ["a", "b", "c"]
+            for n in range(12):
+                log.append({"kind": kinds[n % 3], "n": n, "deep": {"kind": "a"}})
+                self.clock.advance(DAY / 3)
+            found = other.find(Question({"kind": "b"}, 2))
+            assert [line.record["n"] for line in found.lines] == [7, 10]
+            assert found.lines == [line for line in lines_of(log) if line in found.lines]
+            assert other.find(Question({"kind": "b"}, 0)).lines == []
+            assert len(other.find(Question({"kind": "b"})).lines) == 4
+            assert other.find(Question({"kind": "d"})) == ([], [])
+            assert len(other.find(Question({}, wanted=_is_even)).lines) == 6
+            read = Question({"n": "3"}, reads=_as_text)
+            assert [line.record["n"] for line in other.find(read).lines] == [3]
+        since = Question({}, since=lines_of(self.log(DAYS))[-1].segment.removesuffix(".jsonl"))
+        assert [line.record["n"] for line in self.log(DAYS).find(since).lines][-1] == 11
+        assert len(self.log(DAYS).find(since).lines) < 12
+
+    def test_only_the_last_run_of_a_decision_counts(self) -> None:
+        log, runs = self.log(), list[int]()
+
+        def decide(head: Cursor) -> Decision[int]:
+            runs.append(head.seq)
+            return [{"n": len(runs)}], len(runs)
+
+        def again(head: Cursor) -> Decision[int]:
+            decide(head)
+            return decide(head)
+
+        written = log.write(again)
+        assert (written.value, numbers_of(log), log.head().seq) == (2, [2], 1)
 
     def test_an_error_in_a_decision_reaches_its_caller_and_nothing_is_written(self) -> None:
         log = self.log()
 
         for error in (ZeroDivisionError, FileNotFoundError, ZeroDivisionError):
             with passing_on(error):
-                log.transact(raising(error))
+                log.write(raising(error))
         assert list(log.read()) == []
         assert log.append({"n": 0}).seq == 1
 
@@ -48,16 +103,16 @@ class DecisionConformance(Conformance):
         writes: list[Callable[[], object]] = [
             lambda: log.append({"n": 9}),
             lambda: log.append_all([{"n": 9}, {"n": 9}]),
-            lambda: log.transact(lambda head: [{"n": 9}]),
+            lambda: log.write(lambda head: ([{"n": 9}], None)),
         ]
         for n, write in enumerate(writes):
 
-            def decide(head: Cursor, write: Callable[[], object] = write) -> list[Record]:
+            def decide(head: Cursor, write: Callable[[], object] = write) -> Decision[None]:
                 write()
-                return [{"n": 9}]
+                return [{"n": 9}], None
 
             with refused(BadValue):
-                log.transact(decide)
+                log.write(decide)
             assert log.append({"n": n}).seq == n + 1
         assert numbers_of(log) == [0, 1, 2]
 
@@ -67,7 +122,7 @@ class DecisionConformance(Conformance):
 
         def work(log: Log) -> None:
             for _ in range(8):
-                log.transact(lambda head: [{"n": head.seq}, {"n": head.seq + 1}])
+                log.write(lambda head: ([{"n": head.seq}, {"n": head.seq + 1}], None))
 
         together(*(lambda log=log: work(log) for log in logs))
         assert numbers_of(logs[0]) == list(range(64))

@@ -1,11 +1,12 @@
-"""Where in a ledger the entries of a task, a session or a type of event stand.
+"""Where in a log the lines stand that have certain values in certain fields.
 
-One file in `cache/` for each file of the ledger: for every value the offsets of its lines.  It
-only says where to look: each line is read from the ledger and judged there, and what lies behind
-the end of the index is read as it would be without one.  An index holds as long as the bytes that
-it was made from are the same: those of a file that gets no more lines by its inode, size and time,
-those of the newest one by a checksum.  It is made by whoever first asks, never by a writer, and
-may be deleted at any time.  (Not SQLite: that would open files by path, past the vfs.)
+One file in `cache/` for each segment: for every value of the fields that were asked for, the
+offsets of its lines.  It only says where to look: each line is read from the log and judged
+there, and what lies after the end of the index is read as it would be without one.  An index
+holds as long as the bytes that it was made from are the same: those of a segment that gets no
+more lines by its inode, size and time, those of the newest one by a checksum.  It is made by
+the first question, never by a writer, and may be deleted at any time.  (Not SQLite: that would
+open files by path, past the vfs.)
 """
 
 from __future__ import annotations
@@ -13,54 +14,41 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from holdfast.codec import MAX_LINE, DecodeError, Record, decode, encode
+from holdfast.codec import MAX_LINE, DecodeError, decode, encode
 from holdfast.errors import HoldfastError
-from holdfast.layout import ledger_index
-from holdfast.ledger.foreign import as_entry
 from holdfast.store.document import read_file, write_temporary
 from holdfast.store.failpoints import hit
 from holdfast.store.lock import Lock
-from holdfast.store.primitives import CONTROL, BadLine, Line
+from holdfast.store.primitives import CONTROL, BadLine, Findings, Line, Question
 from holdfast.store.reader import Source, read_lines
 from holdfast.store.segments import Segment, Series, Text, opened
 
 if TYPE_CHECKING:
-    from holdfast.store.home import Home
+    from holdfast.store.place import Place
     from holdfast.store.vfs import Dir
 
-FIELDS = ("task_id", "session_id", "event")
-WORTH = 1 << 20
-"""A ledger of fewer bytes is read faster than an index is looked after."""
-BEHIND = 1 << 20
-"""So far the index of the newest file may be behind before it is brought up."""
-_VERSION = f"1 {sys.byteorder}"
+_VERSION = f"2 {sys.byteorder}"
 _DAMAGED = 0
 """In place of a value: lines that are no records."""
 _AT_ONCE = 256
+_END = 1 << 15
+"""Bytes at the end of a segment that are read for the newest lines, at first."""
 _LOCK = ".lock"
 
 Offsets = Sequence[int]
-Progress = Callable[[int, int], None]
-"""Told how many bytes of how many have been taken in."""
-
-
-class Entries(NamedTuple):
-    """What a look into one file of the ledger gave."""
-
-    lines: list[Line]
-    damaged: list[int]
-    """Where lines stand that are no records, as far as one had to look."""
 
 
 class _Part(NamedTuple):
-    """The index of one file of the ledger."""
+    """The index of one segment."""
 
+    fields: tuple[str, ...]
+    """Whose values it knows."""
     end: int
     """So many bytes of its text are taken in."""
     checksum: int
@@ -80,74 +68,93 @@ class _Part(NamedTuple):
         return self.offsets[self.starts[at] : self.starts[at + 1]]
 
 
-_NOTHING = _Part(0, 0, -1, [], (), (0,), ())
+_NOTHING = _Part((), 0, 0, -1, [], (), (0,), ())
 
 
 class Index:
-    """Used for one question: the entries that have certain values in certain fields."""
+    """Used for one question."""
 
-    def __init__(
-        self,
-        home: Home,
-        log: str,
-        agent: str,
-        asked: Mapping[str, str],
-        *,
-        writable: bool = True,
-        progress: Progress | None = None,
-        worth: int = WORTH,
-        behind: int = BEHIND,
-    ) -> None:
-        self._home, self._log, self._place = home, log, ledger_index(agent)
-        self._keys = [_key(name, value) for name, value in asked.items() if name in FIELDS]
-        self._writable, self._progress, self._behind = writable, progress, behind
-        self._worth = worth
+    def __init__(self, log: Place, cache: Place, series: Series, question: Question) -> None:
+        self._log, self._cache, self._series = log, cache, series
+        self._question = question
+        self._keys = [_key(*pair) for pair in question.fields.items()]
         self._newest: Segment | None = None
         self._size = self._done = 0
 
-    def newest(self, name: str, most: int | None, wanted: Callable[[Line], bool]) -> Entries:
-        """The last `most` wanted entries of one file of the ledger, oldest first."""
-        segment = Series(None).parse(name)
-        with self._home.opened_dir(self._log) as directory:
-            if directory is None or segment is None:
-                return Entries([], [])
-            if self._newest is None:
-                self._look(directory)
-            with opened(self._home.vfs, directory, segment) as text:
-                part = self._current(directory, segment, text)
-                lines, damaged = _scanned(
-                    Source(name, part.end, segment == self._newest, text.chunks(part.end)), wanted
-                )
-                missing = None if most is None else max(0, most - len(lines))
-                hits = min((part.of(key) for key in self._keys), key=len, default=())
-                return Entries(
-                    [*_last(name, text, hits, missing, wanted), *lines],
-                    [*part.of(_DAMAGED), *damaged],
-                )
+    def answer(self) -> Findings:
+        """The last lines that are asked for, oldest first."""
+        lines, damaged, most = list[Line](), list[tuple[str, int]](), self._question.newest
+        with self._log.opened() as directory:
+            segments = self._series.segments(directory) if directory is not None else []
+            for segment in reversed(segments):
+                if directory is None or segment.stem < self._question.since:
+                    break
+                self._newest = self._newest or self._look(directory, segments)
+                missing = None if most is None else most - len(lines)
+                with opened(self._log.tools.vfs, directory, segment) as text:
+                    part = self._current(directory, segment, text)
+                    found, bad = self._of(segment, text, part, missing)
+                lines[:0] = found
+                damaged += [(segment.filename, offset) for offset in bad]
+                if most is not None and len(lines) >= most:
+                    break
+        return Findings(lines if most is None else lines[max(0, len(lines) - most) :], damaged)
+
+    def _of(
+        self, segment: Segment, text: Text, part: _Part, most: int | None
+    ) -> tuple[list[Line], Offsets]:
+        name, wanted = segment.filename, self._question.wants
+        span = _END
+        while True:
+            # Without an index, or after it: ever larger parts of the end.
+            start = part.end if most is None else max(part.end, text.size - span)
+            bad, lines = [*part.of(_DAMAGED)], list[Line]()
+            for line in read_lines(
+                [Source(name, start, segment == self._newest, text.chunks(start))]
+            ):
+                if start > part.end and line.offset <= start:
+                    continue  # what the part begins with is the rest of a line
+                if isinstance(line, BadLine):
+                    bad.append(line.offset)
+                elif wanted(line):
+                    lines.append(line)
+            if most is None or start == part.end or len(lines) >= most:
+                break
+            span *= 8
+        missing = None if most is None else max(0, most - len(lines))
+        hits = min((part.of(key) for key in self._keys), key=len, default=())
+        found, stop = list[Line](), len(hits)
+        while stop and (missing is None or len(found) < missing):
+            start = max(0, stop - max(_AT_ONCE, missing or 0)) if missing is not None else 0
+            found[:0] = filter(wanted, _lines_at(name, text, hits[start:stop]))
+            stop = start
+        return [*found, *lines], bad
 
     # -- keeping it true ---------------------------------------------------------------
 
     def _current(self, directory: Dir, segment: Segment, text: Text) -> _Part:
         """The index as far as it holds, brought up where that is worth the while."""
-        if not self._keys or self._size < self._worth:
+        question = self._question
+        if not self._keys or self._size < question.worth:
             return _NOTHING
         name, newest = segment.filename, segment == self._newest
         stamp, part = _stamp(directory, segment), self._load(name)
+        if not question.fields.keys() <= {*part.fields}:
+            part = _NOTHING._replace(fields=tuple(sorted({*part.fields, *question.fields})))
         if not newest and (part.size, part.stamp) == (text.size, stamp):
             return part
         if _checksum(text, part.end) != part.checksum:
-            part = _NOTHING
-        if not newest or text.size - part.end > self._behind:
+            part = _NOTHING._replace(fields=part.fields)
+        if not newest or text.size - part.end > question.behind:
             part = self._taken_in(part, name, text, stamp)
             self._save(name, part)
         return part
 
-    def _look(self, directory: Dir) -> None:
-        """How large the ledger is, and which of its files gets more lines."""
-        segments = Series(None).segments(directory)
-        stamps = [_stamp(directory, each) for each in segments]
-        self._size = int(sum(each[1] for each in stamps if each))
-        self._newest = segments[-1] if segments else None
+    def _look(self, directory: Dir, segments: Sequence[Segment]) -> Segment:
+        """How large the log is, and which of its segments gets more lines."""
+        stamps = [_stamp(directory, segment) for segment in segments] if self._keys else []
+        self._size = int(sum(stamp[1] for stamp in stamps if stamp))
+        return segments[-1]
 
     def _taken_in(self, part: _Part, name: str, text: Text, stamp: list[int | float]) -> _Part:
         found: dict[int, array[int]] = {key: array("Q", part.of(key)) for key in part.keys}
@@ -158,7 +165,12 @@ class Index:
                 if isinstance(line, BadLine):
                     found.setdefault(_DAMAGED, array("Q")).append(line.offset)
                     continue
-                for pair in _values(line):
+                record = self._question.reads(line)
+                pairs = [(name, record.get(name)) for name in part.fields]
+                for name, value in () if CONTROL in record else pairs:
+                    if not isinstance(value, str):
+                        continue
+                    pair = name, value
                     if (places := known.get(pair)) is None:
                         places = known[pair] = found.setdefault(_key(*pair), array("Q"))
                     places.append(line.offset)
@@ -168,41 +180,40 @@ class Index:
         for key in keys:
             offsets += found[key]
             starts.append(len(offsets))
-        return _Part(end, checksum, text.size, stamp, keys, starts, offsets)
+        return _Part(part.fields, end, checksum, text.size, stamp, keys, starts, offsets)
 
     def _tell(self, count: int) -> None:
         self._done += count
-        if self._progress is not None:
-            self._progress(self._done, max(self._done, self._size))
+        if self._question.progress is not None:
+            self._question.progress(self._done, max(self._done, self._size))
 
     # -- its files ---------------------------------------------------------------------
 
     def _load(self, name: str) -> _Part:
         try:
-            with self._home.opened_dir(self._place) as directory:
-                found = read_file(self._home.vfs, directory, _file(name)) if directory else None
+            with self._cache.opened() as directory:
+                vfs = self._cache.tools.vfs
+                found = read_file(vfs, directory, _file(name)) if directory else None
             return _parsed(found or b"")
         except (HoldfastError, OSError, DecodeError, ValueError, TypeError):
             return _NOTHING
 
     def _save(self, name: str, part: _Part) -> None:
         """Put it in place whole; that it cannot be kept must not hurt who only asks."""
-        if not self._writable:
+        if not self._question.keep:
             return
         with suppress(HoldfastError, OSError):
-            directory = _made(self._home.root, self._place.split("/"))
-            lock = Lock(directory, _LOCK, self._home.vfs, self._home.clock)
+            directory, tools = self._cache.make(), self._cache.tools
+            lock = Lock(directory, _LOCK, tools.vfs, tools.clock)
             try:
                 lock.acquire(0.0)
                 data = _written(part)
-                temporary = write_temporary(
-                    self._home.vfs, directory, _file(name), data, durable=False
-                )
+                temporary = write_temporary(tools.vfs, directory, _file(name), data, durable=False)
                 hit("index.written")
                 directory.rename(temporary, _file(name))
             finally:
                 lock.close()
-                directory.close()
+                self._cache.close(directory)
 
 
 def _key(name: str, value: str) -> int:
@@ -210,18 +221,7 @@ def _key(name: str, value: str) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little") or 1
 
 
-def _values(line: Line) -> Iterator[tuple[str, str]]:
-    record: Record = line.record
-    if CONTROL in record:
-        return
-    entry = record if line.seq is not None else as_entry(record)
-    for name in FIELDS:
-        value = entry.get(name)
-        if isinstance(value, str):
-            yield name, value
-
-
-# --- reading the ledger ---------------------------------------------------------------------
+# --- reading the segments -------------------------------------------------------------------
 
 
 def _stamp(directory: Dir, segment: Segment) -> list[int | float]:
@@ -255,30 +255,6 @@ def _checksum(text: Text, end: int) -> int | None:
     return None if left else found
 
 
-def _scanned(source: Source, wanted: Callable[[Line], bool]) -> tuple[list[Line], list[int]]:
-    """What stands behind the end of the index."""
-    lines, damaged = list[Line](), list[int]()
-    for line in read_lines([source]):
-        if isinstance(line, BadLine):
-            damaged.append(line.offset)
-        elif CONTROL not in line.record and wanted(line):
-            lines.append(line)
-    return lines, damaged
-
-
-def _last(
-    name: str, text: Text, hits: Offsets, most: int | None, wanted: Callable[[Line], bool]
-) -> list[Line]:
-    """The last `most` wanted lines of those that begin at `hits`, oldest first."""
-    found: list[Line] = []
-    stop = len(hits)
-    while stop and (most is None or len(found) < most):
-        start = max(0, stop - max(_AT_ONCE, most or 0)) if most is not None else 0
-        found = [*filter(wanted, _lines_at(name, text, hits[start:stop])), *found]
-        stop = start
-    return found if most is None else found[max(0, len(found) - most) :]
-
-
 def _lines_at(name: str, text: Text, hits: Offsets) -> Iterator[Line]:
     """The lines that begin at these offsets, which ascend."""
     at, data = 0, b""
@@ -309,21 +285,10 @@ def _file(name: str) -> str:
     return f"{name}.index"
 
 
-def _made(root: Dir, parts: Sequence[str]) -> Dir:
-    directory = root
-    for part in parts:
-        above = directory
-        try:
-            directory = above.subdir(part, create=True)
-        finally:
-            if above is not root:
-                above.close()
-    return directory
-
-
 def _written(part: _Part) -> bytes:
     head = {
         "version": _VERSION,
+        "fields": " ".join(part.fields),
         "end": part.end,
         "checksum": part.checksum,
         "size": part.size,
@@ -343,6 +308,7 @@ def _parsed(data: bytes) -> _Part:
     match decode(data[9 : cut - 1]):
         case {
             "version": str(version),
+            "fields": str(fields),
             "end": int(end),
             "checksum": int(checksum),
             "size": int(size),
@@ -352,6 +318,7 @@ def _parsed(data: bytes) -> _Part:
             numbers = memoryview(data)[cut:].cast("Q")
             middle = keys + keys + 1
             return _Part(
+                tuple(fields.split()),
                 end,
                 checksum,
                 size,
