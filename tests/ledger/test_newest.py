@@ -26,7 +26,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
             size = 30_000 if number == MANY - 1 else size
             kind = "error" if number % 700 == 0 else "info"
             made.write(Event(kind, f"{number} {'ä' * size}", "test"))
-        day = path / "ledger" / "rio" / f"{home.today()}.jsonl"
+        day = path / "ledger" / "rio" / f"{home.day()}.jsonl"
         spoil(day)
         with Ledger(home, "rio") as reader:
             yield reader
