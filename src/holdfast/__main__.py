@@ -1,7 +1,17 @@
-"""`python -m holdfast`."""
+"""What the command `holdfast` and `python -m holdfast` run.
 
-import sys
+Imports stand inside the block, so that Ctrl-C during any of them ends the program quietly.
+"""
 
-from holdfast.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    try:
+        from holdfast.cli.main import main as command_line
+
+        return command_line()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

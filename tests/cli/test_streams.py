@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.process import PATIENCE, REPO, command, environment, spawn, started
+from tests.ledger.shell import PROGRAM
 
 
 def test_each_row_of_a_stream_is_out_before_the_next_is_asked_for() -> None:
@@ -168,6 +169,26 @@ def test_lines_are_cut_to_the_terminal_and_whole_in_a_pipe() -> None:
     header, line = on_terminal("many", "1", columns=40, NO_COLOR="1")
     assert (header, line) == ("N  PAD", "0  " + "x" * 36 + "…")
     assert "x" * 100 in spawn("many", "1").out
+
+
+@pytest.mark.parametrize("module", ["holdfast.cli.main", "gc", "holdfast.cli.output", "click"])
+@pytest.mark.parametrize("program", [[PROGRAM], [sys.executable, "-m", "holdfast"]])
+def test_ctrl_c_during_imports_leaves_no_traceback(
+    tmp_path: Path, program: list[str], module: str
+) -> None:
+    """The signal comes as the module is looked for, which is while the program still starts."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), 2)\n"
+        "sys.meta_path.insert(0, Interrupting())\n",
+        encoding="utf-8",
+    )
+    environ = environment({"PYTHONPATH": str(tmp_path)})
+    done = subprocess.run([*program, "--help"], env=environ, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_ctrl_c_during_start_up_leaves_no_traceback() -> None:
