@@ -6,7 +6,7 @@ Imports stand inside the block, so that Ctrl-C during any of them ends the progr
 
 def main() -> int:
     try:
-        from holdfast.cli.main import main as command_line
+        from holdfast.cli.main import main as command_line  # noqa: PLC0415
 
         return command_line()
     except KeyboardInterrupt:
