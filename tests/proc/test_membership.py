@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from holdfast.proc import procfs
 from holdfast.proc.limits import Means
 from holdfast.proc.membership import all_members, tree_around
 from holdfast.proc.tree import Tree
+from tests.ledger.shell import Shell
 
 ASKS = (
     "import os; from holdfast.proc.membership import tree_around; print(tree_around(os.getpid()))"
@@ -46,6 +48,23 @@ def test_a_program_in_a_tree_is_known_for_one(means: Means, how: str) -> None:
     ended = Tree(words, means=[means], id="the-tree").run()
     assert ended.exit_code == 0, ended
     assert ended.last_line == "the-tree"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["budget", "set", "--day", "900"],
+        ["job", "steward", "hello", "approve"],
+        ["job", "resume", "hello", "--max-cost", "900"],
+    ],
+)
+def test_no_program_makes_a_decision_of_a_person(tmp_path: Path, words: list[str]) -> None:
+    shell = Shell(tmp_path)
+    assert shell("init", "rio").code == 0
+    refused = shell("run", "--agent", "rio", "--", "env", "-i", *map(str, shell.command(words)))
+    assert refused.code == 1
+    assert "cannot make a person's decision" in refused.err
+    assert "cannot make a person's decision" not in shell(*words).err
 
 
 def test_who_is_in_no_tree_is_told_apart_from_who_is() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from holdfast.process import this_process
 from tests.agents.world import until
@@ -31,6 +34,36 @@ def test_one_that_only_shows_hands_out_another_link(tmp_path: Path) -> None:
         assert told["attached"]
         answer = board.raw("GET", told["link"].removeprefix(board.url), [("Host", board.host)])
         assert answer.status == 303
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_a_link_that_was_given_to_a_browser_lets_in_no_other_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other users see the words of its command.
+    seen, script = tmp_path / "seen", tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {seen}.next; mv {seen}.next {seen}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(script))
+    with up(a_home(tmp_path), "--open") as board:
+        until(seen.exists)
+        links = [seen.read_text().strip()]
+        assert links[0] == board.link
+        assert board.shell("up", "--open").code == 0
+        until(lambda: seen.read_text().strip() != links[0])
+        links.append(seen.read_text().strip())
+        for link in links:
+            path = link.removeprefix(board.url)
+            ask = (
+                "import http.client; "
+                f"wire = http.client.HTTPConnection('127.0.0.1', {board.port}); "
+                f"wire.request('GET', {path!r}, headers={{'Host': {board.host!r}}}); "
+                "print(wire.getresponse().status)"
+            )
+            other = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", ask]
+            told = subprocess.run(other, capture_output=True, text=True, check=True, cwd="/")
+            assert told.stdout == "401\n"
+            assert board.raw("GET", path, [("Host", board.host)]).status == 303
 
 
 def test_of_two_that_come_up_at_once_one_serves_and_the_other_gives_a_link_to_it(

@@ -67,6 +67,7 @@ def set_(
     They apply to sessions that start from now on. `none` removes a limit; an agent without a
     limit of its own has the limit of all agents.
     """
+    context.check_person()
     home = context.home_to_change()
     name = None if agent is None else agent_id(agent).lower()
     said = {"session": session, "day": day, "fleet_day": fleet_day}

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import ConfigError, UsageError
+from holdfast.errors import ConfigError, Forbidden, UsageError
 
 if TYPE_CHECKING:
     from holdfast.layout import Layout
@@ -117,6 +117,17 @@ class Context:
         """To be told how far something long has come; None if nobody is watching."""
         show = self.watcher
         return None if show is None else lambda done, total: show(what, done, total)
+
+    def check_person(self) -> None:
+        """No agent decides about its own work or money.  Over HTTP the dashboard has checked."""
+        from holdfast.proc.membership import tree_around
+
+        tree = None if self.from_afar else tree_around(os.getpid())
+        if tree is not None:
+            raise Forbidden(
+                f"a program that Holdfast runs (tree {tree[:80]}) cannot make a person's decision",
+                hint="decide in a terminal outside of sessions and jobs, or in the dashboard",
+            )
 
     def warn(self, text: str) -> None:
         """Tell the caller about something that did not stop the verb."""

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Annotated, Literal
 
 from holdfast.codec import Record
-from holdfast.errors import Forbidden, StorageError, UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.money import account_of
@@ -22,7 +22,6 @@ from holdfast.ops.envelope import Change
 from holdfast.ops.jobs import Id, details, opened, queue_of, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
-from holdfast.proc.membership import tree_around
 from holdfast.text import duration
 
 Decision = Literal["continue", "halt", "approve", "reject", "answer"]
@@ -46,7 +45,7 @@ def decide(
     """
     if decision in ("answer", "reject") and not guidance:
         raise UsageError(f"{decision} without a word", hint="say --guidance TEXT")
-    _check_person(call)
+    call.check_person()
     with opened(call, id, change=True) as job:
         match decision:
             case "halt":
@@ -79,7 +78,7 @@ def resume(
     ] = None,
     max_iterations: Annotated[int | None, Arg("How many calls it may make in all")] = None,
 ) -> Change:
-    _check_person(call)
+    call.check_person()
     with opened(call, id, change=True) as job:
         steward.resume(
             job,
@@ -174,16 +173,6 @@ def checkpoint(
         tree = workspace.snapshot(f"checkpoint {name}")
         steward.checkpoint(job, name, description, tree)
         return _done(call, job, f"checkpoint {name}")
-
-
-def _check_person(call: Context) -> None:
-    """No agent decides about a job: it could be its own.  Over HTTP the dashboard has checked."""
-    tree = None if call.from_afar else tree_around(os.getpid())
-    if tree is not None:
-        raise Forbidden(
-            f"a program that Holdfast runs (tree {tree[:80]}) cannot make a person's decision",
-            hint="decide in a terminal outside of sessions and jobs, or in the dashboard",
-        )
 
 
 def _done(call: Context, job: Job, what: str) -> Change:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import (
     FileResponse,
@@ -30,6 +31,7 @@ from holdfast.web.calls import Calls
 from holdfast.web.guard import LINK, Guard
 from holdfast.web.keys import COOKIE_SECONDS, Keys
 from holdfast.web.live import Live
+from holdfast.web.peer import socket_of
 
 HERE = Path(__file__).parent
 _COMMENT = b": still here\n\n"
@@ -115,8 +117,10 @@ def _job_sheet() -> FileResponse:
 
 def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> None:
     @app.get("/login", include_in_schema=False, response_model=None)
-    def login(key: str = "") -> HTMLResponse | RedirectResponse:
-        bought = keys.enter(key)
+    def login(request: Request, key: str = "") -> HTMLResponse | RedirectResponse:
+        client, server = request.scope.get("client"), request.scope.get("server")
+        found = socket_of(tuple(client), tuple(server)) if client and server else None
+        bought = keys.enter(key, found[1] if found is not None else None)
         if bought is None:
             return HTMLResponse(pages.stale_link(), 401)
         # No server is sent what comes after #; the page keeps it for its origin, port included.
@@ -127,8 +131,8 @@ def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> Non
         return answer
 
     @app.post(LINK, include_in_schema=False)
-    def link() -> JSONResponse:
-        return JSONResponse({"key": keys.link()})
+    def link(own_user: Annotated[bool, Body(embed=True)] = False) -> JSONResponse:
+        return JSONResponse({"key": keys.link(os.geteuid() if own_user else None)})
 
     @app.get("/events", include_in_schema=False)
     def events(request: Request, since: str = "") -> StreamingResponse:

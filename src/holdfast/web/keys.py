@@ -20,22 +20,25 @@ _MOST_LINKS = 100
 class Keys:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._links: dict[str, float] = {}
+        self._links: dict[str, tuple[float, int | None]] = {}
+        """Until when each holds, and the only user whom it lets in, if there is one."""
         self._cookies: dict[str, float] = {}
         self.token = secrets.token_urlsafe(32)
 
-    def link(self) -> str:
-        """A key that opens the door once."""
+    def link(self, user: int | None = None) -> str:
+        """A key that opens the door once, to this user only if one is named."""
         key, now = secrets.token_urlsafe(32), self._clock.boottime()
-        fresh = {old: until for old, until in self._links.items() if until > now}
+        fresh = {old: held for old, held in self._links.items() if held[0] > now}
         self._links = dict(list(fresh.items())[-_MOST_LINKS:])
-        self._links[key] = now + LINK_SECONDS
+        self._links[key] = now + LINK_SECONDS, user
         return key
 
-    def enter(self, key: str) -> str | None:
-        """The cookie that a link buys; None if it was used, is too old, or is none."""
-        if self._links.pop(key, 0.0) <= self._clock.boottime():
+    def enter(self, key: str, user: int | None) -> str | None:
+        """The cookie that a link buys; None if it is used, too old, another user's, or none."""
+        until, only = self._links.get(key, (0.0, None))
+        if until <= self._clock.boottime() or only not in (None, user):
             return None
+        del self._links[key]
         cookie, now = secrets.token_urlsafe(32), self._clock.boottime()
         self._cookies = {old: until for old, until in self._cookies.items() if until > now}
         self._cookies[cookie] = now + COOKIE_SECONDS

@@ -27,7 +27,7 @@ _FIRST_NAMESPACE = 0xEFFFFFFC
 
 def objection(client: Address, server: Address) -> str | None:
     """Why the process at this end may change nothing; None if it may."""
-    found = _socket(client, server)
+    found = socket_of(client, server)
     if found is None:
         return GONE if _is_here(client[0]) else None
     inode, uid = found
@@ -51,7 +51,7 @@ def objection(client: Address, server: Address) -> str | None:
     return UNKNOWN
 
 
-def _socket(local: Address, remote: Address) -> tuple[int, int] | None:
+def socket_of(local: Address, remote: Address) -> tuple[int, int] | None:
     """Inode and user of a TCP socket of this machine; inode 0 if it was closed."""
     wanted = _packed(*local), _packed(*remote)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 import secrets
 import signal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import uvicorn
 
-from holdfast.codec import DecodeError, Record, decode, pretty
+from holdfast.codec import DecodeError, Record, decode, encode, pretty
 from holdfast.errors import Busy, Forbidden, HoldfastError, UsageError, from_os
 from holdfast.layout import CACHE
 from holdfast.process import Owner, this_process
@@ -100,9 +101,12 @@ def serve(
     listener: socket.socket,
     *,
     read_only: bool,
+    own_user: bool,
     ready: Callable[[Served, str], None],
 ) -> None:
     """Serve until somebody ends it; `ready` is told where, and the first link.
+
+    With `own_user` that link lets in processes of this user only.
 
     IsUp if another one serves this home by now: one that is on no record could not be found.
     """
@@ -128,7 +132,9 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     server = _Server(
-        config, lambda: ready(served, served.link(board.keys.link())), board.end_streams
+        config,
+        lambda: ready(served, served.link(board.keys.link(os.geteuid() if own_user else None))),
+        board.end_streams,
     )
     for name in ("asyncio", "uvicorn.error"):
         logging.getLogger(name).addFilter(Seldom())
@@ -223,14 +229,14 @@ def _living(home: Home, data: bytes | None) -> Served | None:
             return None
 
 
-def new_link(served: Served) -> str:
+def new_link(served: Served, *, own_user: bool) -> str:
     """Ask a dashboard that is up for another link."""
     import json  # noqa: PLC0415
     from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import ProxyHandler, Request, build_opener  # noqa: PLC0415
 
     headers = {"content-type": "application/json", "x-holdfast-token": served.token}
-    request = Request(f"{served.url}{LINK}", b"{}", headers)
+    request = Request(f"{served.url}{LINK}", encode({"own_user": own_user}), headers)
     try:
         with build_opener(ProxyHandler({})).open(request, timeout=5) as answer:
             return served.link(json.loads(answer.read())["key"])

@@ -44,11 +44,12 @@ def up(
         if open:
             import webbrowser
 
+            # Every user of the machine sees the words of a browser's command: that link is for us.
             webbrowser.open(link)
 
     def attached(served: Served) -> Show:
         try:
-            link = new_link(served)
+            link = new_link(served, own_user=open)
         except OSError as error:
             raise Busy(
                 f"a dashboard of this home is up as process {served.owner.pid} and does not answer",
@@ -72,7 +73,7 @@ def up(
 
     layout = None if context.layout.name == "holdfast" else context.layout.name
     try:
-        serve(home, layout, TABLE, listener, read_only=read_only, ready=ready)
+        serve(home, layout, TABLE, listener, read_only=read_only, own_user=open, ready=ready)
     except IsUp as other:
         return attached(other.served)
     finally:
