@@ -27,7 +27,7 @@ EVERY = [
 @pytest.mark.parametrize(
     ("kind", "form"), EVERY, ids=[f"{kind.name}@{form.version}" for kind, form in EVERY]
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_may_be_written_is_read_back_as_it_was(
     kind: Kind, form: Form, data: st.DataObject
