@@ -78,7 +78,7 @@ AREAS = (
     Area("state", 20, 2, tests=("tests/state",), covers=("holdfast.state",)),
     Area("leaves", 20, 3, tests=("tests/leaves",)),
     Area("cli+ops", 100, 10, tests=("tests/cli", "tests/ops")),
-    Area("contracts", 40, 4, tests=("tests/contracts",)),
+    Area("contracts", 40, 4, tests=("tests/contracts", "tests/validate")),
     Area("proc", 30, 3, tests=("tests/proc",)),
     Area("ledger", 60, 6, tests=("tests/ledger",)),
     Area("jobs", 110, 8, tests=("tests/jobs",)),

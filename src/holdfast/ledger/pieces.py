@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.codec import Record, encode
 from holdfast.contracts.kind import Finding
-from holdfast.contracts.scan import Found, Scan
 from holdfast.errors import BadValue
+from holdfast.validate.scan import Found, Scan
 
 NOT_EXACT = "not_strict"
 """A value that reads differently with the next reader: a key twice, a number too long."""

@@ -9,12 +9,12 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
-from holdfast.contracts.detect import by_path, detect
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading
 from holdfast.contracts.ledger_watch import content
 from holdfast.contracts.loglines import LOG_FORM, is_log_line
-from holdfast.contracts.scan import OF_LINES, Found, Scan, lines_of
 from holdfast.store.chain import GENESIS, holds, read_seal
+from holdfast.validate.detect import by_path, detect
+from holdfast.validate.scan import OF_LINES, Found, Scan, lines_of
 
 _INDEX = re.compile(r"\[\d+\]")
 _MOST_RANGES = 12

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from holdfast.agents import flags
 from holdfast.contracts.kinds import kind
-from holdfast.contracts.scan import Scan
 from holdfast.errors import ConfigError, HoldfastError, NotFound
 from holdfast.jobs import adopt as jobs
 from holdfast.layout import LOGIST, LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
 from holdfast.ledger.foreign import as_entry
 from holdfast.ledger.pieces import pieces
 from holdfast.ops.tree import File, Tree
+from holdfast.validate.scan import Scan
 
 IMPORTABLE: dict[str, tuple[Part, ...]] = {
     TELEO.name: (

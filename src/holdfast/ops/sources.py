@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.contracts.detect import by_path
 from holdfast.contracts.kind import Finding, Kind
 from holdfast.errors import UsageError
 from holdfast.layout import CACHE
 from holdfast.settings import SETTINGS
 from holdfast.userfile import read
+from holdfast.validate.detect import by_path
 
 STDIN = "-"
 MOST = 1 << 30

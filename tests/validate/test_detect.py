@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.contracts.detect import by_content, by_path, detect
 from holdfast.contracts.kind import Form, Kind, Origin, has_fields
 from holdfast.contracts.kinds import KINDS
 from holdfast.contracts.record import Record
+from holdfast.validate.detect import by_content, by_path, detect
 from tests.contracts.fixtures import Fixture, fixtures
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contracts.scan import Found, Scan, lines_of, without_extra_closings
+from holdfast.validate.scan import Found, Scan, lines_of, without_extra_closings
 from tests.contracts.fixtures import FOLDER
 from tests.contracts.strategies import anything, texts
 
