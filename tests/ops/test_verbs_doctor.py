@@ -15,6 +15,7 @@ from holdfast.process import this_process
 from holdfast.store.home import Home
 from holdfast.testing import DAY, Turner
 from tests.ledger.shell import REPO, Shell, Verbs, day_files, is_status, on_its_own, status_on_disk
+from tests.ledger.test_unwritable import obey_modes
 
 
 @pytest.fixture
@@ -523,3 +524,34 @@ def test_one_odd_file_keeps_nobody_else_from_being_looked_at(tmp_path: Path, odd
     states = {(row["agent"], row["state"]) for row in archived.rows()}
     assert (("rio", "alien") in states) == odd_ledger
     assert archived.code == int(odd_ledger)
+
+
+@pytest.mark.parametrize(
+    ("place", "mode", "is_told"),
+    [
+        ("state/rio", 0o500, True),
+        ("ledger/rio/.lock", 0o400, True),
+        ("state/rio/journal.jsonl", 0o400, True),
+        ("ledger/rio/2020-01-02.jsonl", 0o400, False),
+        ("state/rio/memory.md", 0o400, False),
+    ],
+)
+def test_doctor_names_what_this_user_may_not_write(
+    tmp_path: Path, place: str, mode: int, is_told: bool
+) -> None:
+    shell = Shell(tmp_path)
+    shell("init", "rio")
+    shell("ledger", "write", "--agent", "rio", "--event", "info", "x")
+    file = shell.home / place
+    if "2020" in place:
+        file.touch(mode=0o600)
+    file.chmod(mode)
+    try:
+        ran = shell("doctor", "--json", before=obey_modes)
+    finally:
+        file.chmod(mode | 0o200)
+    told = {row["check"]: row for row in ran.rows() if "cannot be written" in row["detail"]}
+    assert [*told] == ([place] if is_told else [])
+    if is_told:
+        assert told[place]["state"] == "broken"
+        assert told[place]["detail"] == f"cannot be written: mode {mode:o}, owner {os.geteuid()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ def examine(home: Home) -> Iterator[Answer]:
     yield from _settings(home)
     yield _space(home)
     yield _file_system(home)
+    yield from _rights(home)
     yield from _inside_git(home)
     yield _clock(home)
     yield from _locks(home)
@@ -86,6 +88,25 @@ def file_system_of(path: str) -> str:
     except OSError:
         pass
     return kind
+
+
+def _rights(home: Home) -> Iterator[Answer]:
+    """Folders, locks and logs that this user may not write; logs of earlier days may be closed."""
+    places = [(home.path, os.W_OK | os.X_OK)]
+    for folder, names, files in os.walk(home.path):
+        above = "" if folder == home.path else f"{os.path.relpath(folder, home.path)}/"
+        names[:] = [name for name in names if not is_scratch(f"{above}{name}")]
+        places += [(os.path.join(folder, name), os.W_OK | os.X_OK) for name in names]
+        for name in files:
+            day = _DAY_FILE.search(f"/{name}")
+            if name.endswith((".lock", ".lease", ".jsonl")) and not (day and day[1] < home.day()):
+                places.append((os.path.join(folder, name), os.W_OK))
+    for path, right in places:
+        if os.path.islink(path) or os.access(path, right, effective_ids=True):
+            continue
+        found, key = os.lstat(path), os.path.relpath(path, home.path)
+        detail = f"cannot be written: mode {stat.S_IMODE(found.st_mode):o}, owner {found.st_uid}"
+        yield Answer("home" if key == "." else key, "broken", detail, f"chmod u+rwX {path}")
 
 
 def _inside_git(home: Home) -> Iterator[Answer]:

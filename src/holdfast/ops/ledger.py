@@ -75,7 +75,7 @@ def write(
         summary=text or "Heartbeat",
         source=source,
         task=task,
-        session=session or _session_of_caller(agent),
+        session=session or session_of_caller(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
     check_source(source)
@@ -154,7 +154,7 @@ def _greet(context: Context, home: Home, ledger: Ledger) -> None:
         context.warn(f"first event of {ledger.agent}; known so far: {', '.join(others)}")
 
 
-def _session_of_caller(agent: str) -> str | None:
+def session_of_caller(agent: str) -> str | None:
     """The session that a wrapper put into the environment, if it is one of this agent."""
     session = os.environ.get("HOLDFAST_SESSION", "")
     try:

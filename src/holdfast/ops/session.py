@@ -13,13 +13,14 @@ from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.own_events import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
-from holdfast.errors import BadName, Busy, Corrupt, HoldfastError, NotFound, UsageError
+from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.ledger.entry import parse_data
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.ledger import session_of_caller
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, OfAgent
 from holdfast.process import this_process
@@ -175,7 +176,9 @@ def note(
     if event == SOURCES and "count" in more:
         check_fields({SOURCES: more["count"]})
     with opened(context.home_to_change(), agent, context.layout) as one:
-        cursor = one.note(event, text, more, _known(one, session, heard=True) or _caller(one.name))
+        cursor = one.note(
+            event, text, more, _known(one, session, heard=True) or session_of_caller(one.name)
+        )
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
 
@@ -384,7 +387,7 @@ def _refuse_living(one: Agent, session: Session) -> None:
         return
     named = session["session_id"]
     hint = f"end that process: kill {held.owner.pid}; its end is then written for it"
-    if _caller(one.name) == named:
+    if session_of_caller(one.name) == named:
         hint = "say what there is to say with `holdfast session set`, or in $HOLDFAST_REPORT"
     raise Busy(f"{named} is ended by process {held.owner.pid}, which runs it", hint=hint)
 
@@ -399,15 +402,6 @@ def _known(one: Agent, session: str | None, *, heard: bool = False) -> str | Non
         return name
     hint = f"`holdfast session list --agent {one.name}` shows those there are"
     raise NotFound(f"{one.name} has had no session {name}", hint=hint)
-
-
-def _caller(agent: str) -> str | None:
-    """The session that a wrapper put into the environment, if it is one of this agent."""
-    text = os.environ.get("HOLDFAST_SESSION", "")
-    try:
-        return text if session_id(text).agent == agent else None
-    except BadName:
-        return None
 
 
 @example("holdfast agent count --agent rio --source ci claims_accepted=3")
