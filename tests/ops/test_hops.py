@@ -108,7 +108,8 @@ def test_a_page_does_no_more_work_than_its_numbers_allow(
     desk.new("--worker", desk.script(DONE))
     desk.ran()
     board = dashboard(Setting(str(desk.home), None, (), 8080, sites=("hf-1.localhost",)), TABLE)
-    client = TestClient(board.app, base_url="http://hf-1.localhost:8080")
+    at = ("127.0.0.1", 50_000)
+    client = TestClient(board.app, base_url="http://hf-1.localhost:8080", client=at)
     client.get("/login", params={"key": board.keys.link()})
     client.get(path)
     with recording() as found:

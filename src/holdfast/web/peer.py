@@ -64,7 +64,10 @@ def socket_of(local: Address, remote: Address) -> tuple[int, int] | None:
 
 
 def _packed(host: str, port: int) -> tuple[bytes, int]:
-    address = ip_address(host.partition("%")[0])
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host.encode(), port  # a name, which no table of the kernel has
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return address.packed, port
