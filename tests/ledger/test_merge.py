@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contracts.moment import read_moment
+from holdfast.contracts.formats import read_moment
 from holdfast.errors import NotFound, UsageError
 from holdfast.ledger.merge import merge
 from holdfast.testing import DAY, Turner, refused

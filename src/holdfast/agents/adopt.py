@@ -20,8 +20,8 @@ from holdfast.agents.history import documents_in
 from holdfast.agents.metrics import metrics_shape
 from holdfast.agents.notes import TAKEN_OVER
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
+from holdfast.contracts.formats import read_moment, written
 from holdfast.contracts.kinds import kind
-from holdfast.contracts.moment import read_moment, written
 from holdfast.ids import is_message_id, mapped_agent_id
 from holdfast.layout import HOLDFAST, Part
 from holdfast.ledger import sealed

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from holdfast.agents.inbox import MOST_BODY, MOST_SUBJECT
 from holdfast.codec import Record
-from holdfast.contracts.moment import read_moment, written
+from holdfast.contracts.formats import read_moment, written
 from holdfast.ids import is_agent_id
 from holdfast.mask.shown import beginning
 

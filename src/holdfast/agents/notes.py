@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import MAX_LINE
-from holdfast.contracts import drift, markdown
+from holdfast.contracts import formats, markdown
 from holdfast.errors import UsageError
 from holdfast.mask.shown import beginning
 from holdfast.store.edited import EditedDocument
@@ -72,7 +72,7 @@ def _folded(title: str) -> str:
 
 
 def _is_called(title: str, heading: str) -> bool:
-    meant = drift.meant_choice(title, _NAMES)
+    meant = formats.meant_choice(title, _NAMES)
     return meant is not None and _folded(meant) == _folded(heading)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from holdfast.agents.endings import Endings, number_of
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
-from holdfast.contracts import drift
+from holdfast.contracts import formats
 from holdfast.errors import Corrupt, NotFound, UsageError
 from holdfast.store.edited import EditedDocument
 from holdfast.store.merge import merge_json
@@ -87,7 +87,7 @@ def check_length(text: str | None) -> None:
 def with_status(task: Record) -> Record:
     """The task as it is meant: one that a person wrote may lack a status, or have a word of its own
     there."""
-    word = drift.meant_choice(task.get("status"), (*STATUSES, *STEPS)) or "pending"
+    word = formats.meant_choice(task.get("status"), (*STATUSES, *STEPS)) or "pending"
     status = STEPS[word].to if word in STEPS else word
     return task if task.get("status") == status else {**task, "status": status}
 

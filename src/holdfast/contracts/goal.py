@@ -9,20 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from holdfast.contracts import markdown
+from holdfast.contracts.formats import meant_choice
 from holdfast.contracts.improve_state import Direction
 from holdfast.contracts.kind import Finding, Form, Kind, Reading
-from holdfast.contracts.page import (
-    Cell,
-    OtherSection,
-    Prose,
-    joined,
-    name_of,
-    page_of,
-    prose_of,
-    read_page,
-    rendered,
-    table_rows,
-)
+from holdfast.contracts.markdown import Cell, OtherSection, Prose
 from holdfast.contracts.record import Also, NonEmpty, Number, Record, broken_rule
 
 SectionName = Literal[
@@ -124,9 +114,9 @@ class _Reader:
     def section(self, name: str, section: markdown.Section) -> None:
         match name:
             case "Objective":
-                self.value["objective"] = prose_of(section)
+                self.value["objective"] = markdown.prose_of(section)
             case "Experiment Ideas":
-                self.value["experiment_ideas"] = prose_of(section)
+                self.value["experiment_ideas"] = markdown.prose_of(section)
             case "Target Metric":
                 self._metric(section)
             case "Scope":
@@ -165,7 +155,7 @@ class _Reader:
     def _rows(
         self, section: markdown.Section, name: str, columns: tuple[str, ...]
     ) -> Iterator[tuple[int, list[str]]]:
-        rows, rest, odd = table_rows(section, columns)
+        rows, rest, odd = markdown.table_rows(section, columns)
         self.odd += odd
         if rest:
             self.value["remarks"][name] = rest
@@ -179,7 +169,7 @@ class _Reader:
         open_label = ""
         for block in markdown.blocks_of(section.body):
             found = _LABEL.fullmatch(block.text)
-            label = name_of(found[1] or found[2], list(labels)) if found else None
+            label = meant_choice(found[1] or found[2], list(labels)) if found else None
             if found and label is not None and label not in seen:
                 seen.add(label)
                 open_label = "" if block.mark else label
@@ -194,7 +184,7 @@ class _Reader:
                 open_label = ""
                 rest.append((block.mark + block.text).strip())
         if rest:
-            self.value["remarks"][name] = joined(*rest)
+            self.value["remarks"][name] = markdown.joined(*rest)
 
 
 def _field(name: str) -> str:
@@ -217,11 +207,11 @@ def _targets(text: str) -> tuple[list[dict[str, Any]], list[str]]:
 
 def parse(text: str) -> Reading:
     """The goal, as far as the text tells it, and what is odd about it."""
-    page = page_of(text)
+    page = markdown.page_of(text)
     reader = _Reader()
     seen: set[str] = set()
     for section in page.sections:
-        name = name_of(section.title, _SECTIONS)
+        name = meant_choice(section.title, _SECTIONS)
         if name is not None and name not in seen:
             seen.add(name)
             reader.lines[_field(name)] = section.number
@@ -230,12 +220,12 @@ def parse(text: str) -> Reading:
         code = "unknown_section" if name is None else "duplicate"
         reason = "not a section of a goal; kept" if name is None else "a second section; kept"
         reader.odd.append(Finding("warning", code, section.title, reason, section.number))
-        reader.value["other"].append({"title": section.title, "text": prose_of(section)})
+        reader.value["other"].append({"title": section.title, "text": markdown.prose_of(section)})
     for name in _WANTED:
         if name not in seen:
             reader.odd.append(Finding("warning", "missing", name, "no such section"))
     value = {"title": page.title, "intro": page.intro, **reader.value}
-    return read_page(Goal, value, reader.lines, reader.odd)
+    return markdown.read_page(Goal, value, reader.lines, reader.odd)
 
 
 # --- writing --------------------------------------------------------------------------------
@@ -268,9 +258,11 @@ def render(goal: Goal) -> str:
         ),
     }
     remarks: dict[str, str] = {**goal.remarks}
-    sections = [(name, joined(text, remarks.get(name, ""))) for name, text in texts.items()]
+    sections = [
+        (name, markdown.joined(text, remarks.get(name, ""))) for name, text in texts.items()
+    ]
     sections += [(each.title, each.text) for each in goal.other]
-    return rendered(goal.title, goal.intro, sections)
+    return markdown.rendered(goal.title, goal.intro, sections)
 
 
 def _labelled(label: str, text: str) -> str:
@@ -294,7 +286,13 @@ def _shown(phase: Phase) -> str:
 def _looks(value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    return sum(name_of(each.title, _SECTIONS) is not None for each in page_of(value).sections) >= 2
+    return (
+        sum(
+            meant_choice(each.title, _SECTIONS) is not None
+            for each in markdown.page_of(value).sections
+        )
+        >= 2
+    )
 
 
 KINDS: tuple[Kind, ...] = (

@@ -9,18 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.contracts import markdown
+from holdfast.contracts.formats import meant_choice
 from holdfast.contracts.kind import Finding, Form, Kind, Reading
-from holdfast.contracts.page import (
-    Cell,
-    OtherSection,
-    Prose,
-    joined,
-    name_of,
-    page_of,
-    prose_of,
-    read_page,
-    rendered,
-)
+from holdfast.contracts.markdown import Cell, OtherSection, Prose
 from holdfast.contracts.record import Formed, NonEmpty, Record
 
 FamilyName = Annotated[str, Formed(r"^[a-z0-9][a-z0-9_-]{0,63}$", "training_config")]
@@ -58,7 +49,7 @@ class Harness(Record):
 
 def parse(text: str) -> Reading:
     """The rules and families, and what is odd about them."""
-    page = page_of(text)
+    page = markdown.page_of(text)
     value: dict[str, Any] = {"title": page.title, "intro": page.intro, "rules": []}
     value |= {"custom_rules": "", "custom_families": [], "families_remark": "", "other": []}
     lines: dict[str, int] = {}
@@ -66,16 +57,18 @@ def parse(text: str) -> Reading:
     seen: set[str] = set()
     for section in page.sections:
         rule = _RULE.fullmatch(section.title)
-        name = rule[1] if rule else name_of(section.title, (_RULES, _FAMILIES))
+        name = rule[1] if rule else meant_choice(section.title, (_RULES, _FAMILIES))
         if name in seen:
             reason = "a second section; kept"
             odd.append(Finding("warning", "duplicate", section.title, reason, section.number))
         if rule:
             lines[f"rules[{len(value['rules'])}]"] = section.number
-            value["rules"].append({"id": rule[1], "title": rule[2], "text": prose_of(section)})
+            value["rules"].append(
+                {"id": rule[1], "title": rule[2], "text": markdown.prose_of(section)}
+            )
         elif name == _RULES and name not in seen:
             lines["custom_rules"] = section.number
-            value["custom_rules"] = prose_of(section)
+            value["custom_rules"] = markdown.prose_of(section)
         elif name == _FAMILIES and name not in seen:
             odd += _read_families(section, value, lines)
         else:
@@ -83,12 +76,12 @@ def parse(text: str) -> Reading:
                 reason = "not a section of a harness; kept"
                 finding = ("warning", "unknown_section", section.title, reason, section.number)
                 odd.append(Finding(*finding))
-            value["other"].append({"title": section.title, "text": prose_of(section)})
+            value["other"].append({"title": section.title, "text": markdown.prose_of(section)})
         seen.update([name] if name else [])
     for id in _BUILT_IN:
         if id not in seen:
             odd.append(Finding("warning", "missing", id, "no such rule"))
-    return read_page(Harness, value, lines, odd)
+    return markdown.read_page(Harness, value, lines, odd)
 
 
 def _read_families(
@@ -110,7 +103,7 @@ def _read_families(
         lines[f"custom_families[{len(value['custom_families'])}]"] = block.number
         said = markdown.dedented(found[2] or found[4] or "", len(block.mark))
         value["custom_families"].append({"name": name, "description": said})
-    value["families_remark"] = joined(*rest)
+    value["families_remark"] = markdown.joined(*rest)
 
 
 def render(harness: Harness) -> str:
@@ -118,10 +111,10 @@ def render(harness: Harness) -> str:
     sections = [(_heading(rule), rule.text) for rule in harness.rules]
     sections += [
         (_RULES, harness.custom_rules),
-        (_FAMILIES, joined(families, harness.families_remark)),
+        (_FAMILIES, markdown.joined(families, harness.families_remark)),
         *((each.title, each.text) for each in harness.other),
     ]
-    return rendered(harness.title, harness.intro, sections)
+    return markdown.rendered(harness.title, harness.intro, sections)
 
 
 def _heading(rule: Rule) -> str:
@@ -137,8 +130,8 @@ def _bullet(family: CustomFamily) -> str:
 def _looks(value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    titles = [section.title for section in page_of(value).sections]
-    return any(_RULE.fullmatch(each) or name_of(each, (_FAMILIES,)) for each in titles)
+    titles = [section.title for section in markdown.page_of(value).sections]
+    return any(_RULE.fullmatch(each) or meant_choice(each, (_FAMILIES,)) for each in titles)
 
 
 KINDS: tuple[Kind, ...] = (

@@ -24,7 +24,7 @@ from holdfast.contracts.job_states import (
     after_call,
     claimable_from,
 )
-from holdfast.contracts.kind import Finding, Located, Origin
+from holdfast.contracts.kind import Finding, Located, Origin, object_of
 
 _SAID = ("action", "evidence_files", "summary_for_supervisor")
 
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
     @property
     def response(self) -> dict[str, Any]:
-        return _object(self.entry.get("response"))
+        return object_of(self.entry.get("response"))
 
 
 def check_history(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def check_history(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
 
 
 def _check(value: Any, origin: Origin) -> Iterator[Finding]:
-    whole = _object(value)
+    whole = object_of(value)
     calls = list(_calls(value))
     archived = bool(whole.get("archives"))
     yield from _whose(whole, origin)
@@ -59,17 +59,13 @@ def _check(value: Any, origin: Origin) -> Iterator[Finding]:
     yield from _points(whole, calls, archived=archived)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _calls(value: Any) -> Iterator[Call]:
     name = "" if isinstance(value, list) else "interactions"
-    entries = _list(_object(value).get(name) if name else value)
+    entries = _list(object_of(value).get(name) if name else value)
     for number, entry in enumerate(entries):
         if isinstance(entry, dict):
             yield Call(f"{name}[{number}]", cast("dict[str, Any]", entry))
@@ -180,7 +176,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
         value = said(text, tolerant=True).value
     except ValueError:
         return None
-    return _object(value.get("response")) or value or None
+    return object_of(value.get("response")) or value or None
 
 
 def _evidence_inside(call: Call) -> Iterator[Finding]:
@@ -200,11 +196,11 @@ def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iter
     seen: dict[str, int] = {}
     for place, point in enumerate(_list(whole.get("recovery_points"))):
         where = f"recovery_points[{place}]"
-        name = _object(point).get("id") or _object(point).get("checkpoint_id")
+        name = object_of(point).get("id") or object_of(point).get("checkpoint_id")
         if isinstance(name, str) and seen.setdefault(name, place) != place:
             reason = f"{name!r} is recovery_points[{seen[name]}] already"
             yield Finding("error", "duplicate", f"{where}.id", reason)
-        number = _object(point).get("sequence")
+        number = object_of(point).get("sequence")
         if not isinstance(number, int) or number in numbers or "interactions" not in whole:
             continue
         if not archived or number > max(numbers, default=-1):

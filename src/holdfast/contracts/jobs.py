@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,16 @@ from holdfast.contracts.job_exchange import REQUEST, RESPONSE, Cents, JobId, Min
 from holdfast.contracts.job_history import HISTORY
 from holdfast.contracts.job_spec import SPEC
 from holdfast.contracts.job_states import Hold, State
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
+from holdfast.contracts.kind import (
+    Finding,
+    Form,
+    Kind,
+    Located,
+    Origin,
+    has_fields,
+    object_of,
+    objects_in,
+)
 from holdfast.contracts.record import (
     Count,
     Document,
@@ -125,7 +134,7 @@ class ForeignManifest(_Manifest[ForeignState]):
 
 
 def _is_foreign(value: Any) -> bool:
-    status = _object(value).get("status")
+    status = object_of(value).get("status")
     return isinstance(status, str) and status in FOREIGN_STATES
 
 
@@ -139,7 +148,7 @@ def _in_our_states(value: dict[str, Any]) -> dict[str, Any]:
 
 def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
-        value = _object(reading.value)
+        value = object_of(reading.value)
         name, phase, phases = value.get("job_id"), value.get("current_phase"), value.get("phases")
         if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
             reason = f"{name!r} in the directory of {origin.parent()!r}"
@@ -149,10 +158,6 @@ def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Findin
             if phase not in known:
                 reason = f"{phase!r} is none of its phases"
                 yield Finding("error", "phase", "current_phase", reason, line)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 MANIFEST = Kind(

@@ -11,15 +11,92 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
-from holdfast.contracts import drift
-from holdfast.contracts.place import Location, Place, place
+from holdfast.contracts import formats
 from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TEXT_ERROR, TIME_ERROR, Record
 from holdfast.text import clip
+
+Location = tuple[int | str, ...]
+
+
+class Place(NamedTuple):
+    path: Location
+    """Through the value."""
+    holder: type[Record] | None
+    """The model of the record that has the last part of the path as a field, if it is one."""
+
+
+def place(model: type[Record], location: Location) -> Place:
+    """The place that a location of pydantic's means, in a value read against `model`."""
+    path: list[int | str] = []
+    at: Any = model
+    holder: type[Record] | None = None
+    for part in location:
+        members = _members(at)
+        if len(members) > 1:
+            at = _called(members, part)
+            continue
+        at = members[0] if members else None
+        holder = at if isinstance(at, type) and issubclass(at, Record) else None
+        wrapped = holder is not None and holder.array_in != "" and holder.array_in == part
+        if part != "[key]" and not wrapped:
+            path.append(part)
+        at = _inside(at, part)
+    return Place(tuple(path), holder)
+
+
+def _members(annotation: Any) -> list[Any]:
+    """What an annotation allows, without None and what is said about it."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(get_args(annotation)[0])
+    if origin is Union or origin is UnionType:
+        return [each for part in get_args(annotation) for each in _members(part)]
+    return [] if annotation is NoneType else [annotation]
+
+
+def _called(members: Sequence[Any], name: int | str) -> Any:
+    for member in members:
+        if isinstance(member, type) and issubclass(member, Record):
+            fields = [each.annotation for each in member.model_fields.values()]
+            tags = [tag for each in fields if get_origin(each) is Literal for tag in get_args(each)]
+            if member.__name__ == name or name in tags:
+                return member
+    return None
+
+
+def _inside(annotation: Any, part: int | str) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        for name, field in annotation.model_fields.items():
+            if (field.alias or name) == part:
+                return field.annotation
+        return _other_fields(annotation)
+    arguments = get_args(annotation)
+    return arguments[-1] if arguments and get_origin(annotation) in (list, dict) else None
+
+
+@lru_cache(maxsize=256)
+def _other_fields(model: type[Record]) -> Any:
+    arguments = get_args(get_type_hints(model).get("__pydantic_extra__"))
+    return arguments[-1] if arguments else None
+
 
 Level = Literal["error", "warning"]
 Shape = Literal["document", "lines", "array", "markdown"]
@@ -110,6 +187,11 @@ class Watch(Protocol):
 def has_fields(value: Any, *names: str) -> bool:
     """For `looks`: whether a value is an object with these fields."""
     return isinstance(value, dict) and all(name in value for name in names)
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """For cross-checks: a value, if it is an object; else one without fields."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def objects_in(values: Any) -> Iterator[dict[str, Any]]:
@@ -217,22 +299,19 @@ def _number(version: str) -> tuple[int, int]:
 
 def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
     """A value against a model."""
-    warnings: list[Finding] = []
+    level: Level = "error" if strict else "warning"
+    findings: list[Finding] = []
     tries = 1 if strict else _MOST_TRIES
     while True:
         try:
-            return _accepted(value, model.model_validate(value), warnings, strict=strict)
+            record = model.model_validate(value)
+            break
         except ValidationError as error:
             tries -= 1
             mended, found = _mend(model, value, error) if tries else (value, [])
             if not found:
-                refusals = _refused(model, error, strict=strict)
-                return Reading(value, None, [*warnings, *refusals])
-            value, warnings = mended, [*warnings, *found]
-
-
-def _accepted(value: Any, record: Record, findings: list[Finding], *, strict: bool) -> Reading:
-    level: Level = "error" if strict else "warning"
+                return Reading(value, None, findings + _refused(model, error, strict=strict))
+            value, findings = mended, findings + found
     findings.extend(_told_by(record, level))
     for path in record.unknown_fields():
         findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
@@ -247,18 +326,15 @@ def _told_by(record: Record, level: Level) -> Iterator[Finding]:
 
 
 def _refused(model: type[Record], error: ValidationError, *, strict: bool) -> list[Finding]:
-    return [_refusal(model, each, strict=strict) for each in _errors(error)]
-
-
-def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", error.errors(include_url=False))
+    errors = cast("list[dict[str, Any]]", error.errors(include_url=False))
+    return [_refusal(model, each, strict=strict) for each in errors]
 
 
 def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[Any, list[Finding]]:
     """A copy of the value in which everything is mended whose meaning is plain."""
     mended, warnings = _copy(value), list[Finding]()
     done: set[Location] = set()  # every member of a union has its own error for one field
-    for each in _errors(refused):
+    for each in cast("list[dict[str, Any]]", refused.errors(include_url=False)):
         where = place(model, each["loc"])
         if where.path in done:
             continue
@@ -303,7 +379,7 @@ def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None
         return None
     container, given = _container_of(value, path), error["input"]
     code, meant, odd = _meant(error, given)
-    if meant is None and not (code and drift.means_nothing(given)):
+    if meant is None and not (code and formats.means_nothing(given)):
         return None
     container[path[-1]] = meant
     return Finding("warning", code, _spelled(path), f"{_shown(given)}: {odd}, read as {meant!r}")
@@ -313,29 +389,22 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
     """A code, what was meant, and what is odd; the code is empty if it cannot be mended."""
     match error["type"]:
         case "literal_error" | "choice":
-            return "choice", _meant_choice(error, given), "another spelling"
+            also: dict[str, str] = error["ctx"].get("also", {})
+            meant = formats.meant_choice(given, _ALLOWED.findall(error["ctx"]["expected"]))
+            meant = meant or also.get(formats.meant_choice(given, list(also)) or "")
+            return "choice", meant, "another spelling"
         case "time_form":
-            found = drift.meant_time(given, error["ctx"]["wanted"])
+            found = formats.meant_time(given, error["ctx"]["wanted"])
             return ("time", *found) if found else ("", None, "")
         case "text_form":
-            meant = drift.meant_text(given, error["ctx"]["pattern"])
+            meant = formats.meant_text(given, error["ctx"]["pattern"])
             return "spelling" if meant else "", meant, "another spelling"
         case "int_type" | "int_from_float":
-            return "type", drift.meant_number(given, whole=True), "not a number"
+            return "type", formats.meant_number(given, whole=True), "not a number"
         case "float_type":
-            return "type", drift.meant_number(given, whole=False), "not a number"
+            return "type", formats.meant_number(given, whole=False), "not a number"
         case _:
             return "", None, ""
-
-
-def _meant_choice(error: dict[str, Any], given: Any) -> str | None:
-    also: dict[str, str] = error["ctx"].get("also", {})
-    meant = drift.meant_choice(given, _allowed(error))
-    return meant or also.get(drift.meant_choice(given, list(also)) or "")
-
-
-def _allowed(error: dict[str, Any]) -> list[str]:
-    return _ALLOWED.findall(error["ctx"]["expected"])
 
 
 def _renamed(value: Any, where: Place) -> Finding | None:
@@ -355,7 +424,7 @@ def _tagged_anew(value: Any, path: Location, error: dict[str, Any]) -> Finding |
     """Mend the field that tells which of several models a record is of."""
     field = error["ctx"]["discriminator"].strip("'")
     given, allowed = error["input"][field], _ALLOWED.findall(error["ctx"]["expected_tags"])
-    meant = drift.meant_choice(given, allowed)
+    meant = formats.meant_choice(given, allowed)
     if meant is None:
         return None
     _container_of(value, (*path, field))[field] = meant
@@ -381,7 +450,7 @@ def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Fin
     if kind in ("literal_error", CHOICE_ERROR):
         known = holder is not None and path[-1] in holder.open_choices
         extended = known and isinstance(error["input"], str) and not strict
-        reason = f"{given} is not one of {', '.join(_allowed(error))}"
+        reason = f"{given} is not one of {', '.join(_ALLOWED.findall(error['ctx']['expected']))}"
         return Finding("warning" if extended else "error", "choice", where, reason)
     said = "not an object" if kind == "model_type" else str(error["msg"])
     said = said.removeprefix("Value error, ")

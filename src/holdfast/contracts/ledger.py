@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core import core_schema as core
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, object_of
 from holdfast.contracts.lean import decider, fields, lean, objects
 from holdfast.contracts.ledger_watch import LedgerWatch, agent_of
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
@@ -206,16 +206,12 @@ class FlatApIoEntry(Record):
     execution_duration_ms: Seconds | None = None
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _is_nested(value: Any) -> bool:
-    return _object(value).get("protocol") == "AP/IO"
+    return object_of(value).get("protocol") == "AP/IO"
 
 
 def _is_flat(value: Any) -> bool:
-    found = _object(value)
+    found = object_of(value)
     return (
         "timestamp" in found
         and not _is_nested(value)
@@ -225,7 +221,7 @@ def _is_flat(value: Any) -> bool:
 
 def _nested(value: Any) -> Any:
     """A flat entry with its event as an object."""
-    found = dict(_object(value))
+    found = dict(object_of(value))
     for name in ("event", "event_type"):
         if name in found:
             event = found.pop(name)
@@ -235,13 +231,13 @@ def _nested(value: Any) -> Any:
 
 def _unfolded(value: Any) -> Any:
     """A nested entry with the columns of ours; every other key is kept."""
-    outer = dict(_object(value))
+    outer = dict(object_of(value))
     if not isinstance(outer.get("event"), dict):
         return value
-    event = dict(_object(outer.pop("event")))
+    event = dict(object_of(outer.pop("event")))
     if "timestamp" in outer:
         outer.setdefault("ts", outer.pop("timestamp"))
-    data = {**_object(event.pop("data", None)), **_object(outer.pop("data", None))}
+    data = {**object_of(event.pop("data", None)), **object_of(outer.pop("data", None))}
     columns: dict[str, Any] = {}
     for holder, name, column in _COLUMNS:
         source = outer if holder == "entry" else event
@@ -283,7 +279,7 @@ class Status(Document):
 
 def _check_status(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
-        value = _object(reading.value)
+        value = object_of(reading.value)
         agent, told = origin.parent(), value.get("agent")
         if origin.parent(2) in ("agents", "state") and told != agent.lower():
             reason = f"{told!r} in the directory of {agent}"
@@ -298,13 +294,13 @@ def _check_status(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
 
 
 def _looks_like_an_entry(value: Any) -> bool:
-    found = _object(value).keys()
+    found = object_of(value).keys()
     ours = {"agent", "event", "task_id"} <= found or {"event", "source", "summary"} <= found
     return ours or _is_nested(value) or (_is_flat(value) and "event" in found)
 
 
 def _looks_like_a_status(value: Any) -> bool:
-    return {"agent", "state", "last_heartbeat"} <= _object(value).keys()
+    return {"agent", "state", "last_heartbeat"} <= object_of(value).keys()
 
 
 LEDGER = Kind(

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import orjson
 
+from holdfast.contracts.formats import read_moment
 from holdfast.contracts.kind import Finding, Origin
-from holdfast.contracts.moment import read_moment
 from holdfast.errors import BadName
 from holdfast.ids import session_id
 

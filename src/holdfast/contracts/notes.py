@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from holdfast.contracts import drift, markdown
+from holdfast.contracts import formats, markdown
 from holdfast.contracts.kind import Finding, Form, Kind, Reading
 from holdfast.contracts.record import Record, broken_rule
 
@@ -93,7 +93,7 @@ def day_in(text: str) -> str | None:
 
 def section_called(title: str) -> SectionName | None:
     """Which of the five a title means: `dead ends (do not look again)`."""
-    meant = drift.meant_choice(title, SECTIONS)
+    meant = formats.meant_choice(title, SECTIONS)
     return next((name for name in SECTIONS if name == meant), None)
 
 

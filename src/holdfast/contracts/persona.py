@@ -7,11 +7,11 @@ An agent whose name cannot be an id (`Lila-v∞`) is read under one that can, by
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
 from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
     AgentName,
@@ -146,7 +146,7 @@ class ForeignPersona(_Persona[NonEmpty]):
 
 
 def _name_of(value: Any) -> str | None:
-    name = _object(value).get("agent_id")
+    name = object_of(value).get("agent_id")
     return name if isinstance(name, str) and name else None
 
 
@@ -157,8 +157,8 @@ def _has_foreign_name(value: Any) -> bool:
 
 def _is_own_parent(value: Any) -> bool:
     parents = (
-        _object(value).get("parent_id"),
-        _object(_object(value).get("ancestry")).get("parent_id"),
+        object_of(value).get("parent_id"),
+        object_of(object_of(value).get("ancestry")).get("parent_id"),
     )
     return _name_of(value) in [each for each in parents if each is not None]
 
@@ -167,7 +167,7 @@ def _with_mapped_agent_ids(value: Json) -> Json:
     found = dict(value)
     if _has_foreign_name(value):
         found |= {"agent_id": mapped_agent_id(value["agent_id"]), "display_name": value["agent_id"]}
-    for holder in (found, ancestry := dict(_object(value.get("ancestry")))):
+    for holder in (found, ancestry := dict(object_of(value.get("ancestry")))):
         parent = holder.get("parent_id")
         if isinstance(parent, str) and not is_agent_id(parent):
             holder["parent_id"] = mapped_agent_id(parent)
@@ -176,7 +176,7 @@ def _with_mapped_agent_ids(value: Json) -> Json:
 
 def _without_itself_as_parent(value: Json) -> Json:
     found, name = dict(value), value["agent_id"]
-    ancestry = dict(_object(value.get("ancestry")))
+    ancestry = dict(object_of(value.get("ancestry")))
     for holder in (found, ancestry):
         if holder.get("parent_id") == name:
             holder["parent_id"] = None
@@ -185,15 +185,11 @@ def _without_itself_as_parent(value: Json) -> Json:
 
 def _check_persona(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
-        names = [_object(reading.value).get(name) for name in ("agent_id", "display_name")]
+        names = [object_of(reading.value).get(name) for name in ("agent_id", "display_name")]
         known = origin.parent(2) == "state" and isinstance(names[0], str)
         if known and origin.parent().casefold() not in [str(name).casefold() for name in names]:
             reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
             yield Finding("error", "path", "agent_id", reason, line)
-
-
-def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 MANIFEST = Kind(

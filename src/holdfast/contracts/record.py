@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from holdfast.contracts.moment import Wanted
+from holdfast.contracts.formats import Wanted
 
 TIME_ERROR = "time_form"
 TEXT_ERROR = "text_form"

@@ -9,7 +9,16 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
+from holdfast.contracts.kind import (
+    Finding,
+    Form,
+    Kind,
+    Located,
+    Origin,
+    has_fields,
+    object_of,
+    objects_in,
+)
 from holdfast.contracts.record import Count, Document, EpochTime, NonEmpty, Number, Record, Seconds
 
 Tick = Annotated[int, Field(ge=1)]
@@ -151,7 +160,7 @@ class ClusterRun(Document):
 def _check_test(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     del origin
     for line, reading in found:
-        value = _object(reading.value)
+        value = object_of(reading.value)
         seen = Counter(str(event.get("type")) for event in objects_in(value.get("events")))
         real = {"chat": seen["chat"], "fork": seen["fork"], "status": seen["status"]}
         yield from _recounted("counts", value.get("counts"), real | {"errors": seen["error"]}, line)
@@ -164,7 +173,7 @@ def _check_test(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
 def _check_cluster(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     del origin
     for line, reading in found:
-        value = _object(reading.value)
+        value = object_of(reading.value)
         events = list(objects_in(value.get("events")))
         for finding in (
             *_counted(value, events),
@@ -187,7 +196,7 @@ def _counted(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Fi
         name = event.get(field) if field else None
         if isinstance(name, str):
             (errors if kind == "error" else chats)[name] += 1
-    counts = _object(value.get("counts"))
+    counts = object_of(value.get("counts"))
     for name, told in counts.items():
         real = {"chat": chats[name], "errors": errors[name]}
         yield from _recounted(f"counts.{name}", told, real, 0)
@@ -196,7 +205,7 @@ def _counted(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Fi
 
 
 def _recounted(where: str, told: Any, real: Mapping[str, int], line: int) -> Iterator[Finding]:
-    counts = _object(told)
+    counts = object_of(told)
     for name, number in real.items():
         if abs(_number(counts, name) - number) > 0:
             reason = f"{counts[name]} where the events have {number}"
@@ -224,10 +233,6 @@ def _of_the_run(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator
                 known.add(mentioned)  # told once
                 reason = f"{mentioned!r} is no agent of this run"
                 yield Finding("warning", "agent", f"events[{number}].{name}", reason)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _number(value: dict[str, Any], name: str) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from holdfast import codec
 from holdfast.contracts.fractal import FMM
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.persona import MANIFEST
 from holdfast.contracts.record import (
@@ -119,7 +119,7 @@ class Index(Document):
 def _check_index(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     del origin
     for line, reading in found:
-        agents = _object(_object(reading.value).get("agents"))
+        agents = object_of(object_of(reading.value).get("agents"))
         for finding in (*_odd_names(agents), *_odd_parents(agents)):
             yield finding._replace(line=line)
 
@@ -130,14 +130,14 @@ def _odd_names(agents: Json) -> Iterator[Finding]:
         if not is_agent_id(name):
             reason = f"cannot be an id; {mapped_agent_id(name)} when imported"
             yield Finding("warning", "name", where, reason)
-        path = _object(entry).get("manifest_path")
+        path = object_of(entry).get("manifest_path")
         if isinstance(path, str) and path.startswith("/"):
             reason = f"{path!r} holds on one machine only"
             yield Finding("warning", "path", f"{where}.manifest_path", reason)
 
 
 def _odd_parents(agents: Json) -> Iterator[Finding]:
-    given = {name: _object(entry).get("parent_id") for name, entry in agents.items()}
+    given = {name: object_of(entry).get("parent_id") for name, entry in agents.items()}
     parents = {name: parent for name, parent in given.items() if isinstance(parent, str)}
     for name, parent in parents.items():
         if parent == name:
@@ -235,17 +235,13 @@ RETRIEVAL_ROW = Kind(
         Form(
             "0.9",
             StoredRow,
-            matches=lambda value: isinstance(_object(value).get("meta"), str),
+            matches=lambda value: isinstance(object_of(value).get("meta"), str),
             upgrade=_with_meta,
         ),
         Form("1.0", RetrievalRow),
     ),
     looks=lambda value: has_fields(value, "ts", "text", "freq"),
 )
-
-
-def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 KINDS: tuple[Kind, ...] = (

@@ -11,7 +11,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import Record
 
 if TYPE_CHECKING:
-    from holdfast.contracts.moment import Moment
+    from holdfast.contracts.formats import Moment
 
 
 def as_entry(record: Record) -> Record:
@@ -43,7 +43,7 @@ def _upgraded(record: Record) -> Record:
 
 
 def _moment(stamp: object) -> Moment | None:
-    from holdfast.contracts.moment import read_moment  # noqa: PLC0415
+    from holdfast.contracts.formats import read_moment  # noqa: PLC0415
 
     try:
         return read_moment(stamp)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.codec import Record
-from holdfast.contracts.moment import read_moment
+from holdfast.contracts.formats import read_moment
 from holdfast.contracts.summary import (
     GENERATED,
     CompletedTask,

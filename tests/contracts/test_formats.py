@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contracts.moment import read_moment, written
+from holdfast.contracts.formats import read_moment, written
 
 INSTANT = 1763215995.0  # 2025-11-15T14:13:15Z
 
