@@ -6,6 +6,7 @@ them ends what stands between the marks, or passes for what stands outside.
 
 from __future__ import annotations
 
+import re
 import secrets
 
 WARNING = (
@@ -29,6 +30,13 @@ def closing(what: str, mark: str) -> str:
 def between(what: str, mark: str, text: str) -> str:
     """Text between marks, without the mark: a prompt that is sent again may have been read."""
     return f"{opening(what, mark)}\n{text.replace(mark, '…')}\n{closing(what, mark)}"
+
+
+def cut(text: str, most: int, mark: str) -> str:
+    """The beginning of a text, with the closing mark of what the cut leaves open."""
+    shown = text[:most]
+    found = re.findall(rf"<(/?)(\w+) {mark}>", shown)
+    return f"{shown}\n{closing(found[-1][1], mark)}" if found and not found[-1][0] else shown
 
 
 def in_one_line(value: object) -> str:
