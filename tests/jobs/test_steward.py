@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import pytest
 from holdfast.jobs import steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.runner import Runner
-from holdfast.jobs.state import copied, fold, initial
+from holdfast.jobs.state import fold
 from holdfast.models.scripted import Scripted
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
 from holdfast.testing import unmarked
-from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
+from tests.jobs.desk import DONE, STUCK, Desk
 from tests.jobs.test_every_state import at, leave_in_flight
 
 
@@ -165,7 +166,7 @@ def test_what_was_asked_is_still_shown_after_a_suspension(desk: Desk) -> None:
 def test_what_was_approved_before_suspensions_were_kept_goes_on(desk: Desk) -> None:
     """Lines of before: a job was suspended while asked, approved, and asked again."""
     suspended_while_asked(desk, DONE, approval=True)
-    state = copied(folded(desk))
+    state = deepcopy(folded(desk))
     approved = {"event": "move", "cause": "approve", "status": "PENDING", "phase": 1}
     state = fold(state, Line(None, None, approved, "", 0, 0))
     assert (state["hold"], state["suspending"]) == (None, False)
@@ -229,7 +230,7 @@ def test_a_job_whose_runner_died_can_be_cancelled_with_its_call(desk: Desk) -> N
 
 def test_what_was_set_aside_for_a_cancelled_call_counts_as_spent(desk: Desk) -> None:
     two(desk)
-    state = copied(folded(desk))
+    state = deepcopy(folded(desk))
     call = {"event": "call", "sequence": 0, "phase": "work", "model": "m", "reserved_usd": 0.5}
     ends = {"event": "move", "cause": "cancel", "status": "CANCELED", "sequence": 0}
     for record in (call, ends):
@@ -239,7 +240,7 @@ def test_what_was_set_aside_for_a_cancelled_call_counts_as_spent(desk: Desk) -> 
 
 def test_what_was_answered_behind_a_cancel_of_before_still_counts(desk: Desk) -> None:
     two(desk)
-    state = copied(folded(desk))
+    state = deepcopy(folded(desk))
     call = {"event": "call", "sequence": 0, "phase": "work", "model": "m", "reserved_usd": 0.5}
     ends = {"event": "move", "cause": "cancel", "status": "CANCELED"}
     reply = {"event": "reply", "sequence": 0, "outcome": "SUCCESS", "cost_usd": 0.25}
@@ -358,19 +359,3 @@ def test_a_crash_makes_no_other_answer_of_one_with_a_secret(desk: Desk) -> None:
 
 def _dies(*told: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_copied_state_is_folded_on_without_changing_the_first_one(desk: Desk) -> None:
-    desk.new("--worker", desk.script(AGAIN, DONE))
-    desk.ran()
-    with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
-        records = [line.record for line in job.lines()]
-    first = initial()
-    for number, record in enumerate(records):
-        kept = json.dumps(first)
-        ahead = copied(first)
-        for each in records[number:]:
-            fold(ahead, Line(None, None, each, "", 0, 0))
-        assert json.dumps(first) == kept
-        fold(first, Line(None, None, record, "", 0, 0))
-    assert first["parts"]

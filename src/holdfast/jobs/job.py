@@ -9,39 +9,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import audit
 from holdfast.calls.sealing import MARK, Seals
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
-from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound, StorageError
+from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
 from holdfast.jobs import state as fold
 from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.sealed import blanked, is_sealed, locked, opened
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
-from holdfast.mask import hiding, masked_so_far
 from holdfast.mask.shown import beginning
+from holdfast.state.statelog import StateLog
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import CONTROL, START, Cursor, Decision, Held, Line
+from holdfast.store.primitives import CONTROL, START, Cursor, Decision, Held, Line, Written
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 State = fold.Job
+T = TypeVar("T")
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
 RUN = "job run"
 """What the lease of one who asks agents begins with; others only hold it for moments."""
 _VERSION = 7
-_PAUSE, _SHARE = 0.05, 60
-"""Seconds between two writings of the manifest; and it may take one part in so many of the time."""
 
 
 def is_job_id(name: str) -> bool:
@@ -62,33 +59,15 @@ class Job:
     def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
         self.name, self.home = job_id(name), home
         self.key = layout.path("job", self.name)
-        self.log = home.log(f"{self.key}/history.jsonl")
-        self._owed: Cursor | None = None
-        """The newest line that the manifest does not show yet."""
-        self._own: Cursor | None = None
-        """Our last line."""
-        self._seen: State | None = None
-        """The state as we read it, behind that line or later."""
-        self._ours: State | None = None
-        """The same as a copy of our own, which goes on with each line that we write."""
-        self._sealed = False
-        """Whether what is said in the job is sealed, as far as we have looked."""
-        self._now, self._folded = "", 0
-        """The time of the lines that are being decided, and how many of them we are ahead."""
-        self._lines: list[Record] = []
-        """Those lines with that time."""
-        self.kept_all = False
-        """Whether the history says our last lines just as we gave them."""
-        self._next_show = float("-inf")
-        self._manifest = home.view(
-            f"{self.key}/manifest.json",
-            self.log,
-            Shape(version=_VERSION, initial=fold.initial, fold=fold.fold, render=shown),
+        self._history = StateLog(
+            home, f"{self.key}/history.jsonl", SHAPE, {f"{self.key}/manifest.json": shown}
         )
+        self.log = self._history.log
         self._lease = home.lease(f"{self.key}/runner")
         self.seals = Seals(home, self.log.key)
         self._clear = False
-        self._told_spec: tuple[Any, Any] = (None, None)
+        self._now = ""
+        """The time of the lines that are being decided."""
         self.fence = 0
         """Of the lease, as long as we have it."""
 
@@ -129,108 +108,83 @@ class Job:
     # -- deciding ----------------------------------------------------------------------
 
     def state(self) -> State:
-        """After every line; look at it, do not change it."""
-        state = self._manifest.read()
-        self._sealed = is_sealed(state["spec"])
-        self._seen = self._told(state) if self._sealed else state
-        return self._seen
+        """After every line; look at it, do not change it: it goes on with the next lines."""
+        return self._readable(self._history.state())
 
     def stored(self) -> State:
-        """The same with sealed texts as they stand there, so that it is the same for everybody."""
-        return self._manifest.read() if is_sealed(self.known()["spec"]) else self.known()
+        """The same with sealed texts as they are stored, so that it is the same for everyone."""
+        return self._history.known()
 
     def known(self) -> State:
-        """After every line of ours, and what others wrote as far as we have looked."""
-        return self.state() if self._seen is None else self._seen
+        """After every line that was read or written here."""
+        return self._readable(self._history.known())
 
-    def ahead(self, state: State, lines: Sequence[Record]) -> State:
-        """The state that the next lines of a runner will make of one, which is gone then."""
-        if self._ours is None or (state is not self._ours and not self._folded):
-            self._ours = fold.copied(state)
-        for each in self._stamped(lines)[self._folded :]:
-            fold.folded(self._ours, each)
-        self._folded = len(lines)
-        return self._ours
+    def ahead(self, lines: Sequence[Record]) -> State:
+        """Within a decision: the state that these lines would make; the one before is gone."""
+        return self._history.preview(self._stamped(lines))
 
     def _stamped(self, lines: Sequence[Record]) -> list[Record]:
-        """The lines as they are written; those that were decided on are never changed again."""
-        for each in lines[len(self._lines) :]:
-            stamped = {"ts": self._now, **each, "fence": self.fence} if self.fence else each
-            self._lines.append(stamped)
-        return self._lines
+        return [
+            {"ts": self._now, **line, "fence": self.fence} if self.fence else line for line in lines
+        ]
 
     def reveal(self) -> None:
-        """Open the texts of a sensitive job from now on; NoKey if its key is not at hand."""
-        self._clear, self._told_spec = True, (None, None)
+        """Open the texts of a sensitive job from now on; NoKey if its key is missing."""
+        self._clear = True
         self.state()
 
     def conceal(self) -> None:
         """Show the texts of a sensitive job no more."""
-        self._clear, self._seen, self._told_spec = False, None, (None, None)
+        self._clear = False
 
-    def _told(self, sealed: State) -> State:
+    def _readable(self, state: State) -> State:
         """The state of a sensitive job as it may be seen; of the trail, its end."""
-        told = partial(opened, seals=self.seals) if self._clear else blanked
-        if self._told_spec[0] is not sealed["spec"]:
-            self._told_spec = (sealed["spec"], told(sealed["spec"]))
-        apart = ("spec", "trail", "parts")
-        state: State = told({name: each for name, each in sealed.items() if name not in apart})
-        state |= {name: sealed[name] for name in apart} | {"spec": self._told_spec[1]}
-        if self._clear:
-            state["trail"] = [*sealed["trail"][:-1], *told(sealed["trail"][-1:])]
-        return state
+        if not is_sealed(state["spec"]):
+            return state
+        made: State = self._text({name: state[name] for name in state if name not in _APART})
+        trail = state["trail"]
+        shown = [*trail[:-1], *self._text(trail[-1:])] if self._clear else trail
+        return {**made, "parts": state["parts"], "trail": shown}
+
+    def _text(self, value: Any) -> Any:
+        return opened(value, self.seals) if self._clear else blanked(value)
 
     @property
     def spec(self) -> JobSpec:
         return spec_of(self.state())
 
-    def decide(self, decide: Decide, *, blind: bool = False) -> list[Cursor]:
-        """Append what `decide` makes of the state, nobody writing in between.
+    def decide(self, decide: Decide, *, blind: bool = False) -> Written[None]:
+        """Write what `decide` makes of the state, with no other line in between.
 
         A `blind` decision looks at no text of a sensitive job and has none, so it needs no key.
         """
+        return self.transact(lambda state: (decide(state), None), blind=blind)
 
-        before, made = State(), list[Record]()
+    def transact(
+        self, decide: Callable[[State], Decision[T]], *, blind: bool = False
+    ) -> Written[T]:
+        """The same, of a decision that comes to a value beside its lines."""
 
-        def lines(head: Cursor) -> Decision[Cursor]:
-            nonlocal before, made
-            self._now, self._folded, self._lines = self.now(), 0, []
-            # Nobody wrote behind us, so whatever we saw since is how it is.
-            state = self.known() if head == self._own else self.state()
-            if self._sealed and not self._clear and not blind:
-                self.reveal()
-                state = self.known()
-            if 0 < self.fence < state["fence"]:
+        def lines(stored: State) -> Decision[tuple[T, Sequence[Record]]]:
+            self._now, sealed = self.now(), is_sealed(stored["spec"])
+            self._clear |= sealed and not blind
+            if 0 < self.fence < stored["fence"]:
                 raise LeaseLost(
                     f"another process runs {self.name} now",
-                    hint="this one was frozen for too long; what it did since is not on record",
+                    hint="this one was frozen for too long; what it did since is not recorded",
                 )
-            before, made = state, [*decide(state)]
-            if made and not blind and is_sealed(made[0].get("spec") or state["spec"]):
-                made, self._lines = [locked(each, self.seals) for each in made], []
-            return self._stamped(made), head
+            made, value = decide(self._readable(stored))
+            if made and not blind and (sealed or is_sealed(made[0].get("spec") or {})):
+                made = [locked(line, self.seals) for line in made]
+            return self._stamped(made), (value, made)
 
-        masked = masked_so_far()
-        try:
-            found = self.log.write(lines)
-        except BaseException:
-            self._seen = self._ours = None  # what was folded ahead is not on record
-            raise
-        written = [line.cursor for line in found.lines]
-        if written:
-            self._own = written[-1]
-            clear = masked_so_far() == masked
-            if not clear:
-                self._tell_masked(made, written[-1])
-            self.kept_all = not self._sealed and clear
-            if self.fence and self.kept_all:
-                self._seen = self.ahead(before, made)
-            else:
-                self._seen = self._ours = None
+        written = self._history.decide(lines)
+        value, made = written.value
+        if written.masked:
+            self._tell_masked(made, written.lines[-1].cursor)
+        if written.lines:
             hit("job.written")
-            self._manifest.took(found.value, found.lines)
-            self._show(written[-1])
-        return written
+        return Written(written.lines, value, written.masked)
 
     def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
         """Tell of secrets in what people wrote; who asks agents tells of those in their replies."""
@@ -260,7 +214,7 @@ class Job:
 
     def catch_up(self) -> None:
         """Show what the last one who wrote did not live to show."""
-        self._manifest.refresh()
+        self._history.flush()
 
     def holder(self) -> Held | None:
         """Who runs the job, if somebody living does."""
@@ -278,10 +232,13 @@ class Job:
 
         The texts of a sensitive job are open after `reveal`, unless they shall be `blank`.
         """
-        told = partial(opened, seals=self.seals) if self._clear and not blank else blanked
         for line in self.log.read(after):
-            if isinstance(line, Line) and CONTROL not in line.record:
-                yield line._replace(record=told(line.record)) if MARK in line.record else line
+            if not isinstance(line, Line) or CONTROL in line.record:
+                continue
+            if MARK in line.record:
+                text = blanked(line.record) if blank else self._text(line.record)
+                line = line._replace(record=text)
+            yield line
 
     def workspace_shown(self) -> str | None:
         """Where the job's files are, as the history tells it."""
@@ -292,33 +249,13 @@ class Job:
 
     # -- showing -----------------------------------------------------------------------
 
-    def _show(self, acked: Cursor) -> None:
-        """Bring manifest.json up to date, as often as costs little beside the work itself."""
-        now = self.home.clock.boottime()
-        self._owed = acked if now < self._next_show else None
-        if self._owed is None:
-            try:
-                self._manifest.refresh(acked, read=False)
-            except StorageError:
-                # What was decided is on record, and whoever reads the manifest folds it.
-                self._owed = acked
-            after = self.home.clock.boottime()
-            self._next_show = after + max(_PAUSE, _SHARE * (after - now))
-
     def rebuild(self) -> list[str]:
-        """Make manifest.json anew; the names under which edited ones were kept."""
-        self._manifest.rebuild()
-        return self._manifest.kept_aside
+        """Make manifest.json again; the names under which edited ones were kept."""
+        return self._history.rebuild()
 
     def close(self) -> None:
-        try:
-            with suppress(StorageError):
-                if self._owed is not None:
-                    self._manifest.refresh(self._owed)
-                self._manifest.close()
-        finally:
-            self._lease.close()
-            self.log.close()
+        self._history.close()
+        self._lease.close()
 
     def __enter__(self) -> Job:
         return self
@@ -327,12 +264,6 @@ class Job:
         self.close()
 
 
-def stays(line: Record) -> bool:
-    """Whether the history keeps a line as it is: what is secret is masked there."""
-    return _hidden(line) is line
-
-
-_hidden = hiding()
 _WRITTEN = {
     "new": "the spec",
     "set": "the spec",
@@ -341,6 +272,10 @@ _WRITTEN = {
     "hold": "a decision",
     "note": "a note",
 }
+
+
+_APART = ("trail", "parts")
+"""Of the state: what is long, and has hardly any text."""
 
 
 def shown(state: State) -> bytes:
@@ -386,6 +321,9 @@ def manifest(state: State) -> Record:
     origin: Record = state["origin"] or {}
     foreign = origin.get("foreign_status")
     return _with_foreign(state, shown | ({"foreign_status": foreign} if foreign else {}))
+
+
+SHAPE: Shape[State] = Shape(version=_VERSION, initial=fold.initial, fold=fold.fold, render=shown)
 
 
 def _with_foreign(state: State, shown: Record) -> Record:

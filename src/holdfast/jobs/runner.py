@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.ids import SessionId, session_id
 from holdfast.jobs.call import ENDINGS, OUTCOMES, Call, Prepared, given
 from holdfast.jobs.crew import Crew, acts, any_acts
-from holdfast.jobs.job import Job, stays
+from holdfast.jobs.job import Job
 from holdfast.jobs.money import account_of, name_in_book
 from holdfast.jobs.remains import around, end_remains
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
@@ -36,6 +36,7 @@ from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
 from holdfast.store.failpoints import hit
+from holdfast.store.primitives import Decision
 from holdfast.workspace.safedir import Unkept
 from holdfast.workspace.workspace import Workspace
 
@@ -173,31 +174,31 @@ class Runner:
         except OverBudget as error:
             self._tell_refused(state, error)
             raise
-        claimed = moved = False
 
-        def decide(now: JobState) -> Sequence[Record]:
-            nonlocal claimed, moved
+        def decide(now: JobState) -> Decision[str]:
             check(now, "claim")
             if now["hold"] is not None:
                 raise refusal(now, "run")
-            if moved := _place(now) != place:
-                return []
+            if _place(now) != place:
+                return [], "moved"
             if (bar := _over(now, most)) is not None:
-                return [bar]
-            claimed = True
-            return _intent(now, call, asked, aside, self._part_name)
+                return [bar], "halted"
+            return _intent(now, call, asked, aside, self._part_name), "claimed"
 
+        came_to = ""
         try:
-            self.job.decide(decide)
+            came_to = self.job.transact(decide).value
         finally:
-            if not claimed and self._limited:
+            if came_to != "claimed" and self._limited:
                 self._account.release(session_id(call.charge), "nobody was asked")
-        if claimed:
-            return self._claimed(call, request, word)
-        if moved:
-            return self._claim(word)
-        self._watch("halted", self.job.known())
-        return None
+        match came_to:
+            case "claimed":
+                return self._claimed(call, request, word)
+            case "moved":
+                return self._claim(word)
+            case _:
+                self._watch("halted", self.job.known())
+                return None
 
     def _tell_refused(self, state: JobState, error: OverBudget) -> None:
         """Let who looks at the job see why it does not go on; the refusal itself comes first."""
@@ -305,7 +306,7 @@ class Runner:
         replied = _replied(call, result)
         if acts(call.model) or call.phase.gates:
             # What follows takes its time: what was said is safe before it begins.
-            if not self.job.decide(lambda state: [replied] if _is_open(state, call) else []):
+            if not self.job.decide(lambda now: [replied] if _is_open(now, call) else []).lines:
                 return self._overtaken()
             return self._conclude(call, result, [])
         return self._conclude(call, result, [replied], on=on)
@@ -314,7 +315,6 @@ class Runner:
         self, call: Call, result: Result, before: list[Record], *, on: bool = False
     ) -> Call | None:
         """What is made of a reply, and where the job goes from there."""
-        following: Prepared | None = None
         try:
             with self._around:
                 verdict = verdict_on(call, result, self.job.known(), self.workspace, self._clock)
@@ -323,31 +323,32 @@ class Runner:
             state, tree = self.job.known(), None
             verdict = without_files(call, result, state, self.workspace, error)
 
-        def decide(state: JobState) -> Sequence[Record]:
-            nonlocal following
+        def decide(state: JobState) -> Decision[Prepared | None]:
             if not _is_open(state, call):
-                return []
+                return [], None
             pause = self._not_before(state) if verdict.outcome == "ERROR" else ""
-            judged = verdict.line(state, call.sequence, pause)
-            lines = [*before, judged]
+            lines = [*before, verdict.line(state, call.sequence, pause)]
             if verdict.action == "COMPLETED":
                 lines.append(_point(state, call, verdict, tree))
-            # What the history will say instead of a secret is what the next one is told.
-            if on and all(map(stays, lines[len(before) :])):
-                after = self.job.ahead(state, lines)
-                if (following := self._following(after, call)) is not None:
-                    _, asked, _, _, aside = following
-                    lines += _intent(after, following.call, asked, aside, self._part_name)
-            return lines
+            if not on or self._sealed:
+                return lines, None
+            # The next prompt is made of what the history will say: secrets are masked in it.
+            after = self.job.ahead(lines)
+            following = self._following(after, call)
+            if following is not None:
+                _, asked, _, _, aside = following
+                lines += _intent(after, following.call, asked, aside, self._part_name)
+            return lines, following
 
-        written = self.job.decide(decide)
-        if not written:
+        written = self.job.transact(decide)
+        if not written.lines:
             return self._overtaken()
         if self._limited:
-            self._account.settle(written[-1])
+            self._account.settle(written.lines[-1].cursor)
         verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
-        if not (before and self.job.kept_all):
+        if not before or written.masked or self._sealed:
             self._tell_masked(call, result.text)
+        following = written.value
         self._watch("judged", self._with_warnings(verdict))
         return self._claimed(following.call, following.request) if following else None
 

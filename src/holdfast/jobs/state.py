@@ -85,28 +85,18 @@ def initial() -> Job:
 
 
 def fold(state: Job, line: Line) -> Job:
-    folded(state, line.record)
-    return state
-
-
-def folded(state: Job, record: Record) -> None:
-    """The same in place, of what a line says."""
+    """In place; what is not a line of a history changes nothing."""
+    record = line.record
     act = _ACTS.get(str(record.get("event")))
     fence = record.get("fence", 0)
     if act is None or (isinstance(fence, int) and 0 < fence < state["fence"]):
-        return
+        return state
     if isinstance(fence, int) and fence > state["fence"]:
         state["fence"] = fence
     if isinstance(record.get("ts"), str):
         state["updated_at"] = record["ts"]
     act(state, record)
-
-
-def copied(state: Job) -> Job:
-    """A state that can be folded on without changing this one."""
-    call: Record | None = state["call"]
-    own = {"asked": dict(state["asked"]), "call": None if call is None else dict(call)}
-    return {**state, **own, "parts": dict(state["parts"]), "trail": [*state["trail"]]}
+    return state
 
 
 def capped(paths: Sequence[str]) -> list[str]:

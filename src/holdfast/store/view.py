@@ -205,8 +205,7 @@ class View(Generic[State]):
         self._save(START)
 
     def _save(self, acked: Cursor, *, lazily: bool = False) -> None:
-        began = self._clock.boottime()
-        self._owed = False
+        began, self._owed, waits = self._clock.boottime(), True, False
         for file in self._files:
             if not file.met:
                 self._meet(file)
@@ -227,14 +226,14 @@ class View(Generic[State]):
         for file in stale:
             data = file.render(self._state)
             if lazily and data == file.data and self._cursor.seq < (file.shows or START).seq + _FEW:
-                self._owed = True
+                waits = True
                 continue
             aside = file.cell.save(version, stamp, data, over=file.over, ours=file.ours)
             if aside is not None:
                 self.kept_aside.append(aside)
             file.shows, file.data, file.over = self._cursor, data, None
             pause = _PAUSE
-        ended = self._clock.boottime()
+        self._owed, ended = waits, self._clock.boottime()
         self._next_save = ended + max(pause, _SHARE * (ended - began))
 
     def _recognise(self, files: Sequence[_File[State]]) -> None:
