@@ -34,16 +34,14 @@ from holdfast.errors import (
 from holdfast.models.protocol import Message, Reply, Try, Usage
 from holdfast.models.report import count, legible, usd
 from holdfast.spend.gate import Bound, grant
+from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import (
-    CONTROL,
     START,
     Cursor,
-    Decide,
     Decision,
     Line,
     Log,
     T,
-    Written,
 )
 from holdfast.store.view import Shape
 
@@ -58,7 +56,6 @@ _LONGEST_TEXT, _LONGEST_MESSAGE = MAX_LINE // 2, 64 << 10
 """In bytes, as JSON has them; sealed they take a third more."""
 _BYTES_A_LETTER = 6
 """At most: a control character is written as `\\u0000`."""
-_PAUSE = 0.1
 
 
 class Tally(NamedTuple):
@@ -81,13 +78,6 @@ class Tally(NamedTuple):
         return Bound(name, most, self.usd, self.reserved_usd, self.unknown, self.assumed_usd)
 
 
-class _Known(NamedTuple):
-    """What the view shows after a line."""
-
-    cursor: Cursor
-    state: State
-
-
 class Unsealed(Message):
     """Something said in a sensitive turn; whoever is told it answers in one."""
 
@@ -99,8 +89,9 @@ class Conversation:
 
     def __init__(self, home: Home, key: Callable[[Part], str]) -> None:
         self._home, self.clock = home, home.clock
-        self.log: Log = home.log(key("conversation"))
-        self._view = home.view(key("turns"), self.log, SHAPE)
+        views = {key("turns"): SHAPE.render}
+        self._state = StateLog(home, key("conversation"), SHAPE, views)
+        self.log: Log = self._state.log
         self._messages: deque[tuple[Message, Message]] = deque(maxlen=_MESSAGES_KEPT)
         self._questions: dict[str, Message] = {}
         self._seals = Seals(home, self.log.key)
@@ -110,9 +101,7 @@ class Conversation:
         """Whether the last question was put on record sealed."""
         self._heard: set[str] = set()
         self._seen: Cursor | None = None
-        self._known: _Known | None = None
-        self._owed: Cursor | None = None
-        self._next_refresh = float("-inf")
+        """The last line of which the messages were taken in."""
 
     # -- writing -----------------------------------------------------------------------
 
@@ -130,8 +119,7 @@ class Conversation:
         self.sealing = call.sensitive
         digest = self._seals.ring.digest if call.sensitive else _hash
 
-        def decide(head: Cursor) -> Decision[PendingCall]:
-            state = self._state_at(head)
+        def decide(state: State) -> Decision[PendingCall]:
             number = state["sessions"].get(call.session, {}).get("turns", 0)
             reserved = _granted(_tally(state, call.session), call)
             turn = f"{call.session}/{number}"
@@ -161,25 +149,12 @@ class Conversation:
             begun = (turn, call.session, call.model, reserved, call.fence, call.sensitive)
             return lines, PendingCall(*begun)
 
-        write = self._write_sealed if call.sensitive else self.log.write
         try:
-            written = write(decide)
+            return self._decide(decide, sealed=call.sensitive)
         except OverBudget as error:
             agent = call.session.partition("_")[2].rpartition("_")[0]
             refused(self._home, f"a question in {call.session}", error, agent=agent or None)
             raise
-        self._refresh(written.lines[-1].cursor)
-        return written.value
-
-    def _state_at(self, head: Cursor) -> State:
-        """The state that the next question meets; under the log's lock.
-
-        What was said has just been read to go with the question.  It was folded on the way, so that
-        it is not read twice in every turn: only if somebody else has written since.
-        """
-        if self._known is None or self._known.cursor != head:
-            self._known = _Known(head, _copied(self._view.read()))
-        return self._known.state
 
     def end(self, pending: PendingCall, result: Result) -> None:
         """Record how a call ended; InvalidOutput if the reply cannot be recorded."""
@@ -209,43 +184,54 @@ class Conversation:
             self._end(pending, "system", "the reply cannot be recorded", failed)
 
     def abandon_all_but(self, sessions: Collection[str]) -> None:
-        """End the questions of sessions that are over: whoever asked them is gone."""
-        if not self.waiting():
-            return
+        """End the questions of sessions that are over: the process that asked them is gone."""
 
-        def decide(head: Cursor) -> Decision[None]:
+        def decide(state: State) -> Decision[None]:
             return [
                 self._line(
                     "system",
                     "whoever asked this is gone",
                     None,
                     turn=turn,
-                    session_id=each["session_id"],
+                    session_id=question["session_id"],
                     error="abandoned",
                     cost_usd=None,
                 )
-                for turn, each in self.waiting().items()
-                if each["session_id"] not in sessions
+                for turn, question in state["open"].items()
+                if question["session_id"] not in sessions
             ], None
 
-        if lines := self.log.write(decide).lines:
-            self._refresh(lines[-1].cursor)
+        if self.waiting():
+            self._decide(decide)
 
     def _end(self, pending: PendingCall, role: str, text: str, meta: Record) -> None:
         named = {"turn": pending.turn, "session_id": pending.session}
         line = self._line(role, text, pending.fence, **named, **meta)
-        write = self._write_sealed if pending.sensitive else self.log.write
-        self._refresh(write(lambda _: ([line], None)).lines[-1].cursor)
+        self._decide(lambda _: ([line], None), sealed=pending.sensitive)
 
-    def _write_sealed(self, decide: Decide[T]) -> Written[T]:
+    def _decide(self, decide: Callable[[State], Decision[T]], *, sealed: bool = False) -> T:
+        """Write a decision, and take in what it says: nothing of it is read back."""
+        if not sealed:
+            written = self._state.decide(decide)
+            lines, value = written.lines, written.value
+        else:
+            lines, value = self._write_sealed(decide)
+            self._state.refresh()
+        if lines and self._seen is not None and lines[0].seq == self._seen.seq + 1:
+            for line in lines:
+                self._hear(line, self.log.key)
+            self._seen = lines[-1].cursor
+        return value
+
+    def _write_sealed(self, decide: Callable[[State], Decision[T]]) -> tuple[list[Line], T]:
         """Write lines that are sealed for the place in which they stand."""
         # A log whose disk failed puts a line of its own before the next one: let it do so now.
         self.log.append_all([])
 
         def sealing(head: Cursor) -> Decision[tuple[T, int]]:
-            lines, value = decide(head)
-            sealed = [self._sealed(line, seq) for seq, line in enumerate(lines, head.seq + 1)]
-            return sealed, (value, head.seq + len(lines))
+            lines, value = decide(self._state.state())
+            locked = [self._sealed(line, seq) for seq, line in enumerate(lines, head.seq + 1)]
+            return locked, (value, head.seq + len(lines))
 
         written = self.log.write(sealing)
         value, due = written.value
@@ -256,19 +242,11 @@ class Conversation:
                 hint="check the disk, then ask again",
                 path=self.log.key,
             )
-        return Written(written.lines, value, written.masked)
+        return written.lines, value
 
     def _sealed(self, line: Record, seq: int) -> Record:
         locked = with_texts(line, lambda text, field: self._seals.lock(text, part_of(seq, field)))
         return {**locked, "meta": {**locked["meta"], **self._seals.mark}}
-
-    def _refresh(self, cursor: Cursor) -> None:
-        """Bring turns.json up to date, now and then; else when the conversation is closed."""
-        now = self.clock.boottime()
-        self._owed = cursor if now < self._next_refresh else None
-        if self._owed is None:
-            self._view.refresh(cursor)
-            self._next_refresh = now + _PAUSE
 
     def _line(self, role: str, text: str, fence: int | None, **meta: Any) -> Record:
         line: Record = {"ts": self.clock.now(), "role": role, "content": text, "meta": meta}
@@ -277,11 +255,11 @@ class Conversation:
     # -- reading -----------------------------------------------------------------------
 
     def tally(self, session: str) -> Tally:
-        return _tally(self._view.read(), session)
+        return _tally(self._state.state(), session)
 
     def waiting(self) -> dict[str, Record]:
         """Questions without an answer, by the name of the turn."""
-        return self._view.read()["open"]
+        return self._state.state()["open"]
 
     def recent(self, most: int) -> list[Message]:
         """The latest questions and answers that fit into `most` characters, oldest first."""
@@ -296,7 +274,7 @@ class Conversation:
 
     def mark(self) -> Cursor:
         """A place from which what was said lately can be read."""
-        marks = self._view.read()["marks"]
+        marks = self._state.state()["marks"]
         return Cursor(*marks[0]) if len(marks) == _MARKS_KEPT else START
 
     def _follow(self) -> None:
@@ -304,20 +282,9 @@ class Conversation:
         if self._seen is None:
             self._seen = self.mark()
         for line in self.log.read(self._seen):
-            if not isinstance(line, Line):
-                continue
-            if line.seq is None or line.hash is None:
-                self._known = None  # a line of others: how it counts is the view's business
-                continue
-            self._hear(line, self.log.key)
-            self._seen = Cursor(line.seq, line.hash, line.segment, line.end)
-            if self._known is not None and line.seq > self._known.cursor.seq:
-                self._known = self._folded(self._known, line, self._seen)
-
-    def _folded(self, known: _Known, line: Line, cursor: Cursor) -> _Known | None:
-        if cursor.seq != known.cursor.seq + 1 or CONTROL in line.record:
-            return None
-        return _Known(cursor, _fold(known.state, line))
+            if isinstance(line, Line) and line.seq is not None and line.hash is not None:
+                self._hear(line, self.log.key)
+                self._seen = line.cursor
 
     def _hear(self, line: Line, log: str) -> None:
         turn, role = meta_of(line.record).get("turn"), line.record.get("role")
@@ -374,10 +341,7 @@ class Conversation:
             raise
 
     def close(self) -> None:
-        if self._owed is not None:
-            self._view.refresh(self._owed)
-        self._view.close()
-        self.log.close()
+        self._state.close()
 
     def __enter__(self) -> Conversation:
         return self
@@ -443,12 +407,6 @@ def _tally(state: State, session: str) -> Tally:
 
 def _initial() -> State:
     return {"turns": 0, "sessions": {}, "open": {}, "parts": [], "marks": []}
-
-
-def _copied(state: State) -> State:
-    """A state that can be folded on without changing this one."""
-    sessions = {name: sums.copy() for name, sums in state["sessions"].items()}
-    return {**state, "sessions": sessions, "open": state["open"].copy()}
 
 
 def _fold(state: State, line: Line) -> State:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.calls.conversation import SHAPE
 from holdfast.calls.sealing import MARK, Seals, meta_of, part_of, tries_of, with_texts
+from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import START, Cursor, Line, Log
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ class Recorded(NamedTuple):
 
 def turns(home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = False) -> Recorded:
     """The newest `most` turns, of a log that anybody may have written to."""
-    log = home.log(key("conversation"))
-    view = home.view(key("turns"), log, SHAPE)
+    turns = StateLog(home, key("conversation"), SHAPE, {key("turns"): SHAPE.render})
+    log = turns.log
     try:
-        state = view.read()
+        state = turns.state()
         wanted = min(most, state["turns"])
         marks = [Cursor(*each) for each in state["marks"]]
         found: list[Turn] = []
@@ -73,8 +74,7 @@ def turns(home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = 
                 break
         return Recorded(found, state["turns"])
     finally:
-        view.close()
-        log.close()
+        turns.close()
 
 
 def _read(log: Log, start: Cursor, most: int, seals: Seals | None) -> list[Turn]:
