@@ -41,9 +41,9 @@ VERBS = {
     "memory note": Hops(13, 0, 22),
 }
 PAGES = {
-    "/": Hops(44, 0, 23),
-    "/agent/rio": Hops(59, 0, 24),
-    "/jobs/demo": Hops(39, 0, 23),
+    "/": Hops(13, 0, 23),
+    "/agent/rio": Hops(30, 0, 24),
+    "/jobs/demo": Hops(28, 0, 23),
 }
 FEW = 0.1
 """The share by which a number may lie above what was counted before the test asks to lower it."""

@@ -44,6 +44,26 @@ def test_calls_share_a_home_and_none_of_them_closes_it(shared: Shared) -> None:
     assert not found.files["holdfast.toml"]
 
 
+def test_a_value_of_a_log_is_read_again_when_the_log_changed(shared: Shared) -> None:
+    def events() -> int:
+        """Of all calls so far, by one that keeps the count."""
+        with a_call(shared) as call:
+            log = call.home().log("ledger/rio")
+            return call.once("events", "ledger/rio", lambda: len(list(log.read())))
+
+    def write() -> None:
+        with a_call(shared) as call:
+            WRITE.answer(call, {"agent": "rio", "event": "info", "text": "one more"})
+
+    write()
+    before = events()
+    with recording() as found:
+        assert events() == before
+    assert not found.opens
+    write()
+    assert events() > before
+
+
 def test_changed_settings_are_read_by_the_next_call(shared: Shared, path: Path) -> None:
     with a_call(shared) as before:
         assert before.home().settings.heartbeat == 60

@@ -29,7 +29,7 @@ def test_what_was_told_is_shown(tmp_path: Path) -> None:
 def test_what_is_not_known_is_not_called_nothing(tmp_path: Path) -> None:
     verbs = Verbs(str(tmp_path / "home"), Turner())
     *_, figures = verbs("model test", model="command:echo hello").text.splitlines()
-    assert "tokens not told, price not known, " in figures
+    assert "tokens unknown, cost unknown, " in figures
 
 
 def test_tries_that_failed_are_counted(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def test_a_job_whose_runner_was_killed_says_how_it_goes_on(made: Errands, board:
     for path in ("/jobs/slow", "/decisions"):
         page = page_of(board, path)
         assert "Its runner is gone; <code>holdfast job run slow</code> goes on." in page
+    waits = len(made.verbs.rows("job list", waiting=True))
+    assert f' aria-label="{waits} wait for you">' in page_of(board, "/")
     page = page_of(board, "/jobs/slow")
     assert "Nobody runs it at the moment" not in page
     assert "being asked" not in page

@@ -63,6 +63,8 @@ def turns(home: Home, key: Callable[[Part], str], most: int, *, decrypt: bool = 
     turns = StateLog(home, key("conversation"), SHAPE, {key("turns"): SHAPE.render})
     log = turns.log
     try:
+        if not log.segments():
+            return Recorded([], 0)
         state = turns.state()
         wanted = min(most, state["turns"])
         marks = [Cursor(*each) for each in state["marks"]]

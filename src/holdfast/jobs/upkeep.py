@@ -11,7 +11,6 @@ from holdfast.jobs.damage import spoilt_views
 from holdfast.jobs.job import Job, is_job_id
 from holdfast.jobs.lost import is_lost
 from holdfast.jobs.queue import Queue, folders
-from holdfast.jobs.steward import waits_for
 from holdfast.layout import HOLDFAST, Layout
 
 if TYPE_CHECKING:
@@ -134,14 +133,3 @@ def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
                     file = key.rpartition("/")[2]
                     fix = "`holdfast rebuild` makes it anew from the history, which counts"
                     yield Trouble(name, f"{file} is not what was written", fix)
-
-
-def waiting(home: Home, layout: Layout = HOLDFAST) -> tuple[int, int]:
-    """How many jobs are not over, and how many of them wait for a person."""
-    under_way = asked = 0
-    for name in known(home, layout):
-        with Job(home, name, layout) as job:
-            state = job.state()
-            under_way += state["status"] not in ("SUCCESS", "CANCELED")
-            asked += waits_for(state) is not None
-    return under_way, asked

@@ -8,13 +8,13 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.forking import lineage
 from holdfast.agents.health import by_health, health
 from holdfast.agents.standing import fleet, standing
-from holdfast.codec import Record
 from holdfast.errors import Corrupt
+from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Rows, Show
+from holdfast.ops.envelope import Rows, Show, tally
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
-from holdfast.ops.status import known_agent, now, row_of
+from holdfast.ops.parameter import Arg, known_agent
+from holdfast.ops.status import now, row_of
 
 By = Literal["health", "name"]
 
@@ -41,22 +41,21 @@ def list_(
     ]
     if by == "name":
         rows.sort(key=lambda row: row["agent"])
-    groups = [row["health"] for row in rows]
-    counts = {group: groups.count(group) for group in sorted(set(groups))}
-    return Rows(rows, {"agents": len(rows), **counts})
+    return Rows(rows, {"agents": len(rows), **tally(rows, "health")})
 
 
 @example("holdfast agent show rio")
-def show(
-    context: Context,
-    agent: Annotated[str, Arg("Which one", positional=True)],
-) -> Show:
+def show(context: Context, agent: Annotated[str, Arg("Which one", positional=True)]) -> Show:
     home, layout = context.home(), context.layout
-    known = known_agent(home, layout, agent)
+    known = known_agent(agent, agents(home, layout))
     one = standing(home, known, now(home), layout)
     with Agent(home, known, layout) as opened:
         report, session, metrics = opened.report(), opened.session(), opened.metrics()
-        persona = _persona(context, opened)
+        try:
+            persona = opened.persona.look()
+        except Corrupt as error:  # an unreadable manifest does not hide the rest
+            persona = None
+            context.warn(error.message)
         retired = opened.state()["retired"]
         roles = {role: opened.session(role) for role in opened.state()["sessions"] if role}
         place = opened.key("agent")
@@ -84,12 +83,3 @@ def show(
         "metrics": metrics,
     }
     return Show(data)
-
-
-def _persona(context: Context, agent: Agent) -> Record | None:
-    """Who it is; None if its manifest cannot be read, which must not hide the rest."""
-    try:
-        return agent.persona.look()
-    except Corrupt as error:
-        context.warn(error.message)
-        return None

@@ -57,16 +57,13 @@ def ack(
     by: Annotated[str | None, Arg("Who it is, if not the user", metavar="NAME")] = None,
 ) -> Change:
     home = context.home_to_change()
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
     with Alerts(home) as alerts:
-        found = alerts.acknowledge(id, by or _user(), note)
+        found = alerts.acknowledge(id, by or user, note)
     told, before = f"{found['agent']}: {found['says']}", found["acked_by"]
     if before:
         return Change(found["id"], False, f"{told}; {before} has acknowledged it", found)
     return Change(found["id"], True, f"{told}; silent until it is over", found)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

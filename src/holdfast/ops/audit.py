@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypedDict, Unpack
 
 from holdfast.audit import KINDS, Audit, Entry
-from holdfast.errors import UsageError
 from holdfast.ids import agent_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows, Show, Stream
-from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, OfAgent, Since
+from holdfast.ops.parameter import Arg, OfAgent, Since, checked_limit, moment
 from holdfast.text import plural
 
 _PAUSE = 0.2
@@ -38,9 +36,13 @@ def list_(
     wanted, begin = _wanted(context, which)
     with Audit(context.home()) as audit:
         # One more than asked for tells whether there is more.
-        most = _limit(limit) + 1 if limit else None
+        most = checked_limit(limit) + 1 if limit else None
         found = audit.newest(most, wanted, begin)
-        _warn(context, audit, which.get("kind") if not found else None)
+        if audit.damaged:
+            count = plural(len(audit.damaged), "damaged line")
+            context.warn(f"left out {count}; `holdfast check` tells where")
+        if not found and (kind := which.get("kind")) is not None and kind not in KINDS:
+            context.warn(f"nothing is called {kind}; the rules are {', '.join(KINDS)}")
     shown = found[-limit:] if limit else found
     counts: dict[str, int] = {"shown": len(shown)}
     for each in shown:
@@ -58,7 +60,7 @@ def tail(
     **which: Unpack[Which],
 ) -> Stream:
     wanted, begin = _wanted(context, which)
-    return Stream(_follow(context, wanted, begin, _limit(limit), follow=follow))
+    return Stream(_follow(context, wanted, begin, checked_limit(limit), follow=follow))
 
 
 def _follow(
@@ -119,17 +121,3 @@ def _row(entry: Entry) -> dict[str, Any]:
     record = entry.record
     row = {"seq": entry.line.seq, "ts": record.get("ts"), "kind": record["event"]}
     return row | {name: record.get(name) for name in _SHOWN}
-
-
-def _limit(limit: int) -> int:
-    if limit < 0:
-        raise UsageError("--limit is below zero", hint="0 is all")
-    return limit
-
-
-def _warn(context: Context, audit: Audit, kind: str | None) -> None:
-    if audit.damaged:
-        count = plural(len(audit.damaged), "damaged line")
-        context.warn(f"left out {count}; `holdfast check` tells where")
-    if kind is not None and kind not in KINDS:
-        context.warn(f"nothing is called {kind}; the rules are {', '.join(KINDS)}")

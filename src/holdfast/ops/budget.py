@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
 from holdfast.ids import agent_id
+from holdfast.layout import SPEND
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows
-from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, DryRun
+from holdfast.ops.parameter import Arg, DryRun, moment
 from holdfast.settings import SETTINGS
 from holdfast.spend.book import Spend, Tally, total
 from holdfast.spend.limits import limit, set_limits
@@ -34,7 +34,7 @@ def show(
     else:
         when = local_stamp(moment(day, home), zone(home.settings.timezone))[:10]
     with Spend(home) as spend:
-        spent = spend.agents(when)
+        spent = context.once(f"spent on {when}", SPEND, lambda: spend.agents(when))
     everybody = total(spent.values())
     names = sorted(spent) if agent is None else [agent_id(agent).lower()]
     rows: list[dict[str, Any]] = []

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from holdfast.agents.agent import Agent, opened
 from holdfast.agents.chat import Chat, Manner
 from holdfast.agents.context import gather
-from holdfast.codec import Record
 from holdfast.errors import HoldfastError, NoKey, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
-from holdfast.ops.model import chosen, schema_from, told
+from holdfast.ops.model import chosen, reply_fields, schema_from
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.text import duration
@@ -81,7 +80,7 @@ def chat(
                     context.tell("\n")
                 if talk.sealed and not sensitive:
                     context.warn("what was said before is sealed, and so is this")
-                data = {"session_id": talk.session, "sealed": talk.sealed, **told(reply)}
+                data = {"session_id": talk.session, "sealed": talk.sealed, **reply_fields(reply)}
         except NoKey as error:
             if not sensitive:
                 error.hint = f"{error.hint}; --fresh goes on without what was said before"
@@ -124,10 +123,13 @@ def _looked_up(home: Home, one: Agent, talk: Chat, word: str) -> str:
             return gather(home, one).memory or "nothing yet"
         case "/tasks":
             tasks = gather(home, one).tasks
-            return "\n".join(_task(each) for each in tasks) or "nothing to do"
+            lines = [f"{t.get('id')} ({t.get('status')}) {t.get('description')}" for t in tasks]
+            return "\n".join(lines) or "nothing to do"
         case "/inbox":
             given = gather(home, one)
-            return "\n".join(map(_message, (*given.urgent, *given.others))) or "no messages"
+            mail = (*given.urgent, *given.others)
+            lines = [f"{m.get('from')}: {m.get('subject') or m.get('id')}" for m in mail]
+            return "\n".join(lines) or "no messages"
         case "/history":
             return "\n".join(f"{each.role}: {each.text}" for each in talk.recent()) or "nothing yet"
         case "/help":
@@ -136,11 +138,3 @@ def _looked_up(home: Home, one: Agent, talk: Chat, word: str) -> str:
             near = get_close_matches(word, _WORDS, 1)
             meant = f", did you mean {near[0]}?" if near else "."
             return f"There is no {word}{meant} {_HELP}"
-
-
-def _task(task: Record) -> str:
-    return f"{task.get('id')} ({task.get('status')}) {task.get('description')}"
-
-
-def _message(message: Record) -> str:
-    return f"{message.get('from')}: {message.get('subject') or message.get('id')}"

@@ -15,16 +15,19 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import ConfigError, Forbidden, UsageError
+from holdfast.errors import BadName, ConfigError, Forbidden, UsageError
+from holdfast.ids import session_id
 
 if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
     from holdfast.layout import Layout
     from holdfast.ops.opening import Opened, Shared
     from holdfast.store.home import Home
 
+Kept = TypeVar("Kept")
 Live = Callable[[Callable[[], str]], AbstractContextManager[object]]
 
 
@@ -112,6 +115,26 @@ class Context:
                 path=opened.home.path,
             )
         return opened.home
+
+    def once(self, name: str, key: str, make: Callable[[], Kept]) -> Kept:
+        """A small value read from the log at `key`; a server reads it again when that changed."""
+        if self._shared is None:
+            return make()
+        return self._shared.once(self.home(), name, key, make)
+
+    def agent(self, name: str, *, change: bool = False) -> Agent:
+        """An agent, to be closed after use; NotFound if there is none of that name."""
+        from holdfast.agents.agent import opened
+
+        return opened(self.home_to_change() if change else self.home(), name, self.layout)
+
+    def called_in_session(self, agent: str | None = None) -> str | None:
+        """The session of this process by its environment, if it is of that agent."""
+        session = os.environ.get("HOLDFAST_SESSION", "")
+        try:
+            return session if session_id(session).agent == agent or agent is None else None
+        except BadName:
+            return None
 
     def progress(self, what: str) -> Callable[[int, int], None] | None:
         """To be told how far something long has come; None if nobody is watching."""

@@ -38,7 +38,7 @@ def doctor(
 ) -> Rows:
     home = _opened(context)
     mended = list(_mend(home, dry_run=dry_run)) if fix else []
-    rows = [*mended, *(each.as_row() for each in examine(home))]
+    rows = [*mended, *(each._asdict() for each in examine(home))]
     states = [row["state"] for row in rows]
     counts = {state: states.count(state) for state in ("ok", "warning", "broken", "mended")}
     bad = counts["broken"] + counts["warning"]

@@ -10,6 +10,7 @@ Tuples with names, here and in the table: a dataclass takes ten times as long to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -45,6 +46,11 @@ class Rows(NamedTuple):
             "truncated": self.truncated,
             "next": self.next,
         }
+
+
+def tally(rows: Sequence[Row], name: str) -> dict[str, int]:
+    """How many rows have each value of a field, for `counts`."""
+    return dict(sorted(Counter(str(row[name]) for row in rows).items()))
 
 
 class Show(NamedTuple):

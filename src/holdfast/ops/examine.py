@@ -14,8 +14,7 @@ from holdfast.errors import HoldfastError, NotOurs
 from holdfast.layout import HOLDFAST, Part, is_scratch
 from holdfast.ledger.book import Ledger, agents
 from holdfast.ledger.sealed import FOLDER
-from holdfast.ops.answer import Answer
-from holdfast.ops.examine_fleet import examine_fleet
+from holdfast.ops.examine_fleet import Answer, examine_fleet
 from holdfast.process import process_start
 from holdfast.settings import SETTINGS
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
@@ -31,48 +30,34 @@ _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
 
 def examine(home: Home) -> Iterator[Answer]:
     """Every question and its answer, the most important last, where the eye lands."""
+    from holdfast.jobs.upkeep import known, troubles
+
     yield Answer("home", "ok", f"{home.path}, format {home.settings.format}")
-    yield from _settings(home)
-    yield _space(home)
-    yield _file_system(home)
+    for name, near in home.settings.unread():
+        fix = f"did you mean {near}?" if near else "docs/files.md lists what there is"
+        yield Answer(SETTINGS, "warning", f"nobody reads {name}", fix)
+    free = shutil.disk_usage(home.path).free
+    if free < _LITTLE_SPACE:
+        yield Answer("disk", "warning", f"{free >> 20} MiB free", "make room before it runs out")
+    else:
+        yield Answer("disk", "ok", f"{free >> 30} GiB free")
+    kind = file_system_of(home.path)
+    if kind in _REMOTE:
+        fix = "move the home to a local disk: locks and fsync are not reliable over a network"
+        yield Answer("file system", "warning", f"{kind} is not a local disk", fix)
+    else:
+        yield Answer("file system", "ok", kind)
     yield from _rights(home)
     yield from _inside_git(home)
     yield _clock(home)
     yield from _locks(home)
     yield from examine_fleet(home)
-    yield from _jobs(home)
-    yield from _integrity(home)
-
-
-def _jobs(home: Home) -> Iterator[Answer]:
-    from holdfast.jobs.upkeep import known, troubles
-
     found = list(troubles(home))
     for each in found:
         yield Answer(f"job {each.job}", "warning", each.what, each.fix)
     if not found and (jobs := known(home)):
-        yield Answer("jobs", "ok", f"{len(jobs)} jobs, none of them left by its runner")
-
-
-def _settings(home: Home) -> Iterator[Answer]:
-    for name, near in home.settings.unread():
-        fix = f"did you mean {near}?" if near else "docs/files.md lists what there is"
-        yield Answer(SETTINGS, "warning", f"nobody reads {name}", fix)
-
-
-def _space(home: Home) -> Answer:
-    free = shutil.disk_usage(home.path).free
-    if free < _LITTLE_SPACE:
-        return Answer("disk", "warning", f"{free >> 20} MiB free", "make room before it runs out")
-    return Answer("disk", "ok", f"{free >> 30} GiB free")
-
-
-def _file_system(home: Home) -> Answer:
-    kind = file_system_of(home.path)
-    if kind in _REMOTE:
-        fix = "move the home to a local disk: locks and fsync are not reliable over a network"
-        return Answer("file system", "warning", f"{kind} is not a local disk", fix)
-    return Answer("file system", "ok", kind)
+        yield Answer("jobs", "ok", f"{len(jobs)} jobs, 0 abandoned")
+    yield from _integrity(home)
 
 
 def file_system_of(path: str) -> str:
@@ -198,18 +183,13 @@ def proved(home: Home) -> Iterator[Finding]:
         with suppress(NotOurs):
             for problem in _with_imported(home, agent):
                 yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
-    for job in _imported_jobs(home):
+    above = HOLDFAST.above("job")
+    inside = (key.removeprefix(f"{above}/").split("/") for key in home.keys(above))
+    for job in sorted({parts[0] for parts in inside if parts[1:2] == [FOLDER]}):
         from holdfast.jobs.adopt import problems
 
         for problem in problems(home, job):
             yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])
-
-
-def _imported_jobs(home: Home) -> list[str]:
-    """Jobs that were brought from elsewhere, by the folder that they then have."""
-    above = HOLDFAST.above("job")
-    found = (key.removeprefix(f"{above}/").split("/") for key in home.keys(above))
-    return sorted({parts[0] for parts in found if parts[1:2] == [FOLDER]})
 
 
 def _is_unused_journal(home: Home, found: Finding) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import missing, name_of
 from holdfast.agents.standing import CLOCKS_DIFFER, REPORT, Standing, fleet
 from holdfast.errors import NotOurs
-from holdfast.ops.answer import Answer
 from holdfast.ops.status import now
 
 if TYPE_CHECKING:
@@ -30,14 +29,29 @@ NEXT = {
 }
 
 
+class Answer(NamedTuple):
+    """An answer of `doctor`."""
+
+    check: str
+    state: str
+    """ok, warning or broken."""
+    detail: str
+    fix: str = ""
+
+
 def examine_fleet(home: Home) -> Iterator[Answer]:
     """What is wrong with each agent, or that nothing is."""
     count = troubled = 0
     for one in fleet(home, now(home)):
         count += 1
-        found = list(_examine(home, one))
+        try:
+            files = list(_files(home, one))
+        except NotOurs as error:
+            files = [("broken", f"alien: {error.message}", "alien")]
+        found = [*files, *_conduct(one)]
         troubled += bool(found)
-        yield from found
+        for state, detail, what in found:
+            yield Answer(one.agent, state, detail, NEXT[what].format(agent=one.agent))
     if not troubled:
         yield Answer("agents", "ok", f"{count} agents, none of them in trouble")
 
@@ -45,15 +59,6 @@ def examine_fleet(home: Home) -> Iterator[Answer]:
 def has_state(one: Standing) -> bool:
     """Whether an agent has more than a ledger, and so should have all files of its folder."""
     return one.report.state is not None
-
-
-def _examine(home: Home, one: Standing) -> Iterator[Answer]:
-    try:
-        files = list(_files(home, one))
-    except NotOurs as error:
-        files = [("broken", f"alien: {error.message}", "alien")]
-    for state, detail, what in (*files, *_conduct(one)):
-        yield Answer(one.agent, state, detail, NEXT[what].format(agent=one.agent))
 
 
 def _files(home: Home, one: Standing) -> Iterator[tuple[str, str, str]]:

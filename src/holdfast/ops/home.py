@@ -42,7 +42,10 @@ def init(
     if dry_run:
         return _would_make(context, names)
     home, made = _home(context, timezone)
-    added = {name: _bootstrapped(home, context.layout, name) for name in names}
+    added: dict[str, list[str]] = {}
+    for name in names:
+        with Agent(home, name, context.layout) as one:
+            added[name] = [name_of(one, part) for part in bootstrap(home, one, name)]
     if names and context.layout is HOLDFAST:
         index.refresh(home)
     fresh = [name for name, parts in added.items() if _is_new(parts)]
@@ -57,17 +60,6 @@ def init(
     }
     applied = made or any(added.values())
     return Change(home.path, applied, detail="; ".join(parts), data=data)
-
-
-def _bootstrapped(home: Home, layout: Layout, name: str) -> list[str]:
-    """The files that were made for an agent."""
-    with Agent(home, name, layout) as one:
-        return [name_of(one, part) for part in bootstrap(home, one, name)]
-
-
-def _lacking(home: Home, layout: Layout, name: str) -> list[str]:
-    with Agent(home, name, layout) as one:
-        return [name_of(one, part) for part in missing(home, one)]
 
 
 def _is_new(parts: Sequence[str]) -> bool:
@@ -91,7 +83,10 @@ def _would_make(context: Context, names: list[str]) -> Change:
     place = os.path.abspath(context.place or find())
     try:
         home = context.home()
-        added = {name: _lacking(home, context.layout, name) for name in names}
+        added: dict[str, list[str]] = {}
+        for name in names:
+            with Agent(home, name, context.layout) as one:
+                added[name] = [name_of(one, part) for part in missing(home, one)]
         parts = [f"found home {home.path}"]
     except NotFound:
         everything = [HOLDFAST.path(part, "x").rpartition("/")[2] for part in ENTRIES]
@@ -147,11 +142,7 @@ def own_home(context: Context) -> Home:
 
 
 @example("holdfast rebuild")
-def rebuild(
-    context: Context,
-    *,
-    dry_run: DryRun = False,
-) -> Change:
+def rebuild(context: Context, *, dry_run: DryRun = False) -> Change:
     home, layout = context.home_to_change(), context.layout
     keys: list[str] = []
     found = [_rebuilt(home, layout, name, dry_run=dry_run) for name in agents(home, layout)]

@@ -11,7 +11,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-from holdfast.errors import BadName, BadValue, HoldfastError, OverBudget
+from holdfast.errors import BadValue, HoldfastError, OverBudget
 from holdfast.ids import agent_id, mapped_agent_id, session_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -73,7 +73,7 @@ def _hear(context: Context, agent: str | None, type: Type, silence: float | None
         # An agent that changes its directory stays who it is, in the home where it began.
         with suppress(OSError):
             os.chdir(project)
-    within = _within(agent)
+    within = context.called_in_session(agent)
     place = hooked.Place(
         within,
         type,
@@ -122,16 +122,6 @@ def _shown(agent: str, told: Told, heard: Heard) -> Show:
         "detail": heard.detail,
     }
     return Show({**data, "context": heard.context} if heard.context else data, text=text)
-
-
-def _within(agent: str | None) -> str | None:
-    """The session that whoever started Claude Code had begun, if it is one of this agent."""
-    text = os.environ.get("HOLDFAST_SESSION", "")
-    try:
-        owner = session_id(text).agent
-    except BadName:
-        return None
-    return text if agent in (None, owner) else None
 
 
 def _name(agent: str | None, within: str | None, folder: str) -> str:

@@ -141,7 +141,9 @@ class _Run:
             if member.slot.part not in ("stops", "flags"):
                 by_name[self._name_of(member)].append(member)
         for name in sorted(by_name):
-            yield from self._agent(name, by_name[name])
+            bring = self._ledger if self._layout is LUKA else self._state
+            yield from bring(name, by_name[name])
+            self._keep_name(mapped_agent_id(name), name)
         yield from self._flags({mapped_agent_id(name) for name in by_name})
         yield from self._others(set(by_name))
 
@@ -154,11 +156,6 @@ class _Run:
             return owner_of(self._tree, member, self._tree.read(member.file.path))
         except HoldfastError:
             return member.file.path.partition(".")[0]
-
-    def _agent(self, name: str, members: list[Member]) -> Iterator[Row]:
-        bring = self._ledger if self._layout is LUKA else self._state
-        yield from bring(name, members)
-        self._keep_name(mapped_agent_id(name), name)
 
     def _loaded(self, members: list[Member], troubles: list[Taken]) -> Iterator[Found]:
         """The files one after the other; what cannot be read goes to `troubles`."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple
 
-from holdfast.agents.agent import Agent, opened
+from holdfast.agents.agent import Agent
 from holdfast.agents.history import open_sessions
 from holdfast.agents.inbox import Letter, New, for_prompt, rendered
 from holdfast.agents.sender import trust
@@ -18,25 +17,17 @@ from holdfast.ids import agent_id, is_agent_id
 from holdfast.ledger.book import agents
 from holdfast.models.marks import WARNING, new_mark
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.moment import moment
+from holdfast.ops.envelope import Change, Rows, Show, tally
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, DryRun, OfAgent
+from holdfast.ops.parameter import Arg, DryRun, OfAgent, moment
 from holdfast.proc import procfs
 from holdfast.process import alive
-from holdfast.text import duration
+from holdfast.text import duration, one_line
 
 ALL = "all"
 Whose = Annotated[str, Arg("Whose inbox")]
 Id = Annotated[str, Arg("Which message", positional=True, metavar="ID")]
 _MOST_TAKEN = 1_000
-
-
-@contextmanager
-def _agent(call: Context, name: str, *, change: bool = False) -> Generator[Agent]:
-    home = call.home_to_change() if change else call.home()
-    with opened(home, name, call.layout) as one:
-        yield one
 
 
 # --- sending --------------------------------------------------------------------------------
@@ -67,14 +58,15 @@ def send(
     dry_run: DryRun = False,
 ) -> Change:
     home = call.home_to_change()
-    named = _sending_agent()
+    caller = os.environ.get("HOLDFAST_AGENT", "")
+    named = caller.lower() if is_agent_id(caller) else None
     sender = agent_id(from_).lower() if from_ is not None else named
     seen = named if named is not None and _is_proven(call, named) else None
     if sender is None:
         raise UsageError("nobody sends it", hint="say who with --from")
     new = New(
         sender=sender,
-        subject=" ".join(subject.split()),
+        subject=one_line(subject),
         body=body,
         type=type,
         priority=priority,
@@ -91,25 +83,22 @@ def send(
         call.warn(f"sent as {sender} in a session of {seen}; the message says so")
     sent = [] if dry_run else _deliver(call, new, names, again=id is not None)
     if sent and type == "flag":
+        counter = seen or sender
         with recorded(f"message {new.id} to {', '.join(sent)}", "only the count of it is missing"):
-            _count(call, seen or sender, len(sent), str(new.id), again=id is not None)
+            if counter in agents(home, call.layout):
+                with call.agent(counter, change=True) as one:
+                    one.desk.count_sent(len(sent), str(new.id), again=id is not None)
     told = "would go" if dry_run else "sent"
     data = {"id": new.id, "to": names, "from": sender, "sent_by": seen}
     detail = f"{new.id} {told} to {', '.join(names)}"
     return Change(str(new.id), not dry_run, detail, data=data, dry_run=dry_run)
 
 
-def _sending_agent() -> str | None:
-    """In whose session we are, as the environment says."""
-    name = os.environ.get("HOLDFAST_AGENT", "")
-    return name.lower() if is_agent_id(name) else None
-
-
 def _is_proven(call: Context, name: str) -> bool:
     """Whether this process descends from the owner of a session of the agent that is under way."""
     chain = [*procfs.ancestors()]
     above = {each.process for each in chain}
-    with suppress(NotFound), _agent(call, name) as one:
+    with suppress(NotFound), call.agent(name) as one:
         for session in open_sessions(one.state()):
             held = one.holder(session["role"])
             owner = held.owner if held is not None else None
@@ -152,7 +141,7 @@ def _deliver(call: Context, new: New, names: list[str], *, again: bool) -> list[
     sent: list[str] = []
     for name in names:
         try:
-            with _agent(call, name, change=True) as one:
+            with call.agent(name, change=True) as one:
                 one.desk.inbox.deliver(new)
                 if again:
                     one.desk.inbox.check_same(new)
@@ -165,13 +154,6 @@ def _deliver(call: Context, new: New, names: list[str], *, again: bool) -> list[
             raise type(error)(error.message, hint=hint, path=error.path) from error
         sent.append(name)
     return sent
-
-
-def _count(call: Context, name: str, number: int, id: str, *, again: bool) -> None:
-    """For the metrics of the sender, if it is an agent of this home."""
-    if name in agents(call.home(), call.layout):
-        with _agent(call, name, change=True) as one:
-            one.desk.count_sent(number, id, again=again)
 
 
 # --- looking --------------------------------------------------------------------------------
@@ -189,7 +171,7 @@ def list_(
     done: Annotated[bool, Arg("Those that are dealt with")] = False,
     bad: Annotated[bool, Arg("Files that are no messages")] = False,
 ) -> Rows:
-    with _agent(call, agent) as one:
+    with call.agent(agent) as one:
         inbox = one.desk.inbox
         chosen: list[Letter] = []
         for wanted, shelf in (
@@ -203,8 +185,7 @@ def list_(
             chosen = inbox.claimed() + inbox.waiting()
             _tell_of(call, one.name, {"bad": len(inbox.bad()), "dead": len(inbox.dead())})
     rows = [_row(letter) for letter in chosen]
-    states = [row["state"] for row in rows]
-    return Rows(rows, {"messages": len(rows), **{s: states.count(s) for s in sorted(set(states))}})
+    return Rows(rows, {"messages": len(rows), **tally(rows, "state")})
 
 
 def _tell_of(call: Context, agent: str, aside: dict[str, int]) -> None:
@@ -233,7 +214,7 @@ def _row(letter: Letter) -> Record:
 
 @example("holdfast inbox show --agent rio msg-abc123")
 def show(call: Context, id: Id, *, agent: Whose) -> Show:
-    with _agent(call, agent) as one:
+    with call.agent(agent) as one:
         letter = one.desk.inbox.find(id)
     return Show(_whole(letter))
 
@@ -256,7 +237,7 @@ class Mail(NamedTuple):
 
 def mail_of(call: Context, agent: str, most: int) -> Mail:
     """All of it at once: a page is drawn often, and an inbox may hold thousands of files."""
-    with _agent(call, agent) as one:
+    with call.agent(agent) as one:
         inbox = one.desk.inbox
         there = inbox.claimed() + inbox.waiting()
         late = [each for each in there if each.state == "expired"]
@@ -286,7 +267,7 @@ def take(
     if not 1 <= limit <= _MOST_TAKEN:
         raise UsageError(f"not a number of messages: {limit}", hint=f"1 to {_MOST_TAKEN}")
     seconds = duration(lease)
-    with _agent(call, agent, change=True) as one:
+    with call.agent(agent, change=True) as one:
         inbox = one.desk.inbox
         if id is None:
             taken = inbox.take(one.name, seconds=seconds, limit=limit)
@@ -312,7 +293,7 @@ def ack(
     as_task: Annotated[bool, Arg("Make a task of it")] = False,
 ) -> Change:
     data: dict[str, Any] = {}
-    with _agent(call, agent, change=True) as one:
+    with call.agent(agent, change=True) as one:
         letter = one.desk.inbox.claim_of(id)
         if letter is None:
             return _not_claimed(one, id)
@@ -346,7 +327,7 @@ def return_(
         str, Arg("Why nothing came of it; on record if that was the last try")
     ] = "returned",
 ) -> Change:
-    with _agent(call, agent, change=True) as one:
+    with call.agent(agent, change=True) as one:
         inbox = one.desk.inbox
         letter = inbox.claim_of(id)
         if letter is not None and letter.claimed is not None:
@@ -375,7 +356,7 @@ def purge(
     names = [agent_id(agent).lower()] if agent is not None else agents(home, call.layout)
     rows: list[Record] = []
     for name in names:
-        with _agent(call, name, change=True) as one:
+        with call.agent(name, change=True) as one:
             folder = f"{one.key('agent')}/purged"
             purged = one.desk.inbox.purge(before, folder, dry_run=dry_run)
         if purged.messages:

@@ -15,36 +15,20 @@ from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.money import shown_usd
 from holdfast.jobs.packing import check_kept
-from holdfast.jobs.spec import (
-    Options,
-    check_amount,
-    check_there,
-    is_attached,
-    read_spec,
-    settled,
-)
+from holdfast.jobs.spec import Options, check_amount, check_there, is_attached, read_spec, settled
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
 from holdfast.jobs.upkeep import known
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change, Rows, Show
+from holdfast.ops.envelope import Change, Rows, Show, tally
 from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_views
 from holdfast.ops.job_watch import words_of
-from holdfast.ops.jobs import (
-    Decrypt,
-    Id,
-    details,
-    indented,
-    opened,
-    queue_of,
-    row,
-    workspace_of,
-)
+from holdfast.ops.jobs import Decrypt, Id, details, indented, opened, queue_of, row, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
-from holdfast.text import duration
+from holdfast.text import duration, one_line
 from holdfast.workspace.attachment import ATTACHMENTS
 from holdfast.workspace.gates import doubts
 from holdfast.workspace.sandbox import hidden_in
@@ -73,7 +57,7 @@ def _options(given: JobFields) -> Options:
     return Options(
         prompt=given.get("prompt"),
         description=given.get("description"),
-        files=_split(given.get("files")),
+        files=tuple(filter(None, (each.strip() for each in (given.get("files") or "").split(",")))),
         worker=given.get("worker"),
         supervisor=given.get("supervisor"),
         max_cost=check_amount("--max-cost", given.get("max_cost")),
@@ -159,7 +143,12 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
             for path in hidden_in(_commands(spec)):
                 call.warn(f"{path} is not there in the sandbox, whose /tmp and /run are empty")
         if queued:
-            _activate_new(call, job)
+            try:
+                _activate(call, job, None)
+            except HoldfastError:
+                kept = f"{name} is kept as a draft: `holdfast job activate {name}` tries again"
+                call.warn(kept)
+                raise
         status = job.state()["status"]
         data = details(job)
     return Change(name, applied=True, detail=f"{name} is {status}", data=data)
@@ -170,14 +159,6 @@ def _commands(spec: JobSpec) -> list[str]:
     asked = [spec.model_of(phase) or "" for phase in spec.phases]
     gates = [gate.run for phase in spec.phases for gate in phase.gates]
     return [*(each.partition(":")[2] for each in asked if each.startswith("command:")), *gates]
-
-
-def _activate_new(call: Context, job: Job) -> None:
-    try:
-        _activate(call, job, None)
-    except HoldfastError:
-        call.warn(f"{job.name} is kept as a draft: `holdfast job activate {job.name}` tries again")
-        raise
 
 
 def _register(call: Context, job: Job, *, use: bool) -> None:
@@ -207,10 +188,6 @@ def _named(spec: JobSpec, id: str | None, path: str | None) -> str:
         except BadName:
             pass
     return f"job-{secrets.token_hex(4)}"
-
-
-def _split(files: str | None) -> tuple[str, ...]:
-    return tuple(filter(None, (each.strip() for each in (files or "").split(","))))
 
 
 @example("holdfast job set hello --max-cost 2.5")
@@ -346,21 +323,15 @@ def list_(
     rows = [each for each in rows if status in (None, each["status"])]
     if waiting:
         rows = [_asking(each) for each in rows if each["waits_for"] or each["runner_gone"]]
-    found = [str(each["status"]) for each in rows]
-    counts = {"jobs": len(rows), **{state: found.count(state) for state in sorted(set(found))}}
-    return Rows(rows, {**counts, "in_use": current})
+    return Rows(rows, {"jobs": len(rows), **tally(rows, "status"), "in_use": current})
 
 
 def _asking(row: Record) -> Record:
     """A job that waits, with what somebody wants to know before he decides."""
     if row["runner_gone"]:
         return row | {"asks": f"its runner is gone; `{row['next'][0]}` goes on"}
-    asked = f"{_first_line(row['why'] or '')} (shown: {row['shown']})"
-    return row | {"asks": asked.strip()}
-
-
-def _first_line(text: str) -> str:
-    return " ".join(text.split("\n", 1)[0].split())[:200]
+    why = one_line((row["why"] or "").split("\n", 1)[0])[:200]
+    return row | {"asks": f"{why} (shown: {row['shown']})".strip()}
 
 
 def _rows(call: Context, jobs: Sequence[str], order: Sequence[str]) -> list[Record]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import UsageError
-from holdfast.jobs.again import Beginning, begin_again, beginning_of, files_in_place
+from holdfast.jobs.again import begin_again, beginning_of, files_in_place
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
@@ -25,7 +25,6 @@ from holdfast.ops.job_run import running
 from holdfast.ops.jobs import Id, opened, queue_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.workspace.workspace import Workspace
 
 
 @example("holdfast job replay hello")
@@ -88,18 +87,15 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
             needing_files(job, "replay --from"),
             files_in_place(job, begun, name, key) as workspace,
         ):
-            _check_crew(call, begun, workspace)
+            crew = Crew(workspace.path, clock=call.clock, sandbox=workspace.sandbox)
+            with closing(crew):
+                crew.check(begun.spec)
             begin_again(job, new, begun, {"calls": behind, "model": model})
         with queue_of(call, change=True) as queue:
             queue.register(name, new.state()["created_at"], use=False)
         with running(call, new) as runner:
             runner.run()
         return _compared(job, name, new.state())
-
-
-def _check_crew(call: Context, begun: Beginning, workspace: Workspace) -> None:
-    with closing(Crew(workspace.path, clock=call.clock, sandbox=workspace.sandbox)) as crew:
-        crew.check(begun.spec)
 
 
 def _compared(job: Job, name: str | None, state: Record) -> Show:

@@ -96,8 +96,7 @@ def step(
     id: Id = None,
     *,
     response: Annotated[
-        str | None,
-        Arg("Take this for the answer instead of asking", or_file=True, bare_file=True),
+        str | None, Arg("Take this for the answer instead of asking", or_file=True, bare_file=True)
     ] = None,
     dry_run: DryRun = False,
 ) -> Show | Change:

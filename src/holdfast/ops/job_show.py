@@ -15,7 +15,7 @@ from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.job_damage import looked_for_damage, warn_of_damage
 from holdfast.ops.jobs import Decrypt, Id, details, opened, workspace_of
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, checked_limit
 from holdfast.userfile import existing, put_new, put_over
 
 Format = Literal["table", "json", "html"]
@@ -41,14 +41,16 @@ def history(
     """--format json is the history in its own format, with prompts and replies, and the decisions
     between the calls. --format html is one page that opens without a network.
     """
-    if limit < 0:
-        raise UsageError(f"--limit {limit}", hint="0 is all")
+    checked_limit(limit)
     if out is not None and format != "html":
         raise UsageError("--out goes with --format html", hint="redirect the output instead")
     with opened(call, id, decrypt=decrypt) as job:
         found = looked_for_damage(call, job)
         if format == "html":
-            return _page(call, job, out, found, decrypt=decrypt)
+            page = _html(call, job, found, decrypt=decrypt)
+            if out is not None:
+                return _written(job, page, out)
+            return Show({"html": page}, text=page, exact=True)
         told = timeline(job, limit=limit, only=only)
         if only is not None and not told.calls:
             raise NotFound(f"{job.name} has no call {only}", hint="`holdfast job history` has all")
@@ -92,15 +94,6 @@ def export(
     with opened(call, id, decrypt=decrypt) as job:
         page = _html(call, job, warn_of_damage(call, job), decrypt=decrypt)
         return _written(job, page, out, replace=replace)
-
-
-def _page(
-    call: Context, job: Job, out: str | None, damage: list[str] | None, *, decrypt: bool
-) -> Show | Change:
-    page = _html(call, job, damage, decrypt=decrypt)
-    if out is None:
-        return Show({"html": page}, text=page, exact=True)
-    return _written(job, page, out)
 
 
 def _html(call: Context, job: Job, damage: list[str] | None, *, decrypt: bool) -> str:

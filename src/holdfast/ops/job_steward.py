@@ -142,15 +142,11 @@ def rewind(
                 data=line,
                 dry_run=True,
             )
-        return _done(call, job, f"rewind, {_files_after(job, line)}")
-
-
-def _files_after(job: Job, line: Record) -> str:
-    if line.get("tree") is None:
-        return "with the files as they are"
-    if put_back(job, workspace_of(job)):
-        return "with the files of then"
-    return "with the files of then when its runner goes on"
+        files = "the files as they are"
+        if line.get("tree") is not None:
+            done = put_back(job, workspace_of(job))
+            files = "the files of then" + ("" if done else " when its runner goes on")
+        return _done(call, job, f"rewind, with {files}")
 
 
 @example("holdfast job checkpoint hello before-lunch")

@@ -17,6 +17,7 @@ from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.timeline import headline
 from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
+from holdfast.text import one_line
 
 _REFUSED = "The answer breaks the rules: "
 _WARNED = 5
@@ -68,7 +69,11 @@ class _Steps:
             # himself knows it.
             return
         if word == "asked":
-            self._meanwhile = self._asking(state, head, behind)
+            since, each = self._clock.boottime(), _each(state)
+            used = _used(state, brief=True)
+            self._meanwhile = _Meanwhile(
+                head, state["call"], _again(state), used, since, each, behind
+            )
             if self._live:
                 return
         said = self._said(word, state)
@@ -81,7 +86,7 @@ class _Steps:
         warned: list[str] = state.get("warned", []) if word == "judged" else []
         more = [f"and more, see `holdfast job history {state['job_id']} --format json`"]
         for each in [*warned[:_WARNED], *(more if len(warned) > _WARNED else [])]:
-            self._tell(f"{'':10}warning: {' '.join(each.split())}\n")
+            self._tell(f"{'':10}warning: {one_line(each)}\n")
 
     def _said(self, word: str, state: Record) -> str:
         match word:
@@ -89,26 +94,13 @@ class _Steps:
                 return f"asking {state['call']['model']}{_again(state)}"
             case "judged":
                 last: Record = state["last"]
-                return f"{words_of(last)}{self._pause(state)} → {last['status']}"
+                until = state["not_before"]
+                pause = "" if until is None else f"; asked again in {_span(self._until(until))}"
+                return f"{words_of(last)}{pause} → {last['status']}"
             case _:
                 return f"{word}: {state['why'] or state['status']}"
 
-    def _pause(self, state: Record) -> str:
-        until = state["not_before"]
-        return "" if until is None else f"; asked again in {_span(self._until(until))}"
-
     # -- meanwhile ---------------------------------------------------------------------
-
-    def _asking(self, state: Record, head: str, behind: int) -> _Meanwhile:
-        return _Meanwhile(
-            head,
-            state["call"],
-            _again(state),
-            _used(state, brief=True),
-            self._clock.boottime(),
-            _each(state),
-            behind,
-        )
 
     def now(self) -> str:
         """How things are; asked for by another thread, so it looks at what was noted alone."""
@@ -138,21 +130,22 @@ class _Steps:
         return max(0.0, instant_of(stamp) - self._clock.now())
 
 
-def words_of(said: Record) -> str:
-    """What somebody said, or what happened instead, on one line."""
-    summary = " ".join(str(said.get("summary") or "").split())
-    match said.get("unsaid"):
+def words_of(reply: Record) -> str:
+    """A reply, or what happened instead, on one line."""
+    summary = one_line(str(reply.get("summary") or ""))
+    role = reply["role"]
+    match reply.get("unsaid"):
         case "failed":
-            return f"{said.get('model') or said['role']} failed: {summary}"
+            return f"{reply.get('model') or role} failed: {summary}"
         case "late":
-            return f"no answer in time from {said.get('model') or said['role']}"
+            return f"no answer in time from {reply.get('model') or role}"
         case "refused":
-            return f"the answer of the {said['role']} was refused: {summary.removeprefix(_REFUSED)}"
+            return f"the answer of the {role} was refused: {summary.removeprefix(_REFUSED)}"
         case _:
             pass
-    if complaint := said.get("complaint"):
-        return f"{said['role']} said {said['action']}, not accepted: {headline(complaint)}"
-    return f"{said['role']} said {said['action']}: {summary}"
+    if complaint := reply.get("complaint"):
+        return f"{role} said {reply['action']}, not accepted: {headline(complaint)}"
+    return f"{role} said {reply['action']}: {summary}"
 
 
 def _without_words(state: Record) -> Record:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
@@ -18,13 +19,10 @@ from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import could, next_commands, shown, waits_for
 from holdfast.jobs.timeline import in_words, meaning, places, used
-from holdfast.jobs.upkeep import has_history
+from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line
-
-if TYPE_CHECKING:
-    pass
 
 Id = Annotated[
     str | None, Arg("Which job; else HOLDFAST_JOB_ID, else the one in use", positional=True)
@@ -121,6 +119,47 @@ def row(job: Job, rank: int | None = None, state: Record | None = None) -> Recor
         "description": spec.description or clip(one_line(spec.task), 80),
         "updated_at": state["updated_at"],
     }
+
+
+class Summary(NamedTuple):
+    over: bool
+    asks: bool
+    """Whether it waits for a decision."""
+    running: bool
+
+
+def summaries(call: Context) -> dict[str, Summary]:
+    """Every job, oldest first; a server reads only those that changed."""
+    home, layout = call.home(), call.layout
+
+    def summary(name: str) -> Summary:
+        with Job(home, name, layout) as job:
+            state = job.state()
+        status = state["status"]
+        asks = waits_for(state) is not None
+        return Summary(status in ("SUCCESS", "CANCELED"), asks, status == "RUNNING")
+
+    with Queue(home, layout) as queue:
+        listed = call.once("jobs", layout.path("queue"), queue.jobs)
+    names = known(home, layout, listed)
+    logs = [f"{layout.path('job', name)}/history.jsonl" for name in names]
+    return {
+        name: call.once("job", log, partial(summary, name))
+        for name, log in zip(names, logs, strict=True)
+    }
+
+
+def decisions(call: Context) -> int:
+    """How many jobs wait for a decision, or have lost their runner."""
+    found = 0
+    for name, summary in summaries(call).items():
+        asks = summary.asks
+        if summary.running and not asks:  # no log says whether its runner lives
+            with Job(call.home(), name, call.layout) as job:
+                state = job.state()
+                asks = job.holder() is None and is_abandoned(job, state)
+        found += asks
+    return found
 
 
 def is_abandoned(job: Job, state: Record) -> bool:

@@ -17,11 +17,7 @@ _CARE = "keep a copy of it elsewhere: without it nobody can read what was sealed
 
 
 @example("holdfast key new")
-def new(
-    context: Context,
-    *,
-    dry_run: DryRun = False,
-) -> Change:
+def new(context: Context, *, dry_run: DryRun = False) -> Change:
     place = _changeable(context)
     known = place.ring()
     if known.keys:
@@ -45,11 +41,7 @@ def new(
 
 
 @example("holdfast key rotate")
-def rotate(
-    context: Context,
-    *,
-    dry_run: DryRun = False,
-) -> Change:
+def rotate(context: Context, *, dry_run: DryRun = False) -> Change:
     place = _changeable(context)
     known = place.ring()
     if not known.keys:

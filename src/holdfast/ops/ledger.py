@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from holdfast.errors import (
-    BadName,
-    ConfigError,
-    HoldfastError,
-    Indeterminate,
-    NotFound,
-    NotOurs,
-    UsageError,
-)
-from holdfast.ids import agent_id, session_id
+from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NotFound, NotOurs, UsageError
+from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, Found, Ledger, WrittenEvent, agents, key_of, unfit_agents
 from holdfast.ledger.entry import EVENTS, check_source, lacking, parse_data
 from holdfast.ledger.spool import Spool, Waiting
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Stream
-from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since
+from holdfast.ops.parameter import Arg, DryRun, OfAgent, Since, checked_limit, known_agent, moment
 from holdfast.store.home import Home, find
 from holdfast.store.primitives import START, Cursor, Question, Verified
 from holdfast.text import duration, plural
@@ -75,7 +65,7 @@ def write(
         summary=text or "Heartbeat",
         source=source,
         task=task,
-        session=session or session_of_caller(agent),
+        session=session or context.called_in_session(agent),
         data=parse_data(event, data.encode()) if data is not None else {},
     )
     check_source(source)
@@ -154,15 +144,6 @@ def _greet(context: Context, home: Home, ledger: Ledger) -> None:
         context.warn(f"first event of {ledger.agent}; known so far: {', '.join(others)}")
 
 
-def session_of_caller(agent: str) -> str | None:
-    """The session that a wrapper put into the environment, if it is one of this agent."""
-    session = os.environ.get("HOLDFAST_SESSION", "")
-    try:
-        return session if session_id(session).agent == agent else None
-    except BadName:
-        return None
-
-
 def _waiting(context: Context, spool: Spool, ledger: Ledger) -> Waiting:
     try:
         return spool.waiting(ledger.status()["spools"])
@@ -211,10 +192,11 @@ def list_(
     home = context.home()
     begin = moment(since, home) if since is not None else None
     end = moment(until, home) if until is not None else None
-    asked = _named(event=event, task_id=task, session_id=session)
+    given = {"event": event, "task_id": task, "session_id": session}
+    asked = {name: value for name, value in given.items() if value is not None}
     wanted = _filter(asked, begin, end)
     # One more than asked for tells whether there is more.
-    most = _limit(limit) + 1 if limit and not dedupe else None
+    most = checked_limit(limit) + 1 if limit and not dedupe else None
     streams: list[list[Found]] = []
     for name in chosen_agents(context, agent):
         with _skipped_if_alien(context, name, set(), named=agent is not None):
@@ -222,7 +204,12 @@ def list_(
     rows = _merged(streams)
     counts: dict[str, int] = {}
     if dedupe:
-        met, rows = len(rows), _distinct(rows)
+        from holdfast.contracts.ledger_watch import content
+
+        met, kept = len(rows), dict[bytes, Found]()
+        for each in rows:
+            kept.setdefault(content(each.record), each)
+        rows = list(kept.values())
         counts["duplicates"] = met - len(rows)
     shown = rows[-limit:] if limit else rows
     known = (*EVENTS, *home.settings.extra_events)
@@ -269,27 +256,11 @@ def _streams(
     if ledger.damaged:
         count = plural(len(ledger.damaged), "damaged line")
         context.warn(f"{agent}: left out {count}; `holdfast ledger verify` tells where")
-    if ledger.has_imports():
+    if context.once("imports", ledger.key, ledger.has_imports):
         from holdfast.ledger import adopt
 
         streams += adopt.newest(ledger, home, most, wanted, since)
     return streams
-
-
-def _distinct(found: list[Found]) -> list[Found]:
-    """Each content once, where it stands first."""
-    from holdfast.contracts.ledger_watch import content
-
-    kept: dict[bytes, Found] = {}
-    for each in found:
-        kept.setdefault(content(each.record), each)
-    return list(kept.values())
-
-
-def _limit(limit: int) -> int:
-    if limit < 0:
-        raise UsageError("--limit is below zero", hint="0 is all")
-    return limit
 
 
 def _merged(streams: list[list[Found]]) -> list[Found]:
@@ -327,7 +298,7 @@ def tail(
     limit: Annotated[int, Arg("How many to begin with")] = 10,
     follow: Annotated[bool, Arg("Go on showing events as they are written")] = False,
 ) -> Stream:
-    return Stream(_follow(context, agent, _limit(limit), follow=follow))
+    return Stream(_follow(context, agent, checked_limit(limit), follow=follow))
 
 
 def _follow(
@@ -491,19 +462,7 @@ def chosen_agents(context: Context, agent: str | None) -> list[str]:
         context.warn(f"left out, since no agent of ours can be called that: {', '.join(unfit)}")
     if agent is None:
         return known
-    name = agent_id(agent).lower()
-    if name not in known:
-        raise NotFound(
-            f"no agent called {agent}",
-            hint=f"known: {', '.join(known)}"
-            if known
-            else "none yet; `holdfast init NAME` makes one",
-        )
-    return [name]
-
-
-def _named(**fields: str | None) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if value is not None}
+    return [known_agent(agent, known)]
 
 
 def _filter(

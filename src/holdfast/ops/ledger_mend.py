@@ -8,11 +8,9 @@ from typing import Annotated, Any
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.ledger.merge import merge as union
-from holdfast.ledger.pieces import Piece
-from holdfast.ledger.repair import Repaired
 from holdfast.ledger.repair import repair as saved
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import ATTENTION, Change, Rows
+from holdfast.ops.envelope import ATTENTION, Change, Rows, tally
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.ops.sources import Source, Trouble, content
@@ -35,7 +33,10 @@ def merge(
     """
     merged = union({path: _content(context, path) for path in file})
     for path, source in merged.sources.items():
-        _warn_of(context, path, source.rejects)
+        for piece in source.rejects[:_SHOWN]:
+            context.warn(f"not merged: {path}:{piece.line}: {piece.why or 'it cannot be written'}")
+        if len(source.rejects) > _SHOWN:
+            context.warn(f"not merged: {len(source.rejects) - _SHOWN} more of {path}")
     made = put_new(out, merged.data, mode=0o600, dry_run=dry_run)
     read = sum(source.entries for source in merged.sources.values())
     rejects = sum(len(source.rejects) for source in merged.sources.values())
@@ -64,13 +65,6 @@ def merge(
     )
 
 
-def _warn_of(context: Context, path: str, rejects: list[Piece]) -> None:
-    for piece in rejects[:_SHOWN]:
-        context.warn(f"not merged: {path}:{piece.line}: {piece.why or 'it cannot be written'}")
-    if len(rejects) > _SHOWN:
-        context.warn(f"not merged: {len(rejects) - _SHOWN} more of {path}")
-
-
 @example("holdfast ledger repair 2026-11-15.jsonl", columns="file state entries mended rejects out")
 def repair(
     context: Context,
@@ -89,17 +83,18 @@ def repair(
     if out is not None and len(file) != 1:
         raise UsageError("--out is for one file", hint="leave it out, or name one FILE")
     rows = [_repaired(context, path, out or f"{path}.repaired", dry_run) for path in file]
-    states = [row["state"] for row in rows]
-    counts: dict[str, Any] = {state: states.count(state) for state in sorted(set(states))}
-    counts |= {name: sum(row[name] for row in rows) for name in ("entries", "mended", "rejects")}
-    whole = set(states) <= {"sound", "repaired"} and not counts["rejects"]
-    return Rows(rows, counts, exit_code=0 if whole else ATTENTION)
+    states = tally(rows, "state")
+    sums = {name: sum(row[name] for row in rows) for name in ("entries", "mended", "rejects")}
+    counts, whole = {**states, **sums}, states.keys() <= {"sound", "repaired"}
+    return Rows(rows, counts, exit_code=0 if whole and not counts["rejects"] else ATTENTION)
 
 
 def _repaired(context: Context, path: str, out: str, dry_run: bool) -> dict[str, Any]:
     data = _content(context, path)
     found = saved(data)
-    state = _state(data, found)
+    state = "sound" if found.data == data else "repaired"
+    if not found.entries:
+        state = "nothing to save" if data.strip() else "empty"
     row = {"file": path, "state": state, "entries": found.entries, "mended": found.mended}
     row |= {"rejects": len(found.rejects), "out": None, "rejects_file": None}
     if state == "repaired":
@@ -120,11 +115,3 @@ def _content(context: Context, path: str) -> bytes:
     for lost in found.findings:
         context.warn(f"{path}: {lost.reason}")
     return found.data
-
-
-def _state(data: bytes, found: Repaired) -> str:
-    if not data.strip():
-        return "empty"
-    if not found.entries:
-        return "nothing to save"
-    return "sound" if found.data == data else "repaired"

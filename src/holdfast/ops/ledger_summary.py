@@ -13,9 +13,8 @@ from holdfast.ledger.book import Found, Ledger
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.ledger import chosen_agents, entries
-from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, moment
 
 if TYPE_CHECKING:
     from holdfast.contracts.summary import SessionSummary
@@ -52,8 +51,7 @@ def summary(
     ] = None,
     *,
     day: Annotated[
-        str | None,
-        Arg("Every session of a day instead: today, yesterday, 2026-11-15", metavar="D"),
+        str | None, Arg("Every session of a day instead: today, yesterday, 2026-11-15", metavar="D")
     ] = None,
     agent: Annotated[str | None, Arg("With --day: only of this agent")] = None,
     all_: Annotated[bool, Arg("With --day: of every agent, as without --agent")] = False,

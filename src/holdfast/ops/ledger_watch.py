@@ -11,9 +11,8 @@ from holdfast.ledger.book import Found, Ledger
 from holdfast.ledger.status import is_over, presence
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
-from holdfast.ops.moment import moment
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, OfAgent
+from holdfast.ops.parameter import Arg, OfAgent, moment
 from holdfast.text import duration
 
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Annotated
 
-from holdfast.agents.agent import opened
-from holdfast.agents.notes import MOST_SHOWN, Notes, bounded
+from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-
-
-@contextmanager
-def _notes(call: Context, agent: str, *, change: bool = False) -> Generator[Notes]:
-    home = call.home_to_change() if change else call.home()
-    with opened(home, agent, call.layout) as one:
-        yield one.desk.notes
 
 
 @example('holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"')
@@ -30,7 +20,8 @@ def note(
     agent: Annotated[str, Arg("Who is to remember it")],
     section: Annotated[str, Arg("Under which heading: patterns, dead ends, questions, …")],
 ) -> Change:
-    with _notes(call, agent, change=True) as notes:
+    with call.agent(agent, change=True) as one:
+        notes = one.desk.notes
         noted = notes.note(section, text)
     told = "noted" if noted.applied else "known already"
     data = {"agent": notes.agent, "section": noted.section, "line": noted.line}
@@ -49,7 +40,8 @@ def show(
 ) -> Show:
     if most < 1:
         raise UsageError("nothing fits into that", hint="--most 16000, for one")
-    with _notes(call, agent) as notes:
+    with call.agent(agent) as one:
+        notes = one.desk.notes
         text = notes.read() if call.adopted else notes.look()
     shown = bounded(text, most) if for_prompt else text
     data = {

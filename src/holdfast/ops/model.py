@@ -75,18 +75,15 @@ def test(
         reply = opened.ask(asked)
     finally:
         opened.close()
-    return Show(told(reply), text=f"{reply.text}\n\n{_figures(reply)}")
-
-
-def _figures(reply: Reply) -> str:
     read, wrote = reply.usage.input_tokens, reply.usage.output_tokens
-    tokens = "tokens not told" if read is None else f"{read} tokens in, {wrote or 0} out"
-    cost = "price not known" if reply.cost_usd is None else f"{reply.cost_usd:g} USD"
-    tries = f", {len(reply.tries) + 1} tries" if reply.tries else ""
-    return f"{reply.model}: {tokens}, {cost}, {reply.seconds:.2f} s{tries}"
+    tokens = "tokens unknown" if read is None else f"{read} tokens in, {wrote or 0} out"
+    cost = "cost unknown" if reply.cost_usd is None else f"{reply.cost_usd:g} USD"
+    more = f", {len(reply.tries) + 1} tries" if reply.tries else ""
+    figures = f"{reply.model}: {tokens}, {cost}, {reply.seconds:.2f} s{more}"
+    return Show(reply_fields(reply), text=f"{reply.text}\n\n{figures}")
 
 
-def told(reply: Reply) -> dict[str, Any]:
+def reply_fields(reply: Reply) -> dict[str, Any]:
     """A reply for `--json`."""
     return {
         "model": reply.model,
@@ -110,25 +107,26 @@ def schema_from(text: str) -> dict[str, Any]:
     return found
 
 
-def chosen(context: Context, home: Home, agent: str, said: str | None) -> Model:
+def chosen(context: Context, home: Home, agent: str, named: str | None) -> Model:
     """The model that was asked for, else the one that the environment or the settings name.
 
     Settings may have come with a repository: they do not get to run commands, nor to choose the
     address to which everything that an agent knows is sent.
     """
-    ref = said or unsaid(home, agent)
+    ref = named or unsaid(home, agent)
     if not ref:
         raise UsageError(
             "which model?",
             hint=f"--model scripted:echo, {VARIABLE}, or default = … under [models] in "
             "holdfast.toml; `holdfast model list` shows providers",
         )
-    if not said and not os.environ.get(VARIABLE) and _reaches_out(ref):
+    if not named and not os.environ.get(VARIABLE) and _reaches_out(ref):
         raise ConfigError(
             f"holdfast.toml names a command or an address as a model: {ref[:_SHOWN]!r}",
             hint="say it yourself with --model if you want to use it",
         )
-    if said and context.from_afar and (_reaches_out(ref) or _reads_files(ref)):
+    reads_file = ref.startswith("scripted:") and ref != "scripted:echo"
+    if named and context.from_afar and (_reaches_out(ref) or reads_file):
         raise UsageError(
             "from afar no model can be named that runs a command, reads a file or has an address",
             hint=f"name it in a terminal: `agent chat --model`, or {VARIABLE} before `holdfast up`",
@@ -178,7 +176,3 @@ def _of_persona(home: Home, agent: str) -> str | None:
 
 def _reaches_out(ref: str) -> bool:
     return ref.partition(":")[0] in _RUNS_COMMANDS or "@" in ref
-
-
-def _reads_files(ref: str) -> bool:
-    return ref.startswith("scripted:") and ref != "scripted:echo"

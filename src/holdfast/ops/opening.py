@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.clock import zone
 from holdfast.errors import ConfigError, NotFound, from_os
@@ -15,7 +15,12 @@ from holdfast.store.home import Home, local_zone
 from holdfast.store.vfs import RealVfs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.clock import Clock
+
+Kept = TypeVar("Kept")
+_MOST_KEPT = 10_000
 
 _SETTINGS = """\
 # A tree of {layout} that Holdfast works on where it lies.
@@ -45,6 +50,8 @@ class Shared:
         self._version: tuple[int, ...] = ()
         self._users: dict[int, int] = {}
         """Calls under way by the identity of the home they use; the last one closes an old one."""
+        self._kept: dict[tuple[str, str], tuple[str, Any]] = {}
+        """Values of `once`, each with the version of the log it was made from."""
 
     def take(self, *, create: bool = False) -> Opened:
         """The home, until `leave`."""
@@ -65,6 +72,16 @@ class Shared:
             if opened is not self._current and not self._users[id(opened)]:
                 del self._users[id(opened)]
                 opened.home.close()
+
+    def once(self, home: Home, name: str, key: str, make: Callable[[], Kept]) -> Kept:
+        # Looked at before `make` reads: a line in between makes the next call read again.
+        version = home.version(key)
+        known = self._kept.get((name, key))
+        if known is None or known[0] != version:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            known = self._kept[name, key] = version, make()
+        return known[1]
 
     def close(self) -> None:
         """Close it when the last call leaves it; the next one would open it again."""
@@ -136,7 +153,9 @@ def _foreign(
     try:
         adopted = home.root.stat(SETTINGS) is not None
         if create and not adopted:
-            _adopt(home, layout, timezone or local_zone())
+            zone(timezone := timezone or local_zone())
+            text = _SETTINGS.format(layout=layout.name, format=FORMAT, timezone=timezone)
+            home.document(SETTINGS).update(lambda old: old or text.encode())
             adopted = True
     except BaseException:
         home.close()
@@ -159,9 +178,3 @@ def _looked_at(path: str, layout: Layout, clock: Clock, *, create: bool) -> Home
     except OSError as error:
         raise from_os(error, f"opening {path}", path) from error
     return Home(path, root, Settings(timezone=local_zone()), vfs, clock)
-
-
-def _adopt(home: Home, layout: Layout, timezone: str) -> None:
-    zone(timezone)
-    text = _SETTINGS.format(layout=layout.name, format=FORMAT, timezone=timezone)
-    home.document(SETTINGS).update(lambda old: old or text.encode())

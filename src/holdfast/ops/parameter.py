@@ -23,9 +23,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -38,7 +40,13 @@ from typing import (
     get_type_hints,
 )
 
-from holdfast.errors import UsageError
+from holdfast.clock import local_stamp, zone
+from holdfast.errors import NotFound, UsageError
+from holdfast.ids import agent_id
+from holdfast.text import duration
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
 
 Kind = Literal["argument", "option", "flag"]
 Scalar = type[str] | type[int] | type[float] | type[bool]
@@ -74,6 +82,39 @@ class Arg(NamedTuple):
 DryRun = Annotated[bool, Arg("Only say what would be done")]
 OfAgent = Annotated[str | None, Arg("Only of this agent")]
 Since = Annotated[str | None, Arg("From then on: 2h, 7d, a date or a time", metavar="T")]
+
+
+def known_agent(agent: str, known: Sequence[str]) -> str:
+    """The name of an agent that exists."""
+    name = agent_id(agent).lower()
+    if name not in known:
+        hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
+        raise NotFound(f"no agent called {agent}", hint=hint)
+    return name
+
+
+def checked_limit(limit: int) -> int:
+    """`--limit` of a list."""
+    if limit < 0:
+        raise UsageError("--limit is below zero", hint="0 is all")
+    return limit
+
+
+def moment(text: str, home: Home) -> float:
+    """A time such as `2h`, `7d` or `2026-11-01T08:00`, by the home's zone if it has none."""
+    where = zone(home.settings.timezone)
+    try:
+        if text[-1:] in ("s", "m", "h", "d", "w"):
+            instant = home.clock.now() - duration(text)
+        else:
+            found = datetime.fromisoformat(text)
+            instant = (found if found.tzinfo else found.replace(tzinfo=where)).timestamp()
+        local_stamp(instant, where)
+    except (UsageError, ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"not a time: {text[:80]!r}", hint="such as 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
+        ) from None
+    return instant
 
 
 class Parameter(NamedTuple):
@@ -201,6 +242,7 @@ def _parameter(keyword: str, default: Any, hint: object, where: str) -> Paramete
     if name in FACES_OWN:
         raise TypeError(f"{where}: the faces use that name themselves")
     flag = shape.type is bool
+    metavar = "N" if shape.type in (int, float) else name.upper().replace("_", "-")
     if flag and (arg.positional or shape.repeated or default is not False):
         raise TypeError(f"{where}: a flag is an option whose default is False")
     return Parameter(
@@ -213,14 +255,8 @@ def _parameter(keyword: str, default: Any, hint: object, where: str) -> Paramete
         default=None if required else default,
         choices=shape.choices,
         help=arg.help,
-        metavar=arg.metavar or _metavar(name, shape),
+        metavar=arg.metavar or "|".join(shape.choices) or metavar,
         or_file=arg.or_file,
         bare_file=arg.bare_file,
         is_path=arg.is_path,
     )
-
-
-def _metavar(name: str, shape: _Shape) -> str:
-    if shape.choices:
-        return "|".join(shape.choices)
-    return "N" if shape.type in (int, float) else name.upper().replace("_", "-")

@@ -27,6 +27,7 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 
 _LARGEST = 4 << 20
+_LIKE = 'such as {"roles": ["reviewer"]}; nothing was changed'
 Whose = Annotated[str, Arg("Which agent", positional=True)]
 
 
@@ -91,7 +92,9 @@ def edit(
     hand.
     """
     home = context.home_to_change()
-    fields = {} if patch is None else _object(patch)
+    fields: Record = {}
+    if patch is not None and not (fields := _object(patch, "--patch")):
+        raise UsageError("--patch changes nothing", hint=_LIKE)
     fields |= _patch(given)
     with opened(home, agent, context.layout) as one:
         before = one.persona.look() if dry_run else one.persona.read()
@@ -162,7 +165,7 @@ def retire(
     dry_run: DryRun = False,
 ) -> Change:
     """A running session goes on to its end. `--undo` takes the agent back into service."""
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         if dry_run:
             applied = (one.state()["retired"] is not None) == undo
         else:
@@ -211,12 +214,12 @@ def _with(now: Record, news: Record) -> Record:
     return {name: changed[name] for name in changed if name not in news or news[name] is not None}
 
 
-def _object(text: str) -> Record:
+def _object(text: str, what: str) -> Record:
     from holdfast.byhand import parse
 
-    found = parse(text.encode(), "--patch")
-    if not isinstance(found, dict) or not found:
-        raise UsageError("--patch is no object", hint='such as {"roles": ["reviewer"]}')
+    found = parse(text.encode(), what)
+    if not isinstance(found, dict):
+        raise UsageError(f"{what} is no object", hint=_LIKE)
     return found
 
 
@@ -229,12 +232,7 @@ def _by_hand(context: Context, manifest: Record) -> Record:
     text = context.edit(pretty(manifest).decode())
     if text is None:
         return manifest
-    from holdfast.byhand import parse
-
-    found = parse(text.encode(), "what was written")
-    if not isinstance(found, dict):
-        raise UsageError("what was written is no object", hint="nothing was changed")
-    return replaced(manifest, found)
+    return replaced(manifest, _object(text, "the edited manifest"))
 
 
 def _content(source: str) -> str:

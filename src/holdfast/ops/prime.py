@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import Annotated
 
-from holdfast.agents.agent import Agent, opened
 from holdfast.errors import NotFound
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
@@ -25,11 +24,7 @@ _WHENEVER = (
         "ledger write",
         '--agent {agent} --event task_start --task wo-1 "Read the logs"',
     ),
-    (
-        "say that you are alive, in a long step",
-        "session beat",
-        "--agent {agent}",
-    ),
+    ("say that you are alive, in a long step", "session beat", "--agent {agent}"),
     (
         "say what your session came to",
         "session set",
@@ -76,26 +71,21 @@ def prime(
     if name is not None:
         name = name.lower()
         try:
-            with opened(home, name, context.layout) as one:
-                session = _session(one)
+            with context.agent(name) as one:
+                sessions = one.state()["sessions"].values()
+                running = [
+                    str(each["session_id"])
+                    for each in sessions
+                    if each["ended_at"] is None and one.is_live(each["role"])
+                ]
+            # The caller's own before any other.
+            mine = os.environ.get("HOLDFAST_SESSION")
+            session = mine if mine in running else next(iter(running), None)
         except NotFound:
             new = True
     lines = list(_lines(home.path, name, session, new=new))
     data = {"agent": name, "session_id": session, "home": home.path, "text": "\n".join(lines)}
     return Show(data, text="\n".join(lines))
-
-
-def _session(one: Agent) -> str | None:
-    """The session under way: the caller's own before any other."""
-    running = [str(each["session_id"]) for each in _open(one)]
-    mine = os.environ.get("HOLDFAST_SESSION")
-    return mine if mine in running else next(iter(running), None)
-
-
-def _open(one: Agent) -> Iterator[dict[str, object]]:
-    for session in one.state()["sessions"].values():
-        if session["ended_at"] is None and one.is_live(session["role"]):
-            yield session
 
 
 def _lines(home: str, agent: str | None, session: str | None, *, new: bool) -> Iterator[str]:

@@ -69,8 +69,7 @@ def recognise(tree: Tree, said: str | None) -> Recognised:
     layouts = [preset(said)] if said is not None else [PRESETS[name] for name in IMPORTABLE]
     if layouts[0].name not in IMPORTABLE:
         raise ConfigError(
-            f"a tree of {said} cannot be imported",
-            hint=f"trees that can: {', '.join(IMPORTABLE)}",
+            f"a tree of {said} cannot be imported", hint=f"trees that can: {', '.join(IMPORTABLE)}"
         )
     found = [_by_path(tree, layout, sure=said is not None) for layout in layouts]
     best = max(found, key=lambda each: each[0])
@@ -106,7 +105,9 @@ def _by_path(tree: Tree, layout: Layout, *, sure: bool) -> tuple[int, Recognised
                 members.append(Member(file, slot))
             else:
                 others.append(file)
-        score = len(members) if sure else _confirmed(tree, members)
+        # As many of the first files as hold what their names promise.
+        readable = [each for each in members if not each.file.trouble][:_LOOKED_AT]
+        score = len(members) if sure else sum(_looks_right(tree, each) for each in readable)
         if score > best[0]:
             best = (score, Recognised(layout, members, others))
     return best
@@ -125,12 +126,6 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
     if ending := _FOLDERS.get(slot.part):
         return "/" not in slot.rest and slot.rest.endswith(ending)
     return slot.rest == ""
-
-
-def _confirmed(tree: Tree, members: list[Member]) -> int:
-    """How many of the first files hold what their names promise."""
-    readable = [member for member in members if not member.file.trouble][:_LOOKED_AT]
-    return sum(_looks_right(tree, member) for member in readable)
 
 
 def _looks_right(tree: Tree, member: Member) -> bool:
@@ -171,7 +166,7 @@ def _first_value(tree: Tree, file: File) -> Any:
 
 
 def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
-    named = [each for each in tree.files if _basename(each).startswith(flags.PREFIX)]
+    named = [e for e in tree.files if e.path.rpartition("/")[2].startswith(flags.PREFIX)]
     # One that can be read shows what the others are meant to be.
     if layout is TELEO and any(_is_flag(tree, each) for each in named if not each.trouble):
         yield from (Member(each, Slot("flags", "", each.path)) for each in named)
@@ -185,10 +180,6 @@ def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
             entry = _looks_like("ledger", _first_value(tree, file))
             if entry or _DAY_FILE.search(file.path):
                 yield Member(file, Slot("ledger", "", file.path))
-
-
-def _basename(file: File) -> str:
-    return file.path.rpartition("/")[2]
 
 
 def owner_of(tree: Tree, member: Member, data: bytes) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
-from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Opened, Start, opened
+from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
 from holdfast.agents.fields import check as check_fields
 from holdfast.agents.history import SESSION_FIELDS, Session
 from holdfast.agents.own_events import OWN_EVENTS, SOURCES
@@ -20,9 +20,8 @@ from holdfast.ledger.book import Event
 from holdfast.ledger.entry import parse_data
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.ledger import session_of_caller
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, OfAgent
+from holdfast.ops.parameter import Arg, OfAgent, checked_limit
 from holdfast.process import this_process
 from holdfast.text import duration
 
@@ -117,20 +116,14 @@ def start(
             shown = home.mask(compose(with_mail(one, known, begun.id)))
             home.document(key).replace(shown.encode())
         except HoldfastError as error:
-            _take_back(one, begun, error)
+            failed = {"kind": "holdfast", "message": f"could not start: {error.message}"}
+            with suppress(HoldfastError):  # on a full disk, its time limit ends it
+                one.end(begun.role, begun.fence, End("error", "wrapper", failed))
             raise
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
     return Change(begun.id, applied=True, detail=f"{begun.id} began", data=data)
-
-
-def _take_back(one: Agent, begun: Opened, error: HoldfastError) -> None:
-    """End what nobody will hear of: whoever said `session start` is told that it failed."""
-    message = f"it could not be begun: {error.message}"
-    with suppress(HoldfastError):  # the disk may be what failed; its time limit ends it then
-        failed = {"kind": "holdfast", "message": message}
-        one.end(begun.role, begun.fence, End("error", "wrapper", failed))
 
 
 def refuse_parked(one: Agent, task: str | None) -> None:
@@ -175,9 +168,12 @@ def note(
         raise UsageError(f"{min(reserved)!r} is set by the journal", hint="choose another name")
     if event == SOURCES and "count" in more:
         check_fields({SOURCES: more["count"]})
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         cursor = one.note(
-            event, text, more, _known(one, session, heard=True) or session_of_caller(one.name)
+            event,
+            text,
+            more,
+            _known(one, session, heard=True) or context.called_in_session(one.name),
         )
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
@@ -193,7 +189,7 @@ def set_(
     fields = recorded(given)
     if not fields:
         raise UsageError("nothing to set", hint="such as --pr 247; see --help")
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         target = _known(one, session) or one.session()["session_id"]
         if target is None:
             raise NotFound(f"{one.name} has had no session", hint="`holdfast session start`")
@@ -208,7 +204,7 @@ def beat(
     agent: Annotated[str, Arg("Whose session")],
     role: Annotated[str, Arg("As what it runs")] = "",
 ) -> Change:
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         session = _open(one, role)
         written = one.ledger.write(
             Event("heartbeat", "Heartbeat", "holdfast", session=session["session_id"])
@@ -231,9 +227,9 @@ def end(
         raise UsageError("a completed session has no error", hint="use --outcome error")
     fields = recorded(given)
     check_fields(fields)
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         session = _open(one, role)
-        _refuse_living(one, session)
+        _refuse_living(context, one, session)
         failed = None
         if outcome != "completed":
             message = error or given.get("summary") or f"session ended with {outcome}"
@@ -244,11 +240,7 @@ def end(
 
 
 @example("holdfast session sweep", columns="agent session_id state")
-def sweep(
-    context: Context,
-    *,
-    agent: OfAgent = None,
-) -> Rows:
+def sweep(context: Context, *, agent: OfAgent = None) -> Rows:
     def found(one: Agent) -> list[Record]:
         buried = one.settle()
         return [{"agent": one.name, "session_id": each, "state": "crashed"} for each in buried]
@@ -285,11 +277,7 @@ def _of_each(
 
 
 @example("holdfast session context --agent rio")
-def given_context(
-    context: Context,
-    *,
-    agent: Annotated[str, Arg("Whose context")],
-) -> Show:
+def given_context(context: Context, *, agent: Annotated[str, Arg("Whose context")]) -> Show:
     from holdfast.agents.context import compose, gather
 
     home = context.home()
@@ -308,15 +296,12 @@ def list_(
     agent: OfAgent = None,
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
 ) -> Rows:
-    if limit < 0:
-        raise UsageError(f"not a number of sessions: {limit}", hint="1 or more; 0 is all")
-
     def found(one: Agent) -> list[Record]:
         return [_row(one, each) for each in sessions(one)]
 
     rows, code = _of_each(context, context.home(), agent, found)
     rows.sort(key=lambda row: str(row["started_at"]))
-    shown = rows[-limit:] if limit else rows
+    shown = rows[-limit:] if checked_limit(limit) else rows
     running = sum(row["status"] == "running" for row in shown)
     counts = {"sessions": len(shown), "running": running}
     return Rows(shown, counts, truncated=len(shown) < len(rows), exit_code=code)
@@ -347,11 +332,10 @@ def _row(one: Agent, session: Session) -> Record:
 
 @example("holdfast session show 2026-11-15_rio_001")
 def show(
-    context: Context,
-    session: Annotated[str, Arg("Which session", positional=True, metavar="ID")],
+    context: Context, session: Annotated[str, Arg("Which session", positional=True, metavar="ID")]
 ) -> Show:
     found = session_id(session)
-    with opened(context.home(), found.agent, context.layout) as one:
+    with context.agent(found.agent) as one:
         lines = [line.record for line in one.lines(session)]
         known = [each for each in sessions(one) if each["session_id"] == session]
         if not known:
@@ -380,14 +364,14 @@ def _open(one: Agent, role: str) -> Session:
     )
 
 
-def _refuse_living(one: Agent, session: Session) -> None:
+def _refuse_living(context: Context, one: Agent, session: Session) -> None:
     """A session whose wrapper runs is ended by its wrapper, which knows how the command ended."""
     held = one.holder(session["role"])
     if held is None or held.owner in (None, this_process()) or not one.is_live(session["role"]):
         return
     named = session["session_id"]
     hint = f"end that process: kill {held.owner.pid}; its end is then written for it"
-    if session_of_caller(one.name) == named:
+    if context.called_in_session(one.name) == named:
         hint = "say what there is to say with `holdfast session set`, or in $HOLDFAST_REPORT"
     raise Busy(f"{named} is ended by process {held.owner.pid}, which runs it", hint=hint)
 
@@ -424,7 +408,7 @@ def count(
         if not re.fullmatch(r"[+-]?[0-9]{1,12}", number):
             raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3")
         counters[name] = int(number)
-    with opened(context.home_to_change(), agent, context.layout) as one:
+    with context.agent(agent, change=True) as one:
         cursor = one.count(counters, source, _known(one, session, heard=True))
     detail = ", ".join(f"{name} {value:+d}" for name, value in counters.items())
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=detail, data=counters)

@@ -9,17 +9,15 @@ from typing import Annotated, Any
 from holdfast.agents.standing import Moment, Running, Standing, fleet, standing
 from holdfast.clock import zone
 from holdfast.codec import Record
-from holdfast.errors import NotFound
-from holdfast.ids import agent_id
-from holdfast.layout import HOLDFAST, Layout
+from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import agents
 from holdfast.ledger.status import SHOWN
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import ATTENTION, Rows
+from holdfast.ops.envelope import ATTENTION, Rows, tally
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, known_agent
 from holdfast.store.home import Home
-from holdfast.text import ago, clip, one_line
+from holdfast.text import ago, clip, one_line, plural
 
 """A daily agent that missed one run is not yet stale."""
 _WIDEST = 26
@@ -36,12 +34,16 @@ def status(
     if agent is None:
         found = fleet(home, moment, layout)
     else:
-        found = [standing(home, known_agent(home, layout, agent), moment, layout)]
+        found = [standing(home, known_agent(agent, agents(home, layout)), moment, layout)]
     rows = [row_of(one) for one in found]
-    states = [row["state"] for row in rows]
     attention = sum(bool(row["troubles"]) for row in rows)
-    counts = {"agents": len(rows), **{s: states.count(s) for s in sorted(set(states))}}
-    counts |= _jobs(home, layout) if agent is None else {}
+    counts = {"agents": len(rows), **tally(rows, "state")}
+    if agent is None and layout is HOLDFAST and home.names(layout.above("job")):
+        from holdfast.ops.jobs import summaries
+
+        jobs = list(summaries(context).values())
+        counts["jobs"] = sum(not each.over for each in jobs)
+        counts["jobs_waiting_for_you"] = sum(each.asks for each in jobs)
     plain = list(detail(rows[0])) if agent is not None else None
     return Rows(
         rows,
@@ -49,27 +51,6 @@ def status(
         exit_code=ATTENTION if attention else 0,
         plain=plain,
     )
-
-
-def _jobs(home: Home, layout: Layout) -> dict[str, int]:
-    """Jobs that are not over, and those that wait for a person; nothing where there are none."""
-    if layout is not HOLDFAST:
-        return {}
-    with home.opened_dir(layout.above("job")) as directory:
-        if directory is None:
-            return {}
-    from holdfast.jobs.upkeep import waiting
-
-    under_way, asked = waiting(home, layout)
-    return {"jobs": under_way, "jobs_waiting_for_you": asked}
-
-
-def known_agent(home: Home, layout: Layout, agent: str) -> str:
-    name, known = agent_id(agent).lower(), agents(home, layout)
-    if name not in known:
-        hint = f"known: {', '.join(known)}" if known else "`holdfast init NAME` makes one"
-        raise NotFound(f"no agent called {agent}", hint=hint)
-    return name
 
 
 def now(home: Home) -> Moment:
@@ -98,7 +79,8 @@ def row_of(one: Standing) -> dict[str, Any]:
         "task": one.task,
         "inbox": one.waiting,
         "inbox_high": one.urgent,
-        "cost": _cost(spent, unknown),
+        # `0.42`, `?` where it is unknown, `0.42+?` where it is at least that.
+        "cost": "+".join([f"{spent:.2f}"] * bool(spent) + ["?"] * bool(unknown)) or None,
         "cost_today_usd": None if unknown else spent,
         "cost_today_known_usd": spent,
         "cost_today_unknown": unknown,
@@ -131,13 +113,6 @@ def _sessions(one: Standing) -> str:
     return ", ".join(told)
 
 
-def _cost(spent: float, unknown: int) -> str | None:
-    """What today cost: `0.42`, `?` if nobody knows, `0.42+?` if it is at least that."""
-    if unknown:
-        return f"{spent:.2f}+?" if spent else "?"
-    return f"{spent:.2f}" if spent else None
-
-
 def _short(troubles: list[str]) -> str | None:
     if not troubles:
         return None
@@ -159,14 +134,9 @@ def detail(row: Record) -> Iterator[str]:
     if row["task"]:
         yield f"  task     {row['task']}"
     yield f"  inbox    {row['inbox']} waiting, {row['inbox_high']} of them urgent"
-    yield f"  today    {_money(row)}"
+    unknown, money = row["cost_today_unknown"], f"{row['cost_today_known_usd']:.2f} USD"
+    more = f", cost unknown for {plural(unknown, 'session')}" if unknown else ""
+    yield f"  today    {money}{more}"
     yield f"  report   {row['report'] or 'none needed'}"
     for trouble in row["troubles"]:
         yield f"  trouble  {trouble}"
-
-
-def _money(row: Record) -> str:
-    unknown, known = row["cost_today_unknown"], f"{row['cost_today_known_usd']:.2f} USD"
-    if not unknown:
-        return known
-    return f"{known} and {unknown} sessions whose cost nobody knows"

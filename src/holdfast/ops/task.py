@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Literal
 
 from holdfast import userfile
-from holdfast.agents.agent import opened
 from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked_because, state_of
 from holdfast.agents.board import board as page_of
-from holdfast.agents.tasks import OPEN, Changed, New, TaskList, Verb
+from holdfast.agents.tasks import OPEN, New, TaskList, Verb
 from holdfast.codec import Record
 from holdfast.errors import BadName, Corrupt, HoldfastError, NotFound, UsageError, typed
 from holdfast.ids import agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import ATTENTION, Change, Rows, Show
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.text import clip, one_line
@@ -28,13 +25,6 @@ Whose = Annotated[str, Arg("Whose task")]
 Id = Annotated[str, Arg("Which task", positional=True, metavar="ID")]
 Outcome = Annotated[str | None, Arg("What came of it, in a line")]
 _LARGEST_BOARD = 8 << 20
-
-
-@contextmanager
-def tasks_of(call: Context, agent: str, *, change: bool = False) -> Generator[TaskList]:
-    home = call.home_to_change() if change else call.home()
-    with opened(home, agent, call.layout) as one:
-        yield one.desk.tasks
 
 
 def _read(call: Context, tasks: TaskList) -> list[Record]:
@@ -53,7 +43,8 @@ def add(
     context: Annotated[str | None, Arg("What one has to know for it", or_file=True)] = None,
     follow_up_from: Annotated[str | None, Arg("The task it comes from", metavar="ID")] = None,
 ) -> Change:
-    with tasks_of(call, agent, change=True) as tasks:
+    with call.agent(agent, change=True) as one:
+        tasks = one.desk.tasks
         if follow_up_from is not None and follow_up_from not in _ids(tasks.read()):
             call.warn(f"{tasks.agent} has no task {follow_up_from[:60]!r} that it could follow")
         done = tasks.add(New(text.strip(), type, priority, context, follow_up_from))
@@ -84,8 +75,10 @@ def list_(
     broken = 0
     for name in names:
         try:
-            with tasks_of(call, name) as tasks:
-                found, failed = in_order(_read(call, tasks)), tasks.failures()
+            with call.agent(name) as one:
+                tasks = one.desk.tasks
+                found = in_order(_read(call, tasks))
+                failed = call.once("failures", one.key("journal"), tasks.failures)
         except HoldfastError as error:
             if agent is not None and not isinstance(error, Corrupt):
                 raise
@@ -94,8 +87,7 @@ def list_(
             continue
         wanted = (task for task in found if _is_wanted(task, status, parked=parked))
         rows += [_row(name, task, failed) for task in wanted]
-    states = [row["state"] for row in rows]
-    counts = {"tasks": len(rows), **{state: states.count(state) for state in sorted(set(states))}}
+    counts = {"tasks": len(rows), **tally(rows, "state")}
     return Rows(rows, counts, exit_code=ATTENTION if broken else 0)
 
 
@@ -122,19 +114,14 @@ def _row(agent: str, task: Record, failed: dict[str, tuple[int, str]]) -> Record
 
 @example("holdfast task show --agent rio task-001")
 def show(call: Context, id: Id, *, agent: Whose) -> Show:
-    with tasks_of(call, agent) as tasks:
-        task = tasks.find(id) if call.adopted else _looked_up(tasks, id)
+    with call.agent(agent) as one:
+        tasks = one.desk.tasks
+        looked = () if call.adopted else (each for each in tasks.look() if each.get("id") == id)
+        task = next(iter(looked), None) or tasks.find(id)
         row = _row(tasks.agent, task, tasks.failures())
         rest = _read(call, tasks)
     follow = [str(each.get("id")) for each in rest if each.get("follow_up_from") == id]
     return Show({**row, "follow_ups": follow})
-
-
-def _looked_up(tasks: TaskList, id: str) -> Record:
-    for task in tasks.look():
-        if task.get("id") == id:
-            return task
-    return tasks.find(id)
 
 
 @example("holdfast task start --agent rio task-001")
@@ -172,23 +159,14 @@ def _move(
     outcome: str | None = None,
     follow_up: str | None = None,
 ) -> Change:
-    with tasks_of(call, agent, change=True) as tasks:
-        changed = tasks.move(id, verb, outcome, follow_up)
-    return Change(id, changed.applied, _told(tasks.agent, id, changed), data=_data(changed))
-
-
-def _told(agent: str, id: str, changed: Changed) -> str:
-    status = changed.task.get("status")
-    if not changed.applied:
-        return f"{agent}: {id} is {status} already"
-    more = f"; {changed.follow_up['id']} follows" if changed.follow_up else ""
-    return f"{agent}: {id} is {status}{more}"
-
-
-def _data(changed: Changed) -> Record:
-    if changed.follow_up is None:
-        return changed.task
-    return {**changed.task, "follow_up": changed.follow_up["id"]}
+    with call.agent(agent, change=True) as one:
+        changed = one.desk.tasks.move(id, verb, outcome, follow_up)
+    data, more = changed.task, "" if changed.applied else " already"
+    if changed.follow_up is not None:
+        data = data | {"follow_up": changed.follow_up["id"]}
+        more = more or f"; {changed.follow_up['id']} follows"
+    detail = f"{one.name}: {id} is {changed.task.get('status')}{more}"
+    return Change(id, changed.applied, detail, data=data)
 
 
 # --- the board ------------------------------------------------------------------------------
@@ -203,8 +181,8 @@ def board(
     listed: dict[str, list[Record]] = {}
     for name in agents(call.home(), call.layout):
         try:
-            with tasks_of(call, name) as tasks:
-                listed[name] = _read(call, tasks)
+            with call.agent(name) as one:
+                listed[name] = _read(call, one.desk.tasks)
         except HoldfastError as error:
             _warn(call, name, error)
     page = page_of(listed)
@@ -242,8 +220,8 @@ def import_board(
         name = _agent_called(agent, known)
         if not name:
             return set()
-        with tasks_of(call, name, change=True) as tasks:
-            return _ids(tasks.read())
+        with call.agent(name, change=True) as one:
+            return _ids(one.desk.tasks.read())
 
     for item in items_in(page, ids):
         item = item._replace(text=home.mask(item.text))
@@ -253,11 +231,10 @@ def import_board(
         if not name:
             row["state"] = "no such agent"
             continue
-        with tasks_of(call, name, change=True) as tasks:
-            row |= _take_in(tasks, item, dry_run=dry_run)
-    states = [str(row["state"]) for row in rows]
-    counts = {state: states.count(state) for state in sorted(set(states))}
-    return Rows(rows, counts, exit_code=ATTENTION if "no such agent" in states else 0)
+        with call.agent(name, change=True) as one:
+            row |= _take_in(one.desk.tasks, item, dry_run=dry_run)
+    counts = tally(rows, "state")
+    return Rows(rows, counts, exit_code=ATTENTION if "no such agent" in counts else 0)
 
 
 def _agent_called(word: str, known: list[str]) -> str:
@@ -287,6 +264,6 @@ def _meant(tasks: list[Record], item: Item) -> Record | None:
     """The task that has the id of a line; of a line without one, a task that says the same."""
     if item.id is not None:
         return next((task for task in tasks if task.get("id") == item.id), None)
-    wanted = " ".join(item.text.split()).casefold()
-    same = [t for t in tasks if " ".join(str(t.get("description")).split()).casefold() == wanted]
+    wanted = one_line(item.text).casefold()
+    same = [t for t in tasks if one_line(str(t.get("description"))).casefold() == wanted]
     return min(same, key=lambda task: task.get("status") not in OPEN, default=None)

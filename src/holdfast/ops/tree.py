@@ -67,18 +67,15 @@ class Tree:
     def read(self, path: str) -> bytes:
         """The bytes of a file; NotOurs says why it cannot be read."""
         *folders, name = path.split("/")
-        return self._inside(folders, lambda directory: self._bytes(directory, name, path))
-
-    def _bytes(self, directory: Dir, name: str, path: str) -> bytes:
         try:
-            data = read_file(self._vfs, directory, name)
+            data = self._inside(folders, lambda inner: read_file(self._vfs, inner, name))
         except OSError as error:
             raise from_os(error, f"reading {path}", path) from error
         if data is None:
-            raise NotOurs(f"{path} is gone", hint="somebody took it away meanwhile", path=path)
+            raise NotOurs(f"{path} is gone", hint="another process removed it", path=path)
         return data
 
-    def _inside(self, folders: list[str], read: Callable[[Dir], bytes]) -> bytes:
+    def _inside(self, folders: list[str], read: Callable[[Dir], bytes | None]) -> bytes | None:
         directory: Dir = self._top
         try:
             for folder in folders:

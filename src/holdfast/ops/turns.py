@@ -10,11 +10,11 @@ from holdfast.agents.agent import Agent
 from holdfast.calls.turns import FAILED, LOST, WAITING, Turn, turns
 from holdfast.clock import local_stamp, zone
 from holdfast.errors import UsageError
+from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
-from holdfast.ops.status import known_agent
+from holdfast.ops.parameter import Arg, checked_limit, known_agent
 from holdfast.store.home import Home
 
 _WIDEST = 48
@@ -30,16 +30,16 @@ def list_turns(
     limit: Annotated[int, Arg("The newest N; 0 is all")] = 20,
     decrypt: Annotated[bool, Arg("Open what is sealed, with the keys at hand")] = False,
 ) -> Rows:
-    if limit < 0:
-        raise UsageError("fewer than none", hint="--limit 20, or 0 for all")
     if decrypt and context.from_afar:
         raise UsageError(
             "what is sealed is opened at a terminal only", hint="holdfast agent turns --decrypt"
         )
     home = context.home()
-    with Agent(home, known_agent(home, context.layout, agent), context.layout) as one:
-        found = turns(home, one.key, limit or 1 << 62, decrypt=decrypt)
-        askers = _askers(one) if found.newest else {}
+    with Agent(home, known_agent(agent, agents(home, context.layout)), context.layout) as one:
+        found = turns(home, one.key, checked_limit(limit) or 1 << 62, decrypt=decrypt)
+        # What their sessions were for: chats, phases of jobs and others.
+        sessions = history.every_session(one.name, one.lines()) if found.newest else ()
+        askers = {each["session_id"]: each["role"] or each["type"] for each in sessions}
     rows = [_row(home, each, askers) for each in reversed(found.newest)]
     counts: dict[str, Any] = {
         "turns": found.of,
@@ -55,16 +55,14 @@ def list_turns(
     return Rows(rows, counts, truncated=len(rows) < found.of, exit_code=code)
 
 
-def _askers(one: Agent) -> dict[str, str]:
-    """What the sessions of the turns were for: chats, phases of jobs, whatever asked."""
-    return {
-        each["session_id"]: each["role"] or each["type"]
-        for each in history.every_session(one.name, one.lines())
-    }
-
-
 def _row(home: Home, turn: Turn, askers: dict[str, str]) -> dict[str, Any]:
     at = turn.asked
+    counts = (turn.input_tokens, turn.output_tokens)
+    tokens = " + ".join("?" if n is None else str(n) for n in counts)
+    cost = "unknown" if turn.cost_usd is None else f"{turn.cost_usd:.4f}"
+    tries = f" after {turn.calls} tries" if turn.calls > 1 else ""
+    wrong = f"{turn.error}{tries}: " if turn.error else ""
+    sealed = f"sealed with the key {turn.sealed}" if turn.sealed and turn.question is None else ""
     whens = local_stamp(at, zone(home.settings.timezone)) if at and 0 < at < _LATEST else None
     return {
         "at": whens,
@@ -72,29 +70,8 @@ def _row(home: Home, turn: Turn, askers: dict[str, str]) -> dict[str, Any]:
         **{name: value for name, value in turn._asdict().items() if name != "asked"},
         "tries": list(turn.tries),
         "calls": turn.calls,
-        "tokens": _tokens(turn),
-        "cost": _cost(turn),
+        "tokens": "" if counts == (None, None) else tokens,
+        "cost": "" if turn.state == WAITING else cost,
         "took": None if turn.seconds is None else f"{turn.seconds:.1f} s",
-        "what": _what(turn),
+        "what": shorten(wrong + (turn.question or sealed), _WIDEST, placeholder=" …"),
     }
-
-
-def _tokens(turn: Turn) -> str:
-    counts = (turn.input_tokens, turn.output_tokens)
-    return (
-        "" if counts == (None, None) else " + ".join("?" if n is None else str(n) for n in counts)
-    )
-
-
-def _cost(turn: Turn) -> str:
-    if turn.state == WAITING:
-        return ""
-    return "unknown" if turn.cost_usd is None else f"{turn.cost_usd:.4f}"
-
-
-def _what(turn: Turn) -> str:
-    """The question, and before it what went wrong."""
-    again = f" after {turn.calls} tries" if turn.calls > 1 else ""
-    wrong = f"{turn.error}{again}: " if turn.error else ""
-    said = f"sealed with the key {turn.sealed}" if turn.question is None and turn.sealed else ""
-    return shorten(wrong + (turn.question or said), _WIDEST, placeholder=" …")

@@ -29,8 +29,7 @@ class Ask(Protocol):
 def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
     @router.get("/jobs")
     def jobs(
-        status: Annotated[str, Query(max_length=40)] = "",
-        waiting: Annotated[bool, Query()] = False,
+        status: Annotated[str, Query(max_length=40)] = "", waiting: Annotated[bool, Query()] = False
     ) -> str:
         every = ask("job list")
         found = (

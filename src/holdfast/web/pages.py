@@ -7,6 +7,7 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.jobs.report import templates
 from holdfast.layout import CACHE
 from holdfast.ops.inbox import Mail, mail_of
+from holdfast.ops.jobs import decisions
 from holdfast.ops.operation import Table
 from holdfast.text import ago
 from holdfast.web import job_pages
@@ -125,8 +127,10 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
     def page(template: str, **values: Any) -> str:
         with opened() as context:
             home = context.home()
-            shared = {"today": home.day(), "zone": zone(home.settings.timezone)}
-        return draw(template, read_only=read_only, decisions=_decisions(ask), **shared, **values)
+            shared = {"today": home.day(), "zone": zone(home.settings.timezone), "decisions": 0}
+            with suppress(HoldfastError):  # the page of jobs shows what is wrong with them
+                shared["decisions"] = decisions(context)
+        return draw(template, read_only=read_only, **shared, **values)
 
     job_pages.add(router, ask, page)
 
@@ -153,6 +157,8 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
             return parts.of(part, lambda: ask(verb, **asked, **more)["rows"], [])
 
         mail = parts.of("inbox", lambda: _mail(opened, row["agent"]), _NO_MAIL)
+        # Before the tasks: it may add an edit to the journal, which their failures are read from.
+        notes = parts.of("notes", lambda: ask("memory show", **asked)["data"]["text"], "")
         board = parts.of("tasks", lambda: ask("task list", **asked, status="all"), {"rows": []})
         parts.tell("tasks", *board.get("warnings", ()))
         tasks = board["rows"]
@@ -167,7 +173,7 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
             aside=mail.aside,
             tasks=[each for each in tasks if each["state"] not in CLOSED],
             closed=[each for each in tasks if each["state"] in CLOSED],
-            notes=parts.of("notes", lambda: ask("memory show", **asked)["data"]["text"], ""),
+            notes=notes,
             **parts.of("turns", lambda: _talk(ask, row["agent"], turns), _NO_TALK),
             wrong=parts.wrong,
         )
@@ -224,14 +230,6 @@ class Sections:
     def tell(self, part: str, *lines: str) -> None:
         known = self.wrong.setdefault(part, [])
         known += [each for each in lines if each and each not in known]
-
-
-def _decisions(ask: Ask) -> int:
-    """How many jobs wait for a person; what is wrong with the jobs is told on their own page."""
-    try:
-        return ask("job list", waiting=True)["counts"]["jobs"]
-    except HoldfastError:
-        return 0
 
 
 def _proof(opened: Opener) -> dict[str, Any] | None:
