@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.contracts import job_exchange, jobs
+from holdfast.contracts import job_exchange, job_history, job_lines
 from holdfast.contracts.job_exchange import RESPONSE, escapes
-from holdfast.contracts.jobs import FOREIGN_STATES, HOLDABLE, MANIFEST
+from holdfast.contracts.job_lines import FOREIGN_STATES, HOLDABLE, MANIFEST
 from holdfast.contracts.kinds import kind
 from holdfast.contracts.record import Record
 from holdfast.contracts.schema import schema_of
@@ -29,7 +29,7 @@ from tests.contracts.saying import (
 )
 from tests.contracts.strategies import Json, Keeping, values_of
 
-OURS = [each for each in fixtures() if each.kind in jobs.KINDS]
+OURS = [each for each in fixtures() if each.kind in job_history.KINDS]
 OLDER = [each for each in OURS if each.form.upgrade is not None]
 REQUEST = example("agent-request/1.0-an-implementation.json")
 COMPLETED = example("agent-response/1.0-completed.json")
@@ -339,7 +339,7 @@ def held_where_it_may(value: Json) -> Json:
     return value if value["status"] in HOLDABLE else value | {"hold": None}
 
 
-KEEPING: Keeping = {jobs.JobManifest: held_where_it_may}
+KEEPING: Keeping = {job_lines.JobManifest: held_where_it_may}
 MODELS = [
     (its, form.model) for its in (job_exchange.REQUEST, RESPONSE, MANIFEST) for form in its.forms
 ]
@@ -379,5 +379,5 @@ def test_no_file_at_all_breaks_the_reading(fixture: Fixture, data: st.DataObject
 
 def test_the_kinds_of_jobs_are_those_that_scripts_rely_on() -> None:
     names = ["agent-request", "agent-response", "job-manifest", "job-history"]
-    assert [each.name for each in jobs.KINDS][:4] == names
+    assert [each.name for each in job_history.KINDS][:4] == names
     assert [kind(name).current.version for name in names] == ["1.0"] * 4

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.contracts.job_exchange import REQUEST
 from holdfast.contracts.job_history import HISTORY
-from holdfast.contracts.jobs import MANIFEST
+from holdfast.contracts.job_lines import MANIFEST
 from tests.jobs.desk import AGAIN, DONE, STUCK, Desk
 
 UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

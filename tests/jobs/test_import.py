@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.contracts.jobs import HISTORY, MANIFEST
+from holdfast.contracts.job_history import HISTORY
+from holdfast.contracts.job_lines import MANIFEST
 from holdfast.errors import StorageError
 from holdfast.jobs import adopt
 from holdfast.jobs.history import show

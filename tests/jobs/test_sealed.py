@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from holdfast.contracts.jobs import HISTORY, LOG, MANIFEST
+from holdfast.contracts.job_history import HISTORY
+from holdfast.contracts.job_lines import LOG, MANIFEST
 from holdfast.jobs.history import prompt_of_call
 from holdfast.jobs.job import Job
 from holdfast.store.home import Home

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from holdfast.contracts import notes
-from holdfast.contracts.imported import Imported
 from holdfast.contracts.kind import (
     Finding,
     Form,
@@ -21,8 +20,7 @@ from holdfast.contracts.kind import (
     objects_in,
 )
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
-from holdfast.contracts.measured import Claimed, Measured, Tools
-from holdfast.contracts.persona import ForkedFrom
+from holdfast.contracts.own import Claimed, ForkedFrom, Imported, Measured, Tools
 from holdfast.contracts.record import (
     AgentName,
     Also,
@@ -33,21 +31,18 @@ from holdfast.contracts.record import (
     NonEmpty,
     Record,
     Seconds,
+    SessionIdText,
+    Usd,
     UtcTime,
     broken_rule,
 )
 from holdfast.errors import BadName
 from holdfast.ids import is_message_id, session_id
 
-SessionIdText = Annotated[
-    str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2}_[a-z0-9][a-z0-9_-]{0,63}_\d{3,18}|\d{8}-\d{6})$")
-]
-"""Of our form, or of the older one by the second, which is read and never written."""
 SessionType = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
 ReportStatus = Literal["idle", "researching", "extracting", "evaluating", "working", "error"]
 Share = Annotated[float, Field(ge=0, le=1)]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _odd_id(text: str | None, field: str) -> Iterator[Doubt]:

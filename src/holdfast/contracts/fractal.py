@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from holdfast.contracts.kind import Form, Kind
-from holdfast.contracts.record import Count, EpochTime, Free, Number, Record, broken_rule
+from holdfast.contracts.record import (
+    AtLeastOne,
+    Count,
+    EpochTime,
+    Free,
+    Number,
+    Record,
+    broken_rule,
+)
 
 _DIM = re.compile(r"dim([1-9][0-9]{0,8})")
 _K = re.compile(r"K([1-9][0-9]{0,8})")
 
-Positive = Annotated[int, Field(ge=1)]
 Centroids = str | list[list[Number]] | list[Number]
 
 
@@ -79,9 +86,9 @@ class Topic(_Topics):
 class IvfIndex(Record):
     """What is known about an index of vectors.  Tools add fields of their own."""
 
-    dim: Positive | None = None
-    K: Positive | None = None
-    nprobe: Positive | None = None
+    dim: AtLeastOne | None = None
+    K: AtLeastOne | None = None
+    nprobe: AtLeastOne | None = None
     count: Count | None = None
     centroids: Centroids
     buckets: dict[str, list[int]] | None = None
@@ -124,9 +131,9 @@ class Ivf(_Topics):
 
     if not TYPE_CHECKING:
         __pydantic_extra__: dict[str, IvfSizes]
-    dim: Positive | None = None
-    K: Positive | None = None
-    nprobe: Positive | None = None
+    dim: AtLeastOne | None = None
+    K: AtLeastOne | None = None
+    nprobe: AtLeastOne | None = None
     count: Count | None = None
     centroids: Centroids | None = None
 

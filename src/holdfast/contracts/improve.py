@@ -12,6 +12,7 @@ from holdfast.contracts import goal, harness, improve_state
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
 from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
+    AtLeastOne,
     Count,
     Document,
     Doubt,
@@ -45,7 +46,6 @@ FailureCategory = Literal[
     "benchmark_parse_error",
     "sealed_file_violation",
 ]
-Round = Annotated[int, Field(ge=1)]
 FamilyName = harness.FamilyName
 PlannerId = improve_state.PlannerId
 ExecutorId = improve_state.ExecutorId
@@ -111,7 +111,7 @@ class ArchitectReview(Record):
 class Plan(Document):
     plan_id: PlanId
     planner_id: PlannerId
-    round: Round
+    round: AtLeastOne
     hypothesis: NonEmpty
     approach_family: FamilyName
     critic_approved: bool
@@ -202,7 +202,7 @@ class Idea(Record):
 
 
 class ResearchBrief(Document):
-    iteration: Round
+    iteration: AtLeastOne
     researcher_id: NonEmpty
     repo_analysis_summary: str
     ideas: list[Idea]
@@ -229,7 +229,7 @@ class Loser(Record):
 
 
 class IterationHistory(Document):
-    iteration: Round
+    iteration: AtLeastOne
     baseline_score: Number | None
     winner: Candidate | None
     losers: list[Loser]
@@ -274,7 +274,7 @@ class Merged(Record):
 
 
 class MergeReport(Document):
-    iteration: Round
+    iteration: AtLeastOne
     goal_slug: NonEmpty
     winner: Merged | None
     archived: list[NonEmpty]

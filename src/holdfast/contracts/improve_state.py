@@ -9,6 +9,7 @@ from pydantic import Field
 from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.record import (
     Also,
+    AtLeastOne,
     Count,
     Document,
     NonEmpty,
@@ -34,7 +35,6 @@ Direction = Annotated[
         }
     ),
 ]
-AtLeastOne = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from holdfast.contracts.job_exchange import escapes
-from holdfast.contracts.job_said import said
+from holdfast.contracts.job_exchange import escapes, said
 from holdfast.contracts.job_states import (
     ACTIONS,
     ACTIONS_AFTER,

@@ -14,8 +14,9 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from holdfast.contracts.job_check import check_history
-from holdfast.contracts.job_events import Changes, Complaint, GateResult
-from holdfast.contracts.job_exchange import Cents, JobId, Minutes
+from holdfast.contracts.job_exchange import REQUEST, RESPONSE, Cents, JobId, Minutes
+from holdfast.contracts.job_lines import INDEX, LOG, MANIFEST, QUEUE, Changes, Complaint, GateResult
+from holdfast.contracts.job_spec import SPEC
 from holdfast.contracts.job_states import ACTIONS, Action, Cause, Outcome, State
 from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.record import (
@@ -26,12 +27,12 @@ from holdfast.contracts.record import (
     Number,
     Record,
     Seconds,
+    Usd,
     UtcTime,
     broken_rule,
 )
 
 Json = dict[str, Any]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class CallSettings(Record):
@@ -392,3 +393,6 @@ HISTORY = Kind(
     looks=_looks,
     cross_check=check_history,
 )
+
+KINDS: tuple[Kind, ...] = (REQUEST, RESPONSE, MANIFEST, HISTORY, SPEC, LOG, QUEUE, INDEX)
+"""All kinds of files that a job has."""

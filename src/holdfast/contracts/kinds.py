@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from holdfast.contracts import agents, alerts, audit, improve, jobs, ledger, money, swarm, turns
+from holdfast.contracts import agents, improve, job_history, ledger, own, swarm
 from holdfast.contracts.kind import Kind
 from holdfast.errors import NotFound
 
 KINDS: tuple[Kind, ...] = (
     *agents.KINDS,
     *ledger.KINDS,
-    *money.KINDS,
-    *alerts.KINDS,
-    *audit.KINDS,
-    *turns.KINDS,
-    *jobs.KINDS,
+    *own.KINDS,
+    *job_history.KINDS,
     *swarm.KINDS,
     *improve.KINDS,
 )

@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 from pydantic import Field, model_validator
 
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
-from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
     AgentName,
     Count,
@@ -78,24 +77,6 @@ class Logic(Record):
 
     entrypoints: dict[str, str] = Field(default_factory=dict[str, str])
     requires: list[str] = Field(default_factory=list[str])
-
-
-class Reach(Record):
-    """How far into a log of another agent an agent's own memory reaches back."""
-
-    log: NonEmpty
-    seq: Count
-    hash: Digest
-    after: list[int | str] | None = None
-    """From where it is read for what was said last, as a place in that log."""
-
-
-class ForkedFrom(Record):
-    """The agent that an agent began as, and what it knew then."""
-
-    agent: AgentName
-    conversation: Reach | None = None
-    topics: Reach | None = None
 
 
 _Name = TypeVar("_Name", bound=str)

@@ -233,6 +233,12 @@ OffsetTime = Annotated[str, Time("offset")]
 EpochTime = Annotated[float, Time("epoch")]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+AtLeastOne = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 NonEmpty = Annotated[str, Field(min_length=1)]
+SessionIdText = Annotated[
+    str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2}_[a-z0-9][a-z0-9_-]{0,63}_\d{3,18}|\d{8}-\d{6})$")
+]
+"""Of our form, or of the older one by the second, which is read and never written."""

@@ -19,9 +19,17 @@ from holdfast.contracts.kind import (
     object_of,
     objects_in,
 )
-from holdfast.contracts.record import Count, Document, EpochTime, NonEmpty, Number, Record, Seconds
+from holdfast.contracts.record import (
+    AtLeastOne,
+    Count,
+    Document,
+    EpochTime,
+    NonEmpty,
+    Number,
+    Record,
+    Seconds,
+)
 
-Tick = Annotated[int, Field(ge=1)]
 AgentMention = NonEmpty
 """An agent of the run; not the name of a file, so that other systems' names are right too."""
 _SLACK = 1.0
@@ -93,7 +101,7 @@ class Passed(Record):
     to: AgentMention
     prompt: str
     reply: str
-    tick: Tick
+    tick: AtLeastOne
 
 
 class Moe(Record):
@@ -102,7 +110,7 @@ class Moe(Record):
     expert: AgentMention
     prompt: str
     reply: str
-    tick: Tick
+    tick: AtLeastOne
     router_scores: dict[str, Number]
     """Of every agent; far below zero for one that is cooling."""
     often_missing: ClassVar[frozenset[str]] = frozenset({"prompt", "router_scores"})
@@ -114,7 +122,7 @@ class Aggregate(Record):
     summarizer: AgentMention
     prompt: str
     reply: str
-    tick: Tick
+    tick: AtLeastOne
     often_missing: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
 
@@ -129,7 +137,7 @@ class Failed(Record):
     type: Literal["error"]
     agent: AgentMention
     error: str
-    tick: Tick | None = None
+    tick: AtLeastOne | None = None
     """Additive: when it happened."""
     often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
 

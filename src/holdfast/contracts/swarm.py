@@ -13,6 +13,7 @@ from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fi
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.persona import MANIFEST
 from holdfast.contracts.record import (
+    AtLeastOne,
     Count,
     Document,
     EpochTime,
@@ -175,7 +176,7 @@ class RetrievalRow(Record):
     ts: EpochTime
     text: str
     meta: Annotated[Json, Free("what the tool that stored it wanted to keep")] | None = None
-    freq: Annotated[int, Field(ge=1)]
+    freq: AtLeastOne
     """How often the same text was stored."""
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
 
@@ -188,7 +189,7 @@ class StoredRow(Record):
     ts: EpochTime
     text: str
     meta: str
-    freq: Annotated[int, Field(ge=1)]
+    freq: AtLeastOne
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
 
     @model_validator(mode="after")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, MAX_LINE, DecodeError, Record, decode, encode
 from holdfast.contracts.job_exchange import escapes
-from holdfast.contracts.job_history import JobHistory
+from holdfast.contracts.job_history import HISTORY, JobHistory
+from holdfast.contracts.job_lines import MANIFEST, JobManifest, JobMetrics, Phase
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import Hold, State
-from holdfast.contracts.jobs import HISTORY, MANIFEST, JobManifest, JobMetrics, Phase
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
 from holdfast.jobs.job import Job, job_id

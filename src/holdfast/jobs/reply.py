@@ -19,8 +19,8 @@ from holdfast.contracts.job_exchange import (
     SUMMARY_LIMIT,
     TOLD_TO_AGENTS,
     escapes,
+    said,
 )
-from holdfast.contracts.job_said import said
 from holdfast.contracts.job_states import ACTIONS, Action
 from holdfast.contracts.kind import Finding
 from holdfast.jobs.echo import is_echo

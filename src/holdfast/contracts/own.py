@@ -1,0 +1,289 @@
+"""Records that a home adds to those of its agents.
+
+The logs and views of money, alerts and the audit; an agent's turns; and what lines of the journal
+say of a session that was measured, of files that were imported, of an agent that was forked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.loglines import LOG_FORM, Digest
+from holdfast.contracts.record import (
+    AgentName,
+    Count,
+    Document,
+    Free,
+    NonEmpty,
+    OffsetTime,
+    Record,
+    Seconds,
+    SessionIdText,
+    Usd,
+    UtcTime,
+)
+
+Sum = Annotated[float, Field(allow_inf_nan=False)]
+"""In USD; a correction may have taken a little more than was there."""
+
+
+class SpendLine(Record):
+    """Money set aside for a session, what became of it, or what somebody corrected later."""
+
+    ts: OffsetTime
+    event: Literal["reserve", "settle", "correct"]
+    session_id: SessionIdText
+    usd: Usd | None
+    """None is unknown."""
+    owner: list[str | int] | None = None
+    """The process that reserved it."""
+    tokens: Count | None = None
+    was_usd: Usd | None = None
+    reserved_usd: Usd | None = None
+    summary: str | None = None
+    ref: NonEmpty | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
+class SpentByAgent(Record):
+    usd: Sum
+    unknown: int
+    """Sessions of which nobody told what they cost."""
+    assumed_usd: Sum
+    """What had been set aside for those."""
+    reserved_usd: Sum
+    tokens: Count
+    sessions: Count
+
+
+class Spent(Document):
+    """What agents have spent, by the day on which their sessions began."""
+
+    days: dict[str, dict[str, SpentByAgent]]
+    reserved: dict[str, Usd]
+    """For sessions that are under way."""
+
+
+def _looks_like_line(value: Any) -> bool:
+    return has_fields(value, "session_id", "event", "usd")
+
+
+class AlertLine(Record):
+    """A trouble that began, lasts, was acknowledged or is over."""
+
+    ts: OffsetTime
+    event: Literal["raised", "again", "acked", "cleared"]
+    id: NonEmpty
+    agent: NonEmpty
+    kind: NonEmpty
+    """The word for the trouble, which stays while it lasts."""
+    says: str
+    told: bool | None = None
+    """Whether somebody was told; the same is not told twice in a short time."""
+    at: Seconds | None = None
+    """Since the epoch: by this the time until it is told again is counted."""
+    by: str | None = None
+    note: str | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
+class OpenAlert(Record):
+    since: OffsetTime
+    agent: NonEmpty
+    kind: NonEmpty
+    says: str
+    times: Count
+    """How often it was told."""
+    acked_by: str | None
+
+
+class OpenAlerts(Document):
+    open: dict[str, OpenAlert]
+
+
+class AuditLine(Record):
+    ts: OffsetTime
+    event: NonEmpty
+    """The kind of entry; what the store itself noticed has words of its own."""
+    detail: str
+    job_id: NonEmpty | None = None
+    agent: NonEmpty | None = None
+    sequence: Count | None = None
+    """Of the call of the job that it is about."""
+    ref: NonEmpty | None = None
+    """What it was told about, such as a line of another log: told once, however often it is met."""
+    data: Annotated[dict[str, Any], Free("what there is to add depends on the event")] | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
+class SessionTurns(Record):
+    turns: Count
+    failed: Count
+    usd: Usd
+    unknown: Count
+    """Turns of which nobody told what they cost."""
+    assumed_usd: Usd
+    """What had been set aside for those."""
+    reserved_usd: Usd
+    """For questions that wait for their answers."""
+    tokens: Count
+    over_usd: Usd
+    """By how much calls cost more than was set aside for them."""
+
+
+class WaitingTurn(Record):
+    """A question without an answer."""
+
+    session_id: SessionIdText
+    model: NonEmpty | None
+    reserved_usd: Usd | None
+
+
+class Turns(Document):
+    turns: Count
+    sessions: dict[SessionIdText, SessionTurns]
+    """The latest ones."""
+    waiting: dict[str, WaitingTurn]
+
+
+class Measured(Record):
+    """What the wrapper of a session saw for itself."""
+
+    files_touched: list[str] | None = None
+    """The first of them, below the folder in which the command ran."""
+    files_touched_count: Count | None = None
+    sources_archived: Count | None = None
+    cpu_seconds: Seconds | None = None
+    peak_memory_bytes: Count | None = None
+    output_bytes: Count | None = None
+    survivors_killed: Count | None = None
+    tool_calls: Count | None = None
+    tool_failures: Count | None = None
+
+
+class Tools(Record):
+    """What hooks told of the tools that an agent used."""
+
+    calls: Count
+    failed: Count
+    by_name: dict[str, Count]
+    wrote: list[str]
+
+
+class Claimed(Record):
+    """What the agent says, where somebody else measured it too."""
+
+    sources_archived: Count | None = None
+
+
+class ImportedFile(Record):
+    path: NonEmpty
+    """Where it was, below what was imported."""
+    sha256: Digest
+    bytes: Count
+    name: NonEmpty | None = None
+    """Of the copy that is kept of it, in the folder `imported`."""
+    text_sha256: Digest | None = None
+    """Of the text that was made of it, for one that people edit."""
+
+
+class PastSession(Record):
+    """A session as far as the other system wrote it down."""
+
+    session_id: str | None
+    started_at: UtcTime | None
+    ended_at: UtcTime | None
+    type: str | None = None
+    outcome: str | None = None
+    sources_archived: Count | None = None
+    status: str | None = None
+    stops: Count | None = None
+    """How often a hook wrote that it ended."""
+
+
+class Imported(Record):
+    layout: NonEmpty
+    name: str
+    """What the agent is called there."""
+    files: list[ImportedFile]
+    documents: (
+        Annotated[dict[str, Any], Free("report, session and metrics as the other system had them")]
+        | None
+    ) = None
+    sessions: list[PastSession] | None = None
+
+
+class Reach(Record):
+    """How far into a log of another agent an agent's own memory reaches back."""
+
+    log: NonEmpty
+    seq: Count
+    hash: Digest
+    after: list[int | str] | None = None
+    """From where it is read for what was said last, as a place in that log."""
+
+
+class ForkedFrom(Record):
+    """The agent that an agent began as, and what it knew then."""
+
+    agent: AgentName
+    conversation: Reach | None = None
+    topics: Reach | None = None
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="spend",
+        what="Money that sessions reserved and spent",
+        shape="lines",
+        forms=(LOG_FORM, Form("1.0", SpendLine)),
+        paths=(r"(?:^|/)spend/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
+        looks=_looks_like_line,
+    ),
+    Kind(
+        name="spent",
+        what="What agents have spent in the last days",
+        shape="document",
+        forms=(Form("1.0", Spent),),
+        paths=(r"(?:^|/)spend\.json$",),
+        looks=lambda value: has_fields(value, "days", "reserved"),
+    ),
+    Kind(
+        name="alert",
+        what="What somebody had to be told",
+        shape="lines",
+        forms=(LOG_FORM, Form("1.0", AlertLine)),
+        paths=(r"(?:^|/)alerts/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
+        looks=lambda value: has_fields(value, "event", "id", "agent", "kind", "says"),
+    ),
+    Kind(
+        name="alerts",
+        what="Troubles that are not over",
+        shape="document",
+        forms=(Form("1.0", OpenAlerts),),
+        paths=(r"(?:^|/)state/alerts\.json$",),
+        looks=lambda value: has_fields(value, "open") and "reserved" not in value,
+    ),
+    Kind(
+        name="audit",
+        what="Rules that were broken, what was refused, and other odd things",
+        shape="lines",
+        forms=(LOG_FORM, Form("1.0", AuditLine)),
+        paths=(r"(?:^|/)audit/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
+        looks=lambda value: has_fields(value, "ts", "event", "detail"),
+    ),
+    Kind(
+        name="turns",
+        what="What an agent asked models lately, and what that cost",
+        shape="document",
+        forms=(Form("1.0", Turns),),
+        paths=(r"(?:^|/)turns\.json$",),
+        looks=lambda value: has_fields(value, "turns", "sessions", "waiting"),
+    ),
+)
