@@ -240,7 +240,7 @@ def test_a_broken_rule_is_told_by_its_name() -> None:
 
 class Odd(Record):
     id: str
-    urgency: Annotated[Literal["high", "normal"], Also({"blocking": "high", "low": "normal"})]
+    urgency: Annotated[Literal["high", "normal"], Also(high=("blocking",), normal=("low",))]
     end: int | None = None
     often_missing = frozenset({"end"})
 

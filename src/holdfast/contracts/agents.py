@@ -53,9 +53,6 @@ def _odd_id(text: str | None, field: str) -> Iterator[Doubt]:
             yield Doubt("old_id", field, f"{text!r} is not of the form YYYY-MM-DD_agent_001")
 
 
-# --- report ---------------------------------------------------------------------------------
-
-
 class LastSession(Record):
     id: SessionIdText
     started_at: UtcTime | None = None
@@ -97,9 +94,6 @@ class Report(Document):
                 yield from _odd_id(role.last_session.id, f"roles.{name}.last_session.id")
 
 
-# --- tasks ----------------------------------------------------------------------------------
-
-
 class Parked(Record):
     """Why a task is handed out no more, until it is reopened."""
 
@@ -115,7 +109,7 @@ class Task(Record):
     status: Literal["pending", "active", "completed", "dropped"]
     priority: Annotated[
         Literal["high", "medium", "low"],
-        Also({"normal": "medium", "routine": "low", "time-sensitive": "high", "blocking": "high"}),
+        Also(medium=("normal",), low=("routine",), high=("time-sensitive", "blocking")),
     ]
     created_at: UtcTime
     context: str | None = None
@@ -147,9 +141,6 @@ class Tasks(Document):
             elif task.completed_at is not None and not ended:
                 reason = f"set, though the task is {task.status}"
                 yield Doubt("contradiction", f"tasks[{number}].completed_at", reason)
-
-
-# --- session --------------------------------------------------------------------------------
 
 
 class SessionError(Record):
@@ -219,9 +210,6 @@ class LegacySession(Document):
     status: Outcome
 
 
-# --- inbox ----------------------------------------------------------------------------------
-
-
 def _names_a_message(text: str) -> str:
     if not is_message_id(text):
         raise broken_rule("not a message id")
@@ -236,15 +224,7 @@ class Message(Document):
     type: Literal["flag", "task", "question", "cascade"]
     priority: Annotated[
         Literal["high", "normal"],
-        Also(
-            {
-                "medium": "normal",
-                "low": "normal",
-                "routine": "normal",
-                "time-sensitive": "high",
-                "blocking": "high",
-            }
-        ),
+        Also(normal=("medium", "low", "routine"), high=("time-sensitive", "blocking")),
     ]
     subject: str
     body: str
@@ -256,9 +236,6 @@ class Message(Document):
     proof: str | None = None
     """Over the whole message, under a key of the home: without it `sent_by` is a claim."""
     often_missing = frozenset({"source_ref", "expires_at"})
-
-
-# --- journal --------------------------------------------------------------------------------
 
 
 EVENTS: dict[str, tuple[str, ...]] = {
@@ -361,9 +338,6 @@ class JournalLine(Record):
         for name in needed or ():
             if getattr(self, name) is None:
                 yield Doubt("missing", name, f"missing in a line of {self.event}")
-
-
-# --- metrics --------------------------------------------------------------------------------
 
 
 class Lifetime(Record):
@@ -495,9 +469,6 @@ def _check_legacy(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
         if len(named) == len(digits) == 14 and named != digits:
             reason = f"{value.get('ended')!r}, but the file is {origin.name}"
             yield Finding("warning", "place", "ended", reason)
-
-
-# --- kinds ----------------------------------------------------------------------------------
 
 
 def _looks_like_journal(value: Any) -> bool:

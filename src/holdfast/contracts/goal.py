@@ -66,7 +66,7 @@ class Phase(Record):
     """Targets that are no comparison with a number."""
     status: Annotated[
         Literal["pending", "active", "completed"],
-        Also({"done": "completed", "in_progress": "active", "current": "active"}),
+        Also(completed=("done",), active=("in_progress", "current")),
     ]
 
 
@@ -278,9 +278,6 @@ def _table(heading: tuple[str, ...], rows: list[list[str]]) -> str:
 def _shown(phase: Phase) -> str:
     targets = [f"{each.dimension} {each.comparison} {each.bound!r}" for each in phase.targets]
     return ", ".join([*targets, *phase.unread])
-
-
-# --- kind -----------------------------------------------------------------------------------
 
 
 def _looks(value: Any) -> bool:

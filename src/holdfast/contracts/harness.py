@@ -74,8 +74,8 @@ def parse(text: str) -> Reading:
         else:
             if name is None:
                 reason = "not a section of a harness; kept"
-                finding = ("warning", "unknown_section", section.title, reason, section.number)
-                odd.append(Finding(*finding))
+                found = ("warning", "unknown_section", section.title, reason, section.number)
+                odd.append(Finding(*found))
             value["other"].append({"title": section.title, "text": markdown.prose_of(section)})
         seen.update([name] if name else [])
     for id in _BUILT_IN:
@@ -107,24 +107,22 @@ def _read_families(
 
 
 def render(harness: Harness) -> str:
-    families = "\n".join(_bullet(each) for each in harness.custom_families)
-    sections = [(_heading(rule), rule.text) for rule in harness.rules]
+    families = "\n".join(
+        f"- `{each.name}` — {markdown.indented(each.description)}"
+        if each.description
+        else f"- `{each.name}`"
+        for each in harness.custom_families
+    )
+    sections = [
+        (f"{rule.id} — {rule.title}" if rule.title else rule.id, rule.text)
+        for rule in harness.rules
+    ]
     sections += [
         (_RULES, harness.custom_rules),
         (_FAMILIES, markdown.joined(families, harness.families_remark)),
         *((each.title, each.text) for each in harness.other),
     ]
     return markdown.rendered(harness.title, harness.intro, sections)
-
-
-def _heading(rule: Rule) -> str:
-    return f"{rule.id} — {rule.title}" if rule.title else rule.id
-
-
-def _bullet(family: CustomFamily) -> str:
-    if not family.description:
-        return f"- `{family.name}`"
-    return f"- `{family.name}` — {markdown.indented(family.description)}"
 
 
 def _looks(value: Any) -> bool:

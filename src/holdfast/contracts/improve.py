@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from holdfast.contracts import goal, harness, improve_state
+from holdfast.contracts.harness import FamilyName
+from holdfast.contracts.improve_state import ExecutorId, PlanId, PlannerId
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
 from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
@@ -46,10 +48,6 @@ FailureCategory = Literal[
     "benchmark_parse_error",
     "sealed_file_violation",
 ]
-FamilyName = harness.FamilyName
-PlannerId = improve_state.PlannerId
-ExecutorId = improve_state.ExecutorId
-PlanId = improve_state.PlanId
 RoundName = Annotated[str, Field(pattern=r"^round_[0-9]+$")]
 SubScores = dict[str, Number | None]
 PassFail = Literal["pass", "fail"]
@@ -65,9 +63,6 @@ def _round_in(name: str) -> int | None:
 def _odd_round(name: str | None, number: int, field: str) -> Iterator[Doubt]:
     if name is not None and _round_in(name) != number:
         yield Doubt("contradiction", field, f"{name!r} in round {number}")
-
-
-# --- plan -----------------------------------------------------------------------------------
 
 
 class PlanStep(Record):
@@ -131,9 +126,6 @@ class Plan(Document):
             yield Doubt("missing", "critic_review.rejection_reason", "rejected without a reason")
 
 
-# --- result ---------------------------------------------------------------------------------
-
-
 class FailureAnalysis(Record):
     what: NonEmpty
     why: NonEmpty
@@ -183,9 +175,6 @@ class BenchmarkResult(Document):
             yield Doubt("missing", "benchmark_score", "null, though the status is success")
 
 
-# --- brief ----------------------------------------------------------------------------------
-
-
 class Idea(Record):
     title: NonEmpty
     source: str
@@ -206,9 +195,6 @@ class ResearchBrief(Document):
     researcher_id: NonEmpty
     repo_analysis_summary: str
     ideas: list[Idea]
-
-
-# --- history --------------------------------------------------------------------------------
 
 
 class Candidate(Record):
@@ -261,9 +247,6 @@ class RawRow(Record):
         yield from _odd_round(self.plan_id, self.iteration, "plan_id")
 
 
-# --- merge ----------------------------------------------------------------------------------
-
-
 class Merged(Record):
     executor_id: ExecutorId
     branch: NonEmpty
@@ -299,9 +282,6 @@ class MergeReport(Document):
         return self
 
 
-# --- events ---------------------------------------------------------------------------------
-
-
 class ChangeDetails(Record):
     """A phase is the setting `current_phase`."""
 
@@ -321,26 +301,27 @@ class ImproveEvent(Record):
 # --- what one record cannot show ------------------------------------------------------------
 
 
+def _misplaced(
+    found: Sequence[Located], field: str, wanted: int | str | None, where: str
+) -> Iterator[Finding]:
+    """A field that does not say what the place of its file says."""
+    for value in objects_in([each.reading.value for each in found]):
+        if wanted is not None and value.get(field) != wanted:
+            yield Finding("error", "place", field, f"{value.get(field)!r}, but {where}")
+
+
 def _check_round(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     """`round_3.json` is of iteration 3."""
-    named = _round_in(origin.name)
-    for value in objects_in([each.reading.value for each in found]):
-        if named is not None and value.get("iteration") != named:
-            reason = f"{value.get('iteration')!r}, but the file is {origin.name}"
-            yield Finding("error", "place", "iteration", reason)
+    number = _round_in(origin.name)
+    return _misplaced(found, "iteration", number, f"the file is {origin.name}")
 
 
 def _check_plan(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     """`round_3/plan_planner_a.json` is the plan of planner_a for round 3."""
     named, folder = re.fullmatch(r"plan_(planner_\w+)\.json", origin.name), origin.parent()
-    number = _round_in(folder)
-    for value in objects_in([each.reading.value for each in found]):
-        if number is not None and value.get("round") != number:
-            reason = f"{value.get('round')!r}, but it lies in {folder}"
-            yield Finding("error", "place", "round", reason)
-        if named and value.get("planner_id") != named[1]:
-            reason = f"{value.get('planner_id')!r}, but the file is {origin.name}"
-            yield Finding("error", "place", "planner_id", reason)
+    yield from _misplaced(found, "round", _round_in(folder), f"it lies in {folder}")
+    its = named and named[1]
+    yield from _misplaced(found, "planner_id", its, f"the file is {origin.name}")
 
 
 def _check_result(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
@@ -351,9 +332,8 @@ def _check_result(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
         if number is not None and _round_in(str(value.get("plan_id"))) != number:
             reason = f"{value.get('plan_id')!r}, but it lies in {folder}"
             yield Finding("error", "place", "plan_id", reason)
-        if named and value.get("executor_id") != named[1]:
-            reason = f"{value.get('executor_id')!r}, but the file is {origin.name}"
-            yield Finding("error", "place", "executor_id", reason)
+    its = named and named[1]
+    yield from _misplaced(found, "executor_id", its, f"the file is {origin.name}")
 
 
 def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
@@ -368,19 +348,13 @@ def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
             seen.setdefault(row, number)
 
 
-# --- kinds ----------------------------------------------------------------------------------
-
-
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="plan",
         what="What a planner wants to try, and what its reviewers say",
         shape="document",
         forms=(Form("1.0", Plan),),
-        paths=(
-            r"(?:^|/)plans/round_\d+/[^/]+\.json$",
-            r"(?:^|/)plan_archive/round_\d+/[^/]+\.json$",
-        ),
+        paths=tuple(rf"(?:^|/){name}/round_\d+/[^/]+\.json$" for name in ("plans", "plan_archive")),
         looks=lambda value: has_fields(value, "plan_id", "planner_id", "hypothesis"),
         cross_check=_check_plan,
     ),

@@ -25,20 +25,11 @@ PlanId = Annotated[str, Field(pattern=r"^round_[0-9]+_planner_[A-Za-z0-9_]+$")]
 Direction = Annotated[
     Literal["higher_is_better", "lower_is_better"],
     Also(
-        {
-            "higher": "higher_is_better",
-            "maximize": "higher_is_better",
-            "max": "higher_is_better",
-            "lower": "lower_is_better",
-            "minimize": "lower_is_better",
-            "min": "lower_is_better",
-        }
+        higher_is_better=("higher", "maximize", "max"), lower_is_better=("lower", "minimize", "min")
     ),
 ]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
-
-# --- the round under way --------------------------------------------------------------------
 
 StepStatus = Literal["pending", "in_progress", "completed"]
 AttemptStatus = Literal["pending", "in_progress", "completed", "failed"]
@@ -65,7 +56,7 @@ class PlanningProgress(Record):
 
 class ExecutorProgress(Record):
     status: Annotated[
-        Literal["pending", "running", "completed", "failed"], Also({"in_progress": "running"})
+        Literal["pending", "running", "completed", "failed"], Also(running=("in_progress",))
     ]
     plan_id: PlanId
     output_path: str | None
@@ -112,9 +103,6 @@ class IterationState(Document):
     tournament: TournamentProgress
     recording: RecordingProgress
     user_ideas_consumed: list[str]
-
-
-# --- settings -------------------------------------------------------------------------------
 
 
 class Settings(Document):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from holdfast.contracts.job_exchange import escapes, said
+from holdfast.contracts.job_lines import check_directory
 from holdfast.contracts.job_states import (
     ACTIONS,
     ACTIONS_AFTER,
@@ -49,12 +50,16 @@ def _check(value: Any, origin: Origin) -> Iterator[Finding]:
     whole = object_of(value)
     calls = list(_calls(value))
     archived = bool(whole.get("archives"))
-    yield from _whose(whole, origin)
+    yield from check_directory(whole, origin)
     yield from _in_sequence(calls, whole, archived=archived)
     yield from _by_the_table(calls, archived=archived)
     for call in calls:
         yield from _as_it_was_said(call)
-        yield from _evidence_inside(call)
+        for number, path in enumerate(_list(call.response.get("evidence_files"))):
+            if isinstance(path, str) and escapes(path):
+                where = f"{call.where}.response.evidence_files[{number}]"
+                reason = f"{path!r} is outside of the workspace"
+                yield Finding("warning", "escaping_path", where, reason)
     yield from _points(whole, calls, archived=archived)
 
 
@@ -68,13 +73,6 @@ def _calls(value: Any) -> Iterator[Call]:
     for number, entry in enumerate(entries):
         if isinstance(entry, dict):
             yield Call(f"{name}[{number}]", cast("dict[str, Any]", entry))
-
-
-def _whose(whole: dict[str, Any], origin: Origin) -> Iterator[Finding]:
-    name = whole.get("job_id")
-    if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
-        reason = f"{name!r} in the directory of {origin.parent()!r}"
-        yield Finding("warning", "path", "job_id", reason)
 
 
 def _in_sequence(calls: list[Call], whole: dict[str, Any], *, archived: bool) -> Iterator[Finding]:
@@ -98,9 +96,6 @@ def _is_number(call: Call) -> bool:
 
 def _odd(call: Call, field: str, reason: str, code: str = "") -> Finding:
     return Finding("error", code or field, f"{call.where}.{field}", reason)
-
-
-# --- states ---------------------------------------------------------------------------------
 
 
 def _by_the_table(calls: list[Call], *, archived: bool) -> Iterator[Finding]:
@@ -146,9 +141,6 @@ def _not(state: State, allowed: set[State]) -> str:
     return f"{state} where the states allow {', '.join(sorted(allowed)) or 'no further call'}"
 
 
-# --- what was said --------------------------------------------------------------------------
-
-
 def _as_it_was_said(call: Call) -> Iterator[Finding]:
     """The parsed fields against the text they were parsed from."""
     response = call.response
@@ -176,18 +168,6 @@ def _parsed(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return object_of(value.get("response")) or value or None
-
-
-def _evidence_inside(call: Call) -> Iterator[Finding]:
-    for number, path in enumerate(_list(call.response.get("evidence_files"))):
-        if isinstance(path, str) and escapes(path):
-            where = f"{call.where}.response.evidence_files[{number}]"
-            yield Finding(
-                "warning", "escaping_path", where, f"{path!r} is outside of the workspace"
-            )
-
-
-# --- recovery points ------------------------------------------------------------------------
 
 
 def _points(whole: dict[str, Any], calls: list[Call], *, archived: bool) -> Iterator[Finding]:

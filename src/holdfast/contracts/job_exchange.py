@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from holdfast import codec
 from holdfast.codec import DecodeError
 from holdfast.contracts.job_states import Action
-from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.kind import Form, Kind, has_fields, object_of
 from holdfast.contracts.record import Document, Record
 
 SUMMARY_LIMIT = 500
@@ -135,13 +135,11 @@ class WrappedRequest(Record):
 
 
 def _is_wrapped(name: str, value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get(name), dict)
+    return isinstance(object_of(value).get(name), dict)
 
 
 def _is_long(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    summary = cast("dict[str, Any]", value).get("summary_for_supervisor")
+    summary = object_of(value).get("summary_for_supervisor")
     return isinstance(summary, str) and len(summary) > SUMMARY_LIMIT
 
 
@@ -229,15 +227,13 @@ def said(text: str, *, tolerant: bool = False) -> Said:
     try:
         return Said(_object(text))
     except DecodeError as error:
-        raise DecodeError(_why_not_strict(text) or str(error)) from None
-
-
-def _why_not_strict(text: str) -> str:
+        reason = str(error)
     try:
         _found(text)
+        reason = "there is more than the JSON object: a byte order mark, a fence or other text"
     except DecodeError as error:
-        return _SEVERAL if str(error) == _SEVERAL else ""
-    return "there is more than the JSON object: a byte order mark, a fence or other text"
+        reason = _SEVERAL if str(error) == _SEVERAL else reason
+    raise DecodeError(reason)
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -290,18 +286,14 @@ def _only_object(text: str) -> dict[str, Any]:
     found: dict[str, Any] | None = None
     at = 0
     while start := _START.search(text, at):
-        at = _end_of_object(text, start.start())
+        try:
+            at = _SCANNER.raw_decode(text, start.start())[1]
+        except (ValueError, RecursionError) as error:
+            # An object inside of a broken one is not what was meant.
+            raise DecodeError(f"an object in it is broken: {error}") from None
         if found is not None:
             raise DecodeError(_SEVERAL)
         found = _object(text[start.start() : at])
     if found is None:
         raise DecodeError("there is no JSON object in it")
     return found
-
-
-def _end_of_object(text: str, begin: int) -> int:
-    """What begins as an object and is none is refused: one inside of it is not what was meant."""
-    try:
-        return _SCANNER.raw_decode(text, begin)[1]
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"an object in it is broken: {error}") from None

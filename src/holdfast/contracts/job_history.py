@@ -18,7 +18,7 @@ from holdfast.contracts.job_exchange import REQUEST, RESPONSE, Cents, JobId, Min
 from holdfast.contracts.job_lines import INDEX, LOG, MANIFEST, QUEUE, Changes, Complaint, GateResult
 from holdfast.contracts.job_spec import SPEC
 from holdfast.contracts.job_states import ACTIONS, Action, Cause, Outcome, State
-from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.kind import Form, Kind, has_fields, object_of
 from holdfast.contracts.record import (
     Count,
     Document,
@@ -279,11 +279,8 @@ def _is_call(entry: Any) -> bool:
     """Whether an entry tells what an agent answered; a preview asks nobody."""
     if not has_fields(entry, "request", "response"):
         return False
-    return isinstance(entry["request"], dict) and _action(entry["response"]) in ACTIONS
-
-
-def _action(response: Any) -> Any:
-    return cast("Json", response).get("action") if isinstance(response, dict) else None
+    action = object_of(entry["response"]).get("action")
+    return isinstance(entry["request"], dict) and action in ACTIONS
 
 
 def _told(number: int, entry: Json) -> Json:
@@ -330,17 +327,16 @@ def _with_all_fields(value: Json) -> Json:
     return {
         "schema_version": "1.0",
         **value,
-        "interactions": [_rebased(call, base) | {"response": _with_status(call)} for call in calls],
+        "interactions": [
+            _rebased(call, base) | {"response": {"new_status": None, **call["response"]}}
+            for call in calls
+        ],
         "recovery_points": [_point(_rebased(point, base)) for point in points],
     }
 
 
 def _rebased(numbered: Json, base: int) -> Json:
     return {**numbered, "sequence": max(0, numbered["sequence"] - base)}
-
-
-def _with_status(call: Json) -> Json:
-    return {"new_status": None, **call["response"]}
 
 
 def _point(point: Json) -> Json:

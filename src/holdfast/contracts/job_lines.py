@@ -361,13 +361,20 @@ def _in_our_states(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, **ours, "schema_version": "1.0"}
 
 
+def check_directory(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    """A job's files lie in the directory of its name."""
+    name = value.get("job_id")
+    if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
+        reason = f"{name!r} in the directory of {origin.parent()!r}"
+        yield Finding("warning", "path", "job_id", reason)
+
+
 def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     for line, reading in found:
         value = object_of(reading.value)
-        name, phase, phases = value.get("job_id"), value.get("current_phase"), value.get("phases")
-        if origin.parent(2) == "jobs" and isinstance(name, str) and name != origin.parent():
-            reason = f"{name!r} in the directory of {origin.parent()!r}"
-            yield Finding("warning", "path", "job_id", reason, line)
+        for finding in check_directory(value, origin):
+            yield finding._replace(line=line)
+        phase, phases = value.get("current_phase"), value.get("phases")
         if isinstance(phase, str) and isinstance(phases, list):
             known = [each.get("name") for each in objects_in(phases)]
             if phase not in known:

@@ -6,7 +6,7 @@ so a field that is not known is an error and not kept.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -134,9 +134,5 @@ SPEC = Kind(
     "document",
     (Form("1.0", JobSpec),),
     paths=(r"(^|/)(job|job-spec|sample-job)\.json$",),
-    looks=lambda value: _looks(value),
+    looks=lambda value: has_fields(value, "phases") and not has_fields(value, "status"),
 )
-
-
-def _looks(value: Any) -> bool:
-    return has_fields(value, "phases") and not has_fields(value, "status")

@@ -1,8 +1,14 @@
-"""The ledger: entries in the form we write and in two older ones, and an agent's status."""
+"""The ledger: entries in the form we write and in two older ones, and an agent's status.
+
+A day may hold very many entries, so the model of an entry is a quick yes-or-no too: derived from
+the schema that pydantic made of it, so that the two cannot differ.  Objects are checked as they
+are and nothing is built.  A yes means that reading would have nothing to tell; a no means nothing,
+the value then has to be read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -14,11 +20,10 @@ from pydantic import (
     create_model,
     field_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreConfig, CoreSchema, SchemaValidator
 from pydantic_core import core_schema as core
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, object_of
-from holdfast.contracts.lean import decider, fields, lean, objects
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
 from holdfast.contracts.ledger_watch import LedgerWatch, agent_of
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.record import (
@@ -30,8 +35,84 @@ from holdfast.contracts.record import (
     OffsetTime,
     Record,
     Seconds,
+    Time,
 )
 from holdfast.contracts.summary import SUMMARY
+
+Fields = dict[str, core.TypedDictField]
+
+_STRICT = CoreConfig(strict=True)  # each object by itself: it is not handed down
+_LONG = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+_SHORT = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+_FEBRUARY = "02-(?:0[1-9]|1[0-9]|2[0-8])"
+_LEAP = "[12](?:[0-9](?:0[48]|[2468][048]|[13579][26])|[048]00)-02-29"
+_REAL_DAY = f"(?:[12][0-9]{{3}}-(?:{_LONG}|{_SHORT}|{_FEBRUARY})|{_LEAP})"
+_CLOCK = r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
+_ENDS = {"utc": "Z", "offset": "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"}
+_AS_THEY_ARE = frozenset({"str", "int", "float", "bool", "literal", "none", "any"})
+
+
+def decider(schema: CoreSchema) -> Callable[[Any], bool]:
+    """Whether a value surely fits."""
+    return SchemaValidator(schema).isinstance_python
+
+
+def fields(model: type[Record], *, without: str = "") -> Fields:
+    """What the object of a model may hold, by the names in the file."""
+    found: Fields = {}
+    whole: Any = model.__pydantic_core_schema__
+    shared = {each["ref"]: each for each in whole.get("definitions", ())}
+    inner: Any = whole["schema"] if whole["type"] == "definitions" else whole
+    if inner["type"] != "model" or inner["schema"]["type"] != "model-fields":
+        raise TypeError(f"rules across fields have no lean form: {inner['type']}")
+    for name, field in inner["schema"]["fields"].items():
+        if name == without:
+            continue
+        schema, required = field["schema"], True
+        if schema["type"] == "default":
+            schema, required = schema["schema"], False
+        alias = cast("str", field.get("validation_alias", name))
+        found[alias] = core.typed_dict_field(_lean(schema, shared), required=required)
+    return found
+
+
+def objects(known: Fields) -> CoreSchema:
+    """Objects with these fields, and perhaps others: to look for those apart is quicker."""
+    return core.typed_dict_schema(known, extra_behavior="ignore", config=_STRICT)
+
+
+def lean(model: type[Record]) -> CoreSchema:
+    """The objects of a model that leave nothing to tell."""
+    if model.open_ended:
+        return objects(fields(model))
+    return core.typed_dict_schema(fields(model), extra_behavior="forbid", config=_STRICT)
+
+
+def _lean(schema: Any, shared: Mapping[str, Any]) -> CoreSchema:
+    kind: str = schema["type"]
+    if kind in _AS_THEY_ARE:
+        return schema
+    match kind:
+        case "nullable":
+            return core.nullable_schema(_lean(schema["schema"], shared))
+        case "list":
+            items = _lean(schema["items_schema"], shared)
+            return cast("Any", {**schema, "items_schema": items})
+        case "custom-error":
+            return _lean(schema["schema"], shared)
+        case "definition-ref":
+            return _lean(shared[schema["schema_ref"]], shared)
+        case "model":
+            return lean(schema["cls"])
+        case "function-plain":
+            owner = getattr(schema["function"]["function"], "__self__", None)
+            if not isinstance(owner, Time) or owner.wanted not in _ENDS:
+                raise TypeError("a function has no lean form")
+            # Years outside of two millennia are left to the reading.
+            return core.str_schema(pattern=f"^{_REAL_DAY}{_CLOCK}{_ENDS[owner.wanted]}$")
+        case _:
+            raise TypeError(f"{kind} has no lean form")
+
 
 _DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _NAME = "[a-z0-9][a-z0-9_-]{0,63}"
@@ -43,17 +124,10 @@ SessionIdText = Annotated[
 ]
 
 
-# --- what may stand in `data` -----------------------------------------------------------------
-
-
 class EventData(Record):
     """What an event says beyond its summary; the named fields are only the usual ones."""
 
     open_ended = True
-
-
-class HeartbeatData(EventData):
-    pass
 
 
 class TaskStartData(EventData):
@@ -81,15 +155,12 @@ class InfoData(EventData):
 
 
 DATA: dict[str, type[EventData]] = {
-    "heartbeat": HeartbeatData,
+    "heartbeat": EventData,
     "task_start": TaskStartData,
     "task_result": TaskResultData,
     "error": ErrorData,
     "info": InfoData,
 }
-
-
-# --- entries ----------------------------------------------------------------------------------
 
 
 class LedgerEntry(Record):
@@ -139,10 +210,8 @@ def _is_plain() -> Callable[[Any], bool]:
         event: objects(known | {"data": core.typed_dict_field(lean(model), required=True)})
         for event, model in DATA.items()
     }
-    fits, names = (
-        decider(core.tagged_union_schema(of_each, discriminator="event")),
-        {*known, "data"},
-    )
+    fits = decider(core.tagged_union_schema(of_each, discriminator="event"))
+    names = {*known, "data"}
     return lambda value: fits(value) and value.keys() <= names
 
 
@@ -259,9 +328,6 @@ _COLUMNS = (
 )
 
 
-# --- status -----------------------------------------------------------------------------------
-
-
 class Status(Document):
     """How an agent stands, folded from its ledger."""
 
@@ -290,17 +356,10 @@ def _check_status(found: Sequence[Located], origin: Origin) -> Iterator[Finding]
             yield Finding("warning", "session_agent", "session_id", reason, line)
 
 
-# --- kinds ------------------------------------------------------------------------------------
-
-
 def _looks_like_an_entry(value: Any) -> bool:
     found = object_of(value).keys()
     ours = {"agent", "event", "task_id"} <= found or {"event", "source", "summary"} <= found
     return ours or _is_nested(value) or (_is_flat(value) and "event" in found)
-
-
-def _looks_like_a_status(value: Any) -> bool:
-    return {"agent", "state", "last_heartbeat"} <= object_of(value).keys()
 
 
 LEDGER = Kind(
@@ -338,7 +397,7 @@ KINDS: tuple[Kind, ...] = (
         shape="document",
         forms=(Form("1.0", Status),),
         paths=(r"(?:^|/)status\.json$",),
-        looks=_looks_like_a_status,
+        looks=lambda value: has_fields(value, "agent", "state", "last_heartbeat"),
         cross_check=_check_status,
     ),
     SUMMARY,

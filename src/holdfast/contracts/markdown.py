@@ -170,12 +170,8 @@ def is_marked(text: str) -> bool:
 def dedented(text: str, depth: int) -> str:
     """The text of a block without the indentation that put its lines under a mark so wide."""
     first, *rest = text.split("\n")
-    return "\n".join([first, *(_moved_left(line, depth) for line in rest)]).strip()
-
-
-def _moved_left(line: str, depth: int) -> str:
-    spaces = len(line) - len(line.lstrip(" "))
-    return line[min(spaces, depth) :] if line.strip() else ""
+    moved = [line[min(len(line) - len(line.lstrip(" ")), depth) :] for line in rest]
+    return "\n".join([first, *(line if line.strip() else "" for line in moved)]).strip()
 
 
 def indented(text: str) -> str:
@@ -298,28 +294,23 @@ def table_rows(
     if any(meant):
         for cell, name in zip(rows[0].cells, meant, strict=True):
             if name is None:
-                found.append(
-                    _odd(rows[0].number, section, f"no column {cell!r} is known; left out")
-                )
+                reason = f"no column {cell!r} is known; left out"
+                found.append(_odd(rows[0].number, section, reason))
         rows = rows[1:]
     else:
         found.append(_odd(rows[0].number, section, f"no heading; taken as {', '.join(columns)}"))
         meant = list(columns)
+    in_order: list[tuple[int, list[str]]] = []
     for row in rows:
         if len(row.cells) > len(meant):
             found.append(_odd(row.number, section, "more cells than columns; left out"))
-    return [(row.number, _in_order(row.cells, meant, columns)) for row in rows], rest, found
+        by_name = dict(zip(meant, row.cells, strict=False))
+        in_order.append((row.number, [by_name.get(name, "") for name in columns]))
+    return in_order, rest, found
 
 
 def _odd(number: int, section: Section, reason: str) -> Finding:
     return Finding("warning", "table", section.title, reason, number)
-
-
-def _in_order(
-    cells: Sequence[str], meant: Sequence[str | None], columns: Sequence[str]
-) -> list[str]:
-    by_name = dict(zip(meant, cells, strict=False))
-    return [by_name.get(name, "") for name in columns]
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -330,10 +321,10 @@ def read_page(
 ) -> Reading:
     """A value against its model, each finding with the line of the innermost field it is in."""
     found = read(model, value)
-    told = [each._replace(line=_line_of(each.field, lines)) for each in found.findings]
+    told = [each._replace(line=line_of(each.field, lines)) for each in found.findings]
     return found._replace(findings=sorted([*odd, *told], key=lambda each: each.line))
 
 
-def _line_of(field: str, lines: Mapping[str, int]) -> int:
+def line_of(field: str, lines: Mapping[str, int]) -> int:
     above = [name for name in lines if field == name or field.startswith((f"{name}.", f"{name}["))]
     return lines[max(above, key=len)] if above else 0

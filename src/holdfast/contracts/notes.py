@@ -97,9 +97,6 @@ def section_called(title: str) -> SectionName | None:
     return next((name for name in SECTIONS if name == meant), None)
 
 
-# --- reading --------------------------------------------------------------------------------
-
-
 def parse(text: str) -> Reading:
     """The notes, and what is odd about them; there is no text that has none."""
     head, found = markdown.split(text)
@@ -151,9 +148,6 @@ def render(record: MemoryNotes) -> str:
         for note in section.notes:
             parts += [note.mark, note.text, note.end]
     return "".join(parts)
-
-
-# --- kind -----------------------------------------------------------------------------------
 
 
 def _looks(value: Any) -> bool:

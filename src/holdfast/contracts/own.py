@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from holdfast.contracts.kind import Form, Kind, has_fields
 from holdfast.contracts.loglines import LOG_FORM, Digest
 from holdfast.contracts.record import (
@@ -18,6 +16,7 @@ from holdfast.contracts.record import (
     Document,
     Free,
     NonEmpty,
+    Number,
     OffsetTime,
     Record,
     Seconds,
@@ -25,9 +24,6 @@ from holdfast.contracts.record import (
     Usd,
     UtcTime,
 )
-
-Sum = Annotated[float, Field(allow_inf_nan=False)]
-"""In USD; a correction may have taken a little more than was there."""
 
 
 class SpendLine(Record):
@@ -50,12 +46,13 @@ class SpendLine(Record):
 
 
 class SpentByAgent(Record):
-    usd: Sum
+    usd: Number
+    """A correction may have taken a little more than was there."""
     unknown: int
     """Sessions of which nobody told what they cost."""
-    assumed_usd: Sum
+    assumed_usd: Number
     """What had been set aside for those."""
-    reserved_usd: Sum
+    reserved_usd: Number
     tokens: Count
     sessions: Count
 
@@ -66,10 +63,6 @@ class Spent(Document):
     days: dict[str, dict[str, SpentByAgent]]
     reserved: dict[str, Usd]
     """For sessions that are under way."""
-
-
-def _looks_like_line(value: Any) -> bool:
-    return has_fields(value, "session_id", "event", "usd")
 
 
 class AlertLine(Record):
@@ -244,7 +237,7 @@ KINDS: tuple[Kind, ...] = (
         shape="lines",
         forms=(LOG_FORM, Form("1.0", SpendLine)),
         paths=(r"(?:^|/)spend/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
-        looks=_looks_like_line,
+        looks=lambda value: has_fields(value, "session_id", "event", "usd"),
     ),
     Kind(
         name="spent",

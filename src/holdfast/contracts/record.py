@@ -8,7 +8,7 @@ can never say different things.  A field that a model does not know is kept as i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -121,9 +121,6 @@ def broken_rule(said: str) -> PydanticCustomError:
     return PydanticCustomError(RULE_ERROR, "{said}", {"said": said})
 
 
-# --- fields ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Free:
     """Marks a field whose content the format leaves open, and where it says so."""
@@ -134,8 +131,8 @@ class Free:
 class Also:
     """Other words for the values of a `Literal`, which are read with a warning."""
 
-    def __init__(self, meant: Mapping[str, str]) -> None:
-        self._meant = meant
+    def __init__(self, **others: tuple[str, ...]) -> None:
+        self._meant = {word: meant for meant, words in others.items() for word in words}
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -145,7 +142,7 @@ class Also:
             handler(source),
             custom_error_type=CHOICE_ERROR,
             custom_error_message="Input should be one of {expected}",
-            custom_error_context={"expected": allowed, "also": dict(self._meant)},
+            custom_error_context={"expected": allowed, "also": self._meant},
         )
 
 
@@ -172,8 +169,8 @@ _DAY_AND_TIME = (
     r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
 )
 _PATTERNS = {
-    "utc": rf"^{_DAY_AND_TIME}Z$",
-    "offset": rf"^{_DAY_AND_TIME}(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$",
+    "utc": re.compile(rf"^{_DAY_AND_TIME}Z$", re.ASCII),
+    "offset": re.compile(rf"^{_DAY_AND_TIME}(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$", re.ASCII),
 }
 _EARLIEST, _LATEST = 10**8, 10**11
 
@@ -195,10 +192,11 @@ class Time:
     ) -> dict[str, Any]:
         if self.wanted == "epoch":
             return {"type": "number", "minimum": _EARLIEST, "exclusiveMaximum": _LATEST}
-        return {"type": "string", "format": "date-time", "pattern": _PATTERNS[self.wanted]}
+        return {"type": "string", "format": "date-time", "pattern": _PATTERNS[self.wanted].pattern}
 
     def _check_text(self, value: object) -> str:
-        if isinstance(value, str) and _matcher(self.wanted)(value) and _is_day(value[:10]):
+        fits = _PATTERNS[self.wanted].fullmatch
+        if isinstance(value, str) and fits(value) and _is_day(value[:10]):
             return value
         form = "…Z" if self.wanted == "utc" else "…+07:00 or …Z"
         raise PydanticCustomError(
@@ -212,11 +210,6 @@ class Time:
         if known and _EARLIEST <= cast("float", value) < _LATEST:
             return cast("float", value)
         raise PydanticCustomError(TIME_ERROR, "not seconds since 1970", {"wanted": self.wanted})
-
-
-@lru_cache(maxsize=2)
-def _matcher(wanted: str) -> Any:
-    return re.compile(_PATTERNS[wanted], re.ASCII).fullmatch
 
 
 @lru_cache(maxsize=1024)

@@ -36,9 +36,6 @@ _SLACK = 1.0
 """Seconds that two clocks of a run may differ by."""
 
 
-# --- one agent ------------------------------------------------------------------------------
-
-
 class Chatted(Record):
     t: EpochTime
     type: Literal["chat"]
@@ -87,9 +84,6 @@ class TestRun(Document):
     events: list[Annotated[Chatted | Stated | Forked | TestFailed, Field(discriminator="type")]]
     logs: TestLogs
     often_missing: ClassVar[frozenset[str]] = frozenset({"logs"})
-
-
-# --- a cluster ------------------------------------------------------------------------------
 
 
 class Passed(Record):
@@ -160,9 +154,6 @@ class ClusterRun(Document):
     counts: dict[str, AgentCounts]
     events: list[ClusterEvent]
     often_missing: ClassVar[frozenset[str]] = frozenset({"use_ollama", "elapsed_sec"})
-
-
-# --- what one field alone cannot show -------------------------------------------------------
 
 
 def _check_test(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:

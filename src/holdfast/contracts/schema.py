@@ -19,6 +19,10 @@ _DIALECTS = {
     "2020-12": "https://json-schema.org/draft/2020-12/schema",
     "7": "http://json-schema.org/draft-07/schema#",
 }
+_DESCRIBED = {
+    "lines": ": one line of the file",
+    "markdown": ": what is parsed out of the text",
+}
 LLM_CHAT = "llm-chat-schema.json"
 """The name under which agents are told the schema of their replies."""
 
@@ -59,31 +63,13 @@ def schema_of(kind: Kind, form: Form | None = None, draft: Draft = "2020-12") ->
         "$schema": _DIALECTS["2020-12"],
         "$id": f"urn:holdfast:schema:{kind.name}:{form.version}",
         "title": kind.name,
-        "description": _described(kind),
+        "description": kind.what + _DESCRIBED.get(kind.shape, ""),
         "version": form.version,
         **body,
     }
     if definitions:
         whole["$defs"] = definitions
-    return whole if draft == "2020-12" else _as_draft_7(whole)
-
-
-def _described(kind: Kind) -> str:
-    return (
-        kind.what
-        + {
-            "document": "",
-            "array": "",
-            "lines": ": one line of the file",
-            "markdown": ": what is parsed out of the text",
-        }[kind.shape]
-    )
-
-
-def _as_draft_7(schema: dict[str, Any]) -> dict[str, Any]:
-    found = _older(schema)
-    found["$schema"] = _DIALECTS["7"]
-    return found
+    return whole if draft == "2020-12" else _older(whole) | {"$schema": _DIALECTS["7"]}
 
 
 def _older(value: Any) -> Any:

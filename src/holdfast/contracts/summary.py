@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field
 
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading, read
+from holdfast.contracts.markdown import line_of
 from holdfast.contracts.record import Count, Formed, NonEmpty, OffsetTime, Record, Seconds
 
 GENERATED = "Session summary generated from ledger entries."
@@ -92,15 +93,6 @@ _CODE = re.compile(r"`([^`]*)`")
 _FITS_CODE = re.compile(r"[!-_a-~]+(?: [!-_a-~]+)*")
 
 
-def _as_code(text: str) -> str:
-    return f"`{text}`" if _FITS_CODE.fullmatch(text) else escaped(text)
-
-
-def _from_code(text: str) -> str:
-    code = _CODE.fullmatch(text)
-    return code[1] if code else unescaped(text)
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -146,7 +138,7 @@ def _error(error: SummaryError) -> Iterator[str]:
 
 def _of_task(task: str | None) -> Iterator[str]:
     if task is not None:
-        yield f"  - Task: {_as_code(task)}"
+        yield f"  - Task: {f'`{task}`' if _FITS_CODE.fullmatch(task) else escaped(task)}"
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -238,16 +230,14 @@ class _Parser:
         event = _EVENT.fullmatch(rest)
         if event is None:
             return {"ts": head, "summary": unescaped(rest.strip())}
-        return {
-            "ts": head,
-            "event": unescaped(event[1]),
-            "summary": unescaped((event[2] or "").strip()),
-        }
+        said = unescaped((event[2] or "").strip())
+        return {"ts": head, "event": unescaped(event[1]), "summary": said}
 
     def _add_detail(self, name: str, text: str) -> None:
         assert self._item is not None
         if name == "Task":
-            self._item["task_id"] = _from_code(text)
+            code = _CODE.fullmatch(text)
+            self._item["task_id"] = code[1] if code else unescaped(text)
         elif name == "Status":
             self._item["status"] = unescaped(text)
         else:
@@ -265,14 +255,8 @@ def parse(text: str) -> Reading:
     for number, line in enumerate(text.split("\n"), 1):
         parser.take(number, line.removesuffix("\r"))
     found = read(SessionSummary, parser.value)
-    told = [each._replace(line=_line_of(each.field, parser.lines)) for each in found.findings]
+    told = [each._replace(line=line_of(each.field, parser.lines)) for each in found.findings]
     return Reading(found.value, found.record, [*parser.findings, *told])
-
-
-def _line_of(field: str, lines: dict[str, int]) -> int:
-    while field and field not in lines:
-        field = field.rpartition(".")[0]
-    return lines.get(field, 0)
 
 
 def _check(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:

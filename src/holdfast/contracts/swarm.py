@@ -29,9 +29,6 @@ from holdfast.ids import is_agent_id, mapped_agent_id
 Json = dict[str, Any]
 
 
-# --- what it said, what happened to it ------------------------------------------------------
-
-
 class MemoryLine(Record):
     ts: EpochTime
     role: Literal["system", "user", "assistant", "tool"]
@@ -95,9 +92,6 @@ AGENT_EVENT = Kind(
     paths=(r"(^|/)events(\.\d+)?\.jsonl$",),
     looks=lambda value: has_fields(value, "ts", "type", "meta"),
 )
-
-
-# --- all of them ----------------------------------------------------------------------------
 
 
 class Counters(Record):
@@ -206,10 +200,6 @@ def _decoded(text: str) -> Json | None:
         return None
 
 
-def _with_meta(row: Json) -> Json:
-    return {**row, "meta": _decoded(row["meta"])}
-
-
 INDEX = Kind(
     "index",
     "All agents, their parents and counters",
@@ -237,7 +227,7 @@ RETRIEVAL_ROW = Kind(
             "0.9",
             StoredRow,
             matches=lambda value: isinstance(object_of(value).get("meta"), str),
-            upgrade=_with_meta,
+            upgrade=lambda row: {**row, "meta": _decoded(row["meta"])},
         ),
         Form("1.0", RetrievalRow),
     ),

@@ -9,7 +9,7 @@ from hypothesis import given
 from pydantic import AfterValidator, Field, model_validator
 
 from holdfast.contracts.kind import read
-from holdfast.contracts.lean import decider, lean
+from holdfast.contracts.ledger import decider, lean
 from holdfast.contracts.record import Count, OffsetTime, Record, UtcTime
 from tests.contracts.strategies import Json, anything, values_of
 
