@@ -52,7 +52,7 @@ def break_it(how: str) -> None:
         def end(self: Agent, role: str, fence: int, end: End) -> str:
             name = real(self, role, fence, end)
             line = {"event": "session_end", "session_id": name, "outcome": end.outcome}
-            self.journal.append(line)
+            self.journal.log.append(line)
             return name
 
         Agent.end = end

@@ -239,11 +239,6 @@ AUDIT = "audit"
 """Rules that were broken, and other odd things, one file a day."""
 
 
-def leases(agent: str) -> str:
-    """Who has which session, as far as it was looked up: made again when it is lost."""
-    return f"{CACHE}/leases/{agent_id(agent).lower()}.json"
-
-
 def told(agent: str) -> str:
     """How far the ledger has been told of the journal: made again when it is lost."""
     return f"{CACHE}/told/{agent_id(agent).lower()}.json"
@@ -257,11 +252,6 @@ def retold(agent: str, to: str) -> str:
 def charged(agent: str) -> str:
     """How far the book of money has been told of the journal: made again when it is lost."""
     return f"{CACHE}/charged/{agent_id(agent).lower()}.json"
-
-
-def tried(agent: str) -> str:
-    """How often sessions on a task failed, as the journal tells it: made again when it is lost."""
-    return f"{CACHE}/tried/{agent_id(agent).lower()}.json"
 
 
 def scratch(session: str, name: str) -> str:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.agents import history
 from holdfast.agents.agent import Agent, End, Start
-from holdfast.agents.health import health
 from holdfast.agents.history import RECENT
-from holdfast.agents.standing import Moment, standing
+from holdfast.agents.standing import Moment, health, standing
 from holdfast.clock import utc_stamp
 from holdfast.process import this_process
 from holdfast.store.home import Home

@@ -198,7 +198,7 @@ def test_eight_who_write_at_once_lose_no_line(in_memory: Shell) -> None:
         "from holdfast.agents.agent import Agent\n"
         "with Home.open(sys.argv[1]) as home, Agent(home, 'rio') as rio:\n"
         "    for n in range(1000):\n"
-        "        rio.journal.append({'event': 'finding', 'by': sys.argv[2], 'n': n})\n"
+        "        rio.journal.log.append({'event': 'finding', 'by': sys.argv[2], 'n': n})\n"
     )
     command = [sys.executable, "-c", code, str(shell.home)]
     writers = [

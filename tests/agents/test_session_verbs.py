@@ -14,7 +14,7 @@ import pytest
 
 import holdfast.agents
 from holdfast.agents import tasks
-from holdfast.agents.own_events import OWN_EVENTS, SOURCES
+from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.errors import BadValue, HoldfastError, UsageError
 from holdfast.ids import SessionId
 from holdfast.process import this_process

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
-from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered
-from holdfast.agents.sender import trust
+from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered, trust
 from holdfast.contracts.kinds import kind
 from holdfast.errors import LeaseLost, NotFound, UsageError
 from holdfast.process import Owner, this_process

@@ -31,13 +31,13 @@ class Hops(NamedTuple):
 VERBS = {
     "ledger write": Hops(14, 1, 19),
     "status": Hops(9, 0, 22),
-    "inbox send": Hops(37, 1, 21),
+    "inbox send": Hops(32, 1, 21),
     "inbox take": Hops(4, 0, 16),
-    "run -- true": Hops(246, 6, 52),
+    "run -- true": Hops(195, 6, 42),
     "job run": Hops(206, 4, 32),
-    "session start": Hops(141, 2, 51),
-    "session end": Hops(147, 4, 30),
-    "task add": Hops(46, 1, 26),
+    "session start": Hops(104, 2, 35),
+    "session end": Hops(125, 4, 28),
+    "task add": Hops(33, 1, 24),
     "memory note": Hops(13, 0, 22),
 }
 PAGES = {

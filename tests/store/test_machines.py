@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import Busy, LeaseLost
 from holdfast.process import this_process
-from holdfast.store.fence import DetachedLease
+from holdfast.state.statelog import StateLog
+from holdfast.store.fence import LEASES, DetachedLease
 from holdfast.store.home import Home
 from holdfast.store.primitives import Claim
 from holdfast.testing import refused
@@ -21,10 +21,11 @@ pytestmark = needs_machines
 
 SCRIPT = """
 from holdfast.process import this_process
-from holdfast.store.fence import DetachedLease
+from holdfast.state.statelog import StateLog
+from holdfast.store.fence import LEASES, DetachedLease
 home = Home.open({path!r})
-mailbox, log, cell = home.mailbox({key!r}), home.log("state/a.jsonl"), home.cell("state/a.json")
-lease = DetachedLease(log, cell, home, "session")
+mailbox, log = home.mailbox({key!r}), StateLog(home, "state/a.jsonl", LEASES)
+lease = DetachedLease(log, home, "session", fences=lambda fences: fences)
 def claim(owner=None, seconds=3600):
     return [each.attempt for each in mailbox.claim("far", fence=1, seconds=seconds, owner=owner)]
 """
@@ -83,8 +84,8 @@ def test_a_session_of_another_machine_is_left_to_it(path: str, tmp_path: Path) -
     )
     with Home.open(path) as home, child(script(path, text), within=machine(tmp_path)) as far:
         assert far.hear() == "1"
-        log, cell = home.log("state/a.jsonl"), home.cell("state/a.json")
-        with closing(DetachedLease(log, cell, home, "session")) as lease:
+        with StateLog(home, "state/a.jsonl", LEASES) as log:
+            lease = DetachedLease(log, home, "session", fences=lambda fences: fences)
             assert lease.is_live()
             with refused(Busy, "far"):
                 lease.take("near", seconds=60, owner=this_process())

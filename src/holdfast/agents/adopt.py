@@ -14,10 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.agents import history
+from holdfast.agents import journal
 from holdfast.agents.flags import Flag
 from holdfast.agents.history import documents_in
-from holdfast.agents.metrics import metrics_shape
 from holdfast.agents.notes import TAKEN_OVER
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.formats import read_moment, written
@@ -28,6 +27,7 @@ from holdfast.ledger import sealed
 from holdfast.ledger.adopt import Foreign, Taken
 from holdfast.ledger.pieces import pieces
 from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.state.statelog import StateLog
 from holdfast.store.document import read_file
 from holdfast.store.edited import EditedDocument
 from holdfast.store.primitives import START, Line, Problem
@@ -36,7 +36,6 @@ from holdfast.store.shelves import DONE
 if TYPE_CHECKING:
     from holdfast.contracts.kind import Finding
     from holdfast.store.home import Home
-    from holdfast.store.view import Shape
 
 EVENT, FIELD = "import", "imported"
 _KINDS: dict[Part, str] = {
@@ -415,19 +414,12 @@ def _is_file(told: object) -> bool:
 
 def refresh(home: Home, agent: str) -> None:
     """Show the report, session and metrics that were imported."""
-    log = home.log(HOLDFAST.path("journal", agent))
-    shapes: dict[Part, Shape[list[Any]]] = {
-        "report": history.report_shape(agent),
-        "session": history.session_shape(agent),
-        "metrics": metrics_shape(agent, home.clock.now),
-    }
     there = {name for told in _imports(home, agent) for name in documents_in({FIELD: told})}
-    for part, shape in shapes.items():
-        if part in there:
-            view = home.view(HOLDFAST.path(part, agent), log, shape)
-            view.refresh()
-            view.close()
-    log.close()
+    views = journal.views(lambda part: HOLDFAST.path(part, agent), home.clock.now)
+    names = {HOLDFAST.path(part, agent): part for part in ("report", "session", "metrics")}
+    shown = {key: render for key, render in views.items() if names[key] in there}
+    with StateLog(home, HOLDFAST.path("journal", agent), journal.shape(agent), shown) as state:
+        state.flush()
 
 
 def problems(home: Home, agent: str) -> Iterator[Problem]:

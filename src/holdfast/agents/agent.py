@@ -8,19 +8,23 @@ what a dead process left untold is told by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents import history, metrics
+from holdfast.agents import history, journal, metrics
 from holdfast.agents.desk import Desk
-from holdfast.agents.fields import check as check_fields
-from holdfast.agents.history import Session, State, check_in_service, open_sessions
+from holdfast.agents.history import (
+    Session,
+    State,
+    check_fields,
+    check_in_service,
+    open_sessions,
+)
 from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
-from holdfast.agents.telling import tell
-from holdfast.agents.topics import Topics
+from holdfast.agents.projections import Topics, tell
 from holdfast.audit import refused
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
@@ -35,18 +39,19 @@ from holdfast.errors import (
     recorded,
 )
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
-from holdfast.layout import HOLDFAST, Layout, Part, charged, leases, told
+from holdfast.layout import HOLDFAST, Layout, Part, charged, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.process import Owner, this_process
 from holdfast.spend.account import Account
 from holdfast.spend.book import OF_A_JOB, Held, settled
+from holdfast.state.statelog import StateLog
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Decision, Line
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
     from holdfast.store.projection import Projection
-    from holdfast.store.view import View
+    from holdfast.store.view import Render
 
 TYPES = tuple(history.STATUS_OF_TYPE)
 FOR_EVER = 1e9
@@ -115,24 +120,21 @@ class End(NamedTuple):
 class Agent:
     def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
-        self.journal = home.log(self.key("journal"))
+        self.journal = self.showing(*self.views())
         self.ledger = Ledger(home, self.name, layout)
-        self._report = home.view(
-            self.key("report"), self.journal, history.report_shape(self.name, self.born)
-        )
-        counted = metrics.metrics_shape(self.name, home.clock.now, self.born)
-        self._metrics = home.view(self.key("metrics"), self.journal, counted)
-        self.topics = Topics(home, self.name, self.key, self.journal)
-        self.account = Account(home, self.journal, charged(self.name), settled)
+        self.topics = Topics(home, self.name, self.key, self.journal.log)
+        self.account = Account(home, self.journal.log, charged(self.name), settled)
         self._presence = Presence(home, self.key("agent"))
-        self.persona = Persona(home, self.name, self.key("manifest"), self.journal)
-        self.desk = Desk(home, self.name, self.key, self.journal, self._show)
+        self.persona = Persona(home, self.name, self.key("manifest"), self.journal.log)
+        self.desk = Desk(home, self.name, self.key, self.journal)
         self._remains: dict[str, int] = {}
+        self._roles = {""}
+        """Those whose newest session is shown."""
 
     @cached_property
     def _told(self) -> Projection:
         """What the ledger has of the journal; who only looks does not pay for opening it."""
-        return self.ledger.told_by(self.journal, self._home.cell(told(self.name)), tell)
+        return self.ledger.told_by(self.journal.log, self._home.cell(told(self.name)), tell)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Agent:
         self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             self._end_remains(before)
-        lease, opened = self._lease(start.role), Opened("", start.role, 0, buried)
+        lease, opened = self._owned(start.role), Opened("", start.role, 0, buried)
         begun, projected = "", self._told
 
         def act(free: SessionId) -> list[Record]:
@@ -154,7 +156,7 @@ class Agent:
 
             def first() -> Sequence[Record]:
                 nonlocal begun, budget
-                state = self.state()
+                state = journal.history_in(self.journal.known())
                 check_in_service(state)
                 number = self._free(state, free)
                 begun = str(number)
@@ -173,7 +175,7 @@ class Agent:
 
         try:
             self.ledger.numbered(act)
-            self._show(lease.acked, start.role)
+            self.journal.flush()
             self.account.settle(lease.acked)
         except HoldfastError as error:
             if isinstance(error, OverBudget):
@@ -182,8 +184,6 @@ class Agent:
                 raise self._named(start.role, error) from None
             self._take_back(start.role, begun, error)
             raise
-        finally:
-            lease.close()
         if opened.buried:
             self.desk.settle()
         return opened
@@ -254,10 +254,11 @@ class Agent:
             if role == but or self.is_live(role):
                 continue
             self._end_remains(session)
-            lease = self._lease(role)
+            lease = self._owned(role)
 
             def last(name: str = name) -> Sequence[Record]:
-                dead = [each for each in open_sessions(self.state()) if each["session_id"] == name]
+                state = journal.history_in(self.journal.known())
+                dead = [each for each in open_sessions(state) if each["session_id"] == name]
                 found.extend(each["session_id"] for each in dead)
                 return self._obituaries(dead)
 
@@ -267,11 +268,9 @@ class Agent:
                     "putting a crash on record", seconds=GRACE, owner=this_process(), first=last
                 )
                 lease.release(fence)
-                self._show(lease.acked, role)
+                self._check_shown()
             except (Busy, LeaseLost):
-                pass  # somebody else is doing it
-            finally:
-                lease.close()
+                pass  # another process is doing it
         if found:
             self._told.catch_up()
             self.account.settle()
@@ -283,13 +282,14 @@ class Agent:
     def settle(self) -> list[str]:
         """Bury, and have ledger and files say what the journal says, whoever died before."""
         buried = self.bury()
-        acked = self.journal.settle()
+        acked = self.journal.log.settle()
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.account.settle(acked)
         self.topics.catch_up(acked)
-        for role in {"", *self.state()["sessions"]}:
-            self._show(acked, role)
+        for role in self.state()["sessions"]:
+            self._owned(role)
+        self.journal.refresh()
         return buried
 
     def _obituaries(self, dead: Sequence[Session]) -> list[Record]:
@@ -341,41 +341,40 @@ class Agent:
             record["session_id"] = named
         if text:
             record["text"] = text
-        acked = self.journal.append({**record, **data})
-        with recorded("the line"):
-            self._show(acked)
+        return self._append("the line", {**record, **data})
+
+    def _append(self, what: str, record: Record) -> Cursor:
+        acked = self.journal.log.append(record)
+        with recorded(what):
+            self.journal.refresh(acked)
         return acked
 
     def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
         """Append what `decide` makes of the state, nobody writing in between; if there was any."""
-        written = self.journal.write(lambda head: (decide(self.state()), None))
-        with recorded("the change"):
-            if written.lines:
-                self._show(written.lines[-1].cursor, role)
+        self._owned(role)
+        written = self.journal.decide(lambda state: (decide(journal.history_in(state)), None))
+        self._check_shown()
         return bool(written.lines)
 
     def renew(self, role: str, fence: int, seconds: float) -> None:
         """Let a session without a process go on for so long, if half of that is over."""
         lease = self._lease(role)
-        try:
-            if lease.left() < seconds / 2:
-                lease.renew(fence, seconds)
-        finally:
-            lease.close()
+        if lease.left() < seconds / 2:
+            lease.renew(fence, seconds)
 
     def set(self, session: str, fields: Record) -> Cursor:
         """Say more of a session, also after its end."""
         check_fields(fields)
 
-        def decide(head: Cursor) -> Decision[Record]:
+        def decide(_: journal.State) -> Decision[Record]:
             # Under the lock: of two who correct it, the second corrects what the first says.
             before = self._cost_before(session) if "cost_usd" in fields else {}
             return [{"event": "session_set", "session_id": session, **fields, **before}], before
 
-        written = self.journal.write(decide)
+        written = self.journal.decide(decide)
         acked = written.lines[-1].cursor
         with recorded("the change"):
-            self._show(acked)
+            self._check_shown()
             if written.value:
                 self.account.settle(acked)
         return acked
@@ -396,10 +395,8 @@ class Agent:
     def count(self, counters: dict[str, int], source: str, session: str | None = None) -> Cursor:
         """What somebody else counted for the agent."""
         record: Record = {"event": "count", "source": source, "counters": counters}
-        acked = self.journal.append({**record, "session_id": session} if session else record)
-        with recorded("the count"):
-            self._show(acked)
-        return acked
+        named = {"session_id": session} if session else {}
+        return self._append("the count", {**record, **named})
 
     def end(self, role: str, fence: int, end: End) -> str:
         """Write the one end of a session, as its owner; its id.  LeaseLost if it is no more."""
@@ -416,13 +413,13 @@ class Agent:
         fields = {name: value for name, value in told.items() if value is not None} | end.fields
         ended = {"event": "session_end", **what, "outcome": end.outcome, **cause}
         lines.append({**ended, **self._lasted(session), **fields})
-        lease = self._lease(role)
+        lease = self._owned(role)
         try:
             lease.release(fence, *lines)
             self._presence.hide(role)
             self._told.catch_up(lease.acked)
             self.ledger.refresh()
-            self._show(lease.acked, role)
+            self._check_shown()
             self.account.settle(lease.acked)
             self.topics.catch_up(lease.acked)
         except HoldfastError:
@@ -430,8 +427,6 @@ class Agent:
                 raise
             with recorded(f"the end of {session['session_id']}", _SWEEP):
                 raise
-        finally:
-            lease.close()
         self.desk.settle()
         return str(session["session_id"])
 
@@ -439,7 +434,7 @@ class Agent:
 
     def state(self) -> State:
         """Sessions and what is said of them; look at it, do not change it."""
-        return self._report.read()[1]
+        return journal.history_in(self.journal.state())
 
     def report(self) -> Record:
         return history.report(self.state(), self.born)
@@ -454,30 +449,24 @@ class Agent:
         return history.left_so_far(self.state())
 
     def metrics(self) -> Record:
-        return metrics.metrics(self._metrics.read()[1], self._home.clock.now(), self.born)
+        return metrics.metrics(
+            self.journal.state()[1]["metrics"], self._home.clock.now(), self.born
+        )
 
     def open_session(self, role: str = "") -> Session | None:
         found = self.state()["sessions"].get(role)
         return found if found is not None and found["ended_at"] is None else None
 
     def holder(self, role: str = "") -> Grant | None:
-        lease = self._lease(role)
-        try:
-            return lease.holder()
-        finally:
-            lease.close()
+        return self._lease(role).holder()
 
     def is_live(self, role: str = "") -> bool:
         """Whether the session of a role has an owner that may go on."""
-        lease = self._lease(role)
-        try:
-            return lease.is_live()
-        finally:
-            lease.close()
+        return self._lease(role).is_live()
 
     def lines(self, session: str | None = None) -> Iterator[Line]:
         """The journal, or what it says of one session."""
-        for line in self.journal.read():
+        for line in self.journal.log.read():
             if not isinstance(line, Line) or CONTROL in line.record:
                 continue
             if session is None or line.record.get("session_id") == session:
@@ -511,46 +500,56 @@ class Agent:
         created = found.get("created_at") if isinstance(found, dict) else None
         return created if isinstance(created, str) else None
 
-    def views(self, roles: Iterable[str] = ("",)) -> Iterator[tuple[str, View[list[Any]]]]:
-        """The views of the journal and where each lies; to be used one after the other."""
-        yield self.key("report"), self._report
-        yield self.key("metrics"), self._metrics
-        for role in roles:
-            shape = history.session_shape(self.name, role)
-            view = self._home.view(self.session_key(role), self.journal, shape)
-            try:
-                yield self.session_key(role), view
-            finally:
-                view.close()
+    def views(self, roles: Iterable[str] = ()) -> dict[str, Render[journal.State]]:
+        """The documents of the journal by their keys."""
+        found = journal.views(self.key, self._home.clock.now, self.born)
+        return found | {self.session_key(role): journal.session_of(role) for role in roles}
 
-    def rebuild(self) -> Iterator[tuple[str, list[str]]]:
-        """Fold every view anew; its key, and the names under which edited files were kept."""
-        for key, view in self.views({"", *self.state()["sessions"]}):
-            view.rebuild()
-            yield key, view.kept_aside
+    def showing(self, *keys: str, roles: Iterable[str] = ()) -> StateLog[journal.State]:
+        """The journal, shown in these documents alone."""
+        shown = {key: render for key, render in self.views(roles).items() if key in keys}
+        return StateLog(self._home, self.key("journal"), journal.shape(self.name), shown)
+
+    def rebuild(self, keys: Container[str] | None = None) -> Iterator[tuple[str, list[str]]]:
+        """Fold every document again; its key, and the names under which edited files were kept."""
+        roles = [*self.state()["sessions"]]
+        for key in self.views(roles):
+            if keys is None or key in keys:
+                with self.showing(key, roles=roles) as one:
+                    yield key, one.rebuild()
 
     def output(self, session: str) -> str | None:
         """The end of what the command of a session printed; None if nothing was kept."""
         kept = self._home.document(self.output_key(session)).read()
         return None if kept is None else kept.data[-_OUTPUT_SHOWN:].decode("utf-8", "replace")
 
-    def _show(self, acked: Cursor, role: str = "") -> None:
-        for _, view in self.views({"", role}):
-            view.refresh(acked)
+    def _check_shown(self) -> None:
+        """Raise what kept the documents from showing the last lines."""
+        if self.journal.stale is not None:
+            raise self.journal.stale
 
-    def _lease(self, role: str) -> DetachedLease:
-        name = f"session.{role}" if role else "session"
-        cell = self._home.cell(leases(self.name))
-        alive = partial(self._presence.is_alive, role)
-        return DetachedLease(self.journal, cell, self._home, name, alive)
+    def _owned(self, role: str) -> DetachedLease[journal.State]:
+        """The lease of a role that is about to change: its newest session is shown."""
+        if role not in self._roles:
+            self._roles.add(role)
+            self.journal.add(self.session_key(role), journal.session_of(role))
+        return self._lease(role)
+
+    def _lease(self, role: str) -> DetachedLease[journal.State]:
+        alive, fences = partial(self._presence.is_alive, role), journal.fences_in
+        name = journal.lease_of(role)
+        return DetachedLease(self.journal, self._home, name, fences=fences, alive=alive)
 
     def close(self) -> None:
-        views = (self._report, self._metrics, self._presence, self.account)
+        told = (self._told,) if "_told" in self.__dict__ else ()
         # What is owed to a file is written now.
         with recorded("what was done"):
-            told_of = [self._told] if "_told" in vars(self) else []
-            for each in (*told_of, *views, self.desk, self.persona, self.ledger, self.journal):
+            for each in (*told, self._presence, self.account, self.desk, self.persona, self.ledger):
                 each.close()
+            try:
+                self.journal.flush(read=False)
+            finally:
+                self.journal.close()
 
     def __enter__(self) -> Agent:
         return self
@@ -588,7 +587,7 @@ def opened(home: Home, name: str, layout: Layout = HOLDFAST) -> Agent:
     """The agent called `name`, or NotFound."""
     agent = Agent(home, name, layout)
     try:
-        there = agent.journal.segments() or agent.ledger.exists()
+        there = agent.journal.log.segments() or agent.ledger.exists()
         if there or home.document(agent.key("manifest")).read() is not None:
             return agent
     except HoldfastError:

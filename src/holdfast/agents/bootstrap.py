@@ -30,7 +30,7 @@ def missing(home: Home, agent: Agent) -> list[Part]:
     with home.opened_dir(agent.key("agent")) as directory:
         there = set(directory.names()) if directory is not None else set[str]()
     lacks: list[Part] = [part for part in ENTRIES if name_of(agent, part) not in there]
-    if "journal" in lacks and agent.journal.segments():
+    if "journal" in lacks and agent.journal.log.segments():
         lacks.remove("journal")
     return lacks
 
@@ -58,10 +58,8 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
                 _make_inbox(home, agent)
             case _:
                 pass
-    wanted = {agent.key(part) for part in lacks}
-    for key, view in agent.views():
-        if key in wanted:
-            view.refresh()
+    with agent.showing(*map(agent.key, lacks)) as journal:
+        journal.flush()
     return lacks
 
 
@@ -77,11 +75,11 @@ def _begin_journal(home: Home, agent: Agent) -> None:
     def decide(head: Cursor) -> Decision[None]:
         # Under the lock of the log: nobody can be writing its first line meanwhile.
         with home.opened_dir(agent.key("agent")) as directory:
-            if directory is not None and not agent.journal.segments():
+            if directory is not None and not agent.journal.log.segments():
                 home.vfs.close(directory.open(name_of(agent, "journal"), CREATE_NEW))
         return (), None
 
-    agent.journal.write(decide)
+    agent.journal.log.write(decide)
 
 
 def _make_inbox(home: Home, agent: Agent) -> None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.agents.inbox import Inbox, Letter, lost
+from holdfast.agents.journal import State
 from holdfast.agents.notes import FLAGS, Notes, one_line
 from holdfast.agents.tasks import Changed, New, TaskList
 from holdfast.codec import DecodeError, Record, decode, pretty
@@ -21,6 +22,7 @@ from holdfast.errors import BadName, Corrupt, HoldfastError, LeaseLost, NotOurs,
 from holdfast.ids import SessionId, session_id
 from holdfast.mask.shown import beginning
 from holdfast.process import Owner
+from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import START, Claimed, Cursor, Line, Log
 
 if TYPE_CHECKING:
@@ -47,12 +49,9 @@ class Desk:
         home: Home,
         agent: str,
         key: Callable[[Part], str],
-        journal: Log,
-        show: Callable[[Cursor], object],
+        journal: StateLog[State],
     ) -> None:
         self._home, self._agent, self._key, self._journal = home, agent, key, journal
-        self._show = show
-        """Brings the views of the journal up to date."""
 
     @cached_property
     def tasks(self) -> TaskList:
@@ -60,7 +59,7 @@ class Desk:
 
     @cached_property
     def notes(self) -> Notes:
-        return Notes(self._home, self._agent, self._key("notes"), self._journal)
+        return Notes(self._home, self._agent, self._key("notes"), self._journal.log)
 
     @cached_property
     def inbox(self) -> Inbox:
@@ -110,7 +109,7 @@ class Desk:
     def _settle_messages(self) -> None:
         for letter in self.handed_out():
             session = self._session_of(letter)
-            outcome = self.tasks.endings.outcome(str(session))
+            outcome = self.tasks.endings()["ended"].get(str(session))
             if outcome == "completed":
                 self._attempt(f"acknowledging {letter.id}", lambda each=letter: self.ack(each))
             elif outcome is not None:
@@ -206,11 +205,11 @@ class Desk:
 
     @cached_property
     def _counted(self) -> _Counted:
-        return _Counted(self._journal)
+        return _Counted(self._journal.log)
 
     def _count(self, counter: str, number: int, ref: str) -> None:
         line: Record = {"event": "count", "source": SOURCE, "counters": {counter: number}}
-        self._show(self._journal.append({**line, "ref": ref}))
+        self._journal.refresh(self._journal.log.append({**line, "ref": ref}))
 
     # -- all of it ---------------------------------------------------------------------
 

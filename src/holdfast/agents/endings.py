@@ -1,21 +1,14 @@
 """How the sessions of an agent ended, and what that says of the tasks they worked on.
 
-A view of the journal in the cache: what somebody forgets to write down elsewhere is known here.
+Folded from its journal: what is recorded nowhere else is known here.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from holdfast.codec import Record, pretty
-from holdfast.layout import tried
-from holdfast.store.fence import fenced
-from holdfast.store.primitives import Line, Log
-from holdfast.store.view import Shape, View
-
-if TYPE_CHECKING:
-    from holdfast.store.home import Home
+from holdfast.codec import Record
+from holdfast.store.primitives import Line
 
 _OWN_ID = re.compile(r"task-([0-9]{1,15})")
 _ID_BY_HAND = re.compile(r'"id"\s*:\s*"(task-[0-9]{1,15})"')
@@ -29,7 +22,7 @@ def number_of(id: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _nothing() -> Record:
+def initial(_: str) -> Record:
     return {
         "highest": 0,
         # The task of each session under way, and what went wrong in it so far.
@@ -43,7 +36,7 @@ def _nothing() -> Record:
     }
 
 
-def _fold(state: Record, line: Line) -> Record:
+def fold(state: Record, line: Line) -> Record:
     record = line.record
     session, task = str(record.get("session_id")), record.get("task")
     match record.get("event"):
@@ -89,32 +82,3 @@ def _end(state: Record, record: Record, session: str) -> None:
 def _forget(state: Record, task: object) -> None:
     state["failed"].pop(task, None)
     state["parked"].pop(task, None)
-
-
-_SHAPE = fenced(
-    Shape(
-        version=2,
-        initial=_nothing,
-        fold=_fold,
-        render=lambda state: pretty({name: state[name] for name in ("highest", "failed")}),
-    )
-)
-
-
-class Endings:
-    def __init__(self, home: Home, agent: str, journal: Log) -> None:
-        self._view: View[list[Any]] = home.view(tried(agent), journal, _SHAPE)
-
-    def read(self) -> Record:
-        """Look at it, do not change it."""
-        return self._view.read()[1]
-
-    def outcome(self, session: str) -> str | None:
-        """How a session ended; None if it has not, or so long ago that nobody asks any more."""
-        return self.read()["ended"].get(session)
-
-    def refresh(self) -> None:
-        self._view.refresh()
-
-    def close(self) -> None:
-        self._view.close()

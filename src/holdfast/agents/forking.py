@@ -95,7 +95,7 @@ def _begin(home: Home, parent: Agent, child: Agent, note: str) -> None:
     finally:
         topics.close()
     line: Record = {"event": FORKED, FROM: reach, **({"message": note} if note else {})}
-    child.journal.write(lambda head: ([] if head.seq else [line], None))
+    child.journal.log.write(lambda head: ([] if head.seq else [line], None))
 
 
 def _place(log: str, head: Cursor) -> Record:
@@ -123,7 +123,7 @@ def _tell(
     home: Home, child: Agent, to: str, key: str, tell: Callable[[Line], Record | None]
 ) -> None:
     target = home.log(key)
-    projection = Projection(child.journal, target, home.cell(retold(child.name, to)), tell)
+    projection = Projection(child.journal.log, target, home.cell(retold(child.name, to)), tell)
     try:
         projection.catch_up()
     finally:

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 from holdfast.agents import tools
 from holdfast.clock import instant_of, utc_stamp
-from holdfast.codec import Record, pretty
-from holdfast.errors import BadName, Retired
+from holdfast.codec import Record
+from holdfast.errors import BadName, BadValue, Retired, UsageError
 from holdfast.ids import session_id
-from holdfast.store.fence import fenced
 from holdfast.store.primitives import Line
-from holdfast.store.view import Shape
 
 State = dict[str, Any]
 Session = dict[str, Any]
@@ -442,23 +440,31 @@ def left_so_far(state: State) -> Record:
     return found if newest["handoff_notes"] or said else {}
 
 
-def report_shape(agent: str, born: Born = unborn) -> Shape[list[Any]]:
-    return fenced(
-        Shape(
-            version=8,
-            initial=lambda: initial(agent),
-            fold=fold,
-            render=lambda state: pretty(report(state, born)),
-        )
-    )
+# --- what can be true of a session -----------------------------------------------------------
+
+# A negative cost would give money back to a budget, and a negative count take sources away.
+_NUMBERS = frozenset({"sources_archived", "sources_expected", "tokens_used", "pr_number"})
 
 
-def session_shape(agent: str, role: str = "") -> Shape[list[Any]]:
-    return fenced(
-        Shape(
-            version=7,
-            initial=lambda: initial(agent),
-            fold=fold,
-            render=lambda state: pretty(session(state, role)),
+def is_credible(name: str, value: object) -> bool:
+    from holdfast.models.report import count, usd  # noqa: PLC0415 - a heartbeat needs none of it
+
+    if name == "cost_usd":
+        return usd(value) is not None
+    if name in _NUMBERS:
+        return count(value) is not None
+    return isinstance(value, str)
+
+
+def check_fields(fields: Record) -> None:
+    """Refuse what no session has, and what cannot be."""
+    if unknown := fields.keys() - SETTABLE:
+        raise UsageError(
+            f"a session has no {min(unknown)!r}", hint=f"one of {', '.join(sorted(SETTABLE))}"
         )
-    )
+    for name, value in fields.items():
+        if not is_credible(name, value):
+            from holdfast.models.report import MOST_COUNTED, MOST_USD  # noqa: PLC0415 - as above
+
+            most = f"{MOST_USD:.0f} USD" if name == "cost_usd" else MOST_COUNTED
+            raise BadValue(f"{name} cannot be {str(value)[:80]}", hint=f"from 0 to {most}")

@@ -7,12 +7,13 @@ sender between random marks, never as words of ours.
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from holdfast.agents.sender import believed, trust, with_proof
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
 from holdfast.errors import Busy, Conflict, LeaseLost, NotFound, UsageError
@@ -449,3 +450,37 @@ def lost(id: str) -> LeaseLost:
         f"{id} is not claimed any more",
         hint="its time was over and somebody else may have it: `holdfast inbox show`",
     )
+
+
+# --- who sent it, as far as that is known -----------------------------------------------------
+
+# `from` is what the sender says, as is `HOLDFAST_AGENT`.  `sent_by` is the agent in one of whose
+# sessions the sending process runs, and `proof` a code over the whole message under a key of the
+# home: a file that somebody put into an inbox has none.
+
+
+def with_proof(record: Record, key: bytes) -> Record:
+    return {**record, "proof": _proof(record, key)}
+
+
+def believed(record: Record, key: bytes) -> Record:
+    """A message without a `sent_by` that is not proven."""
+    if hmac.compare_digest(str(record.get("proof")), _proof(record, key)):
+        return record
+    return {name: value for name, value in record.items() if name not in ("sent_by", "proof")}
+
+
+def _proof(record: Record, key: bytes) -> str:
+    told = {name: record[name] for name in sorted(record) if name != "proof"}
+    return hmac.new(key, b"sent by\n" + encode(told), sha256).hexdigest()
+
+
+def trust(record: Record) -> str:
+    """What is known of the sender of a message that `believed` has seen."""
+    claimed, seen = in_one_line(record.get("from")), record.get("sent_by")
+    if seen is None:
+        return f"claims to be from {claimed}; nothing confirms it"
+    seen = in_one_line(seen)
+    if seen.lower() == claimed.lower():
+        return f"sent in a session of {seen}"
+    return f"says it is from {claimed}, but was sent in a session of {seen}"

@@ -18,10 +18,8 @@ from holdfast.agents.history import (
     unborn,
 )
 from holdfast.clock import instant_of, utc_stamp
-from holdfast.codec import Record, pretty
-from holdfast.store.fence import fenced
+from holdfast.codec import Record
 from holdfast.store.primitives import Line
-from holdfast.store.view import Shape
 
 ROLLING_DAYS = 30
 _PAST_KEPT, _ENDED_KEPT = 500, 200
@@ -36,7 +34,7 @@ COUNTERS = (
 """What others count for an agent, by lines of their own."""
 
 
-def no_metrics(agent: str) -> State:
+def initial(agent: str) -> State:
     return {
         "agent": agent,
         "updated_at": None,
@@ -66,7 +64,7 @@ def no_metrics(agent: str) -> State:
     }
 
 
-def fold_metrics(state: State, line: Line) -> State:
+def fold(state: State, line: Line) -> State:
     record = line.record
     event, stamp = record.get("event"), record.get("ts")
     if not (isinstance(event, str) and isinstance(stamp, str)):
@@ -210,15 +208,3 @@ def metrics(state: State, now: float, born: Born = unborn) -> Record:
             ),
         },
     }
-
-
-def metrics_shape(agent: str, now: Any, born: Born = unborn) -> Shape[list[Any]]:
-    """`now` is asked when the file is written; whoever reads through the API counts anew."""
-    return fenced(
-        Shape(
-            version=3,
-            initial=lambda: no_metrics(agent),
-            fold=fold_metrics,
-            render=lambda state: pretty(metrics(state, now(), born)),
-        )
-    )

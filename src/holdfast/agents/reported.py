@@ -12,8 +12,7 @@ import os
 import stat
 from typing import cast
 
-from holdfast.agents.fields import is_credible
-from holdfast.agents.history import SETTABLE
+from holdfast.agents.history import SETTABLE, is_credible
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.mask.shown import beginning

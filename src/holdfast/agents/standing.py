@@ -7,24 +7,24 @@ on record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agents import history
-from holdfast.agents.history import Session, State, open_sessions
+from holdfast.agents import history, journal
+from holdfast.agents.history import RECENT, Session, State, open_sessions
 from holdfast.agents.presence import Presence as Owning
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.errors import HoldfastError, NotOurs
 from holdfast.ids import is_agent_id
-from holdfast.layout import HOLDFAST, Layout, leases
+from holdfast.layout import HOLDFAST, Layout
 from holdfast.ledger.book import agents, key_of
 from holdfast.ledger.status import Presence, presence, status_of
 from holdfast.store.backend import Peek
-from holdfast.store.fence import DetachedLease
-from holdfast.text import ago, clip, one_line
+from holdfast.store.fence import Fences, grant_in, is_live
+from holdfast.text import ago, clip, one_line, plural
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -159,7 +159,7 @@ def standing(home: Home, name: str, moment: Moment, layout: Layout = HOLDFAST) -
         return _standing(home, name, moment, layout)
     except HoldfastError as error:
         # One that cannot be looked at must not hide the others.
-        recorded, (_, told) = status_of(name).initial(), history.report_shape(name).initial()
+        recorded, told = status_of(name).initial(), history.initial(name)
         unknown = Presence("unknown", None, "")
         report = Report("unreadable", str(error)[:_MOST])
         return Standing(name, "unknown", unknown, recorded, told, [], report, 0, 0, 0.0, 0, [], [])
@@ -171,9 +171,10 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
     names, status = home.names(folder), Peek(status_of(name).initial(), False, [])
     if STATUS in names or home.names(keys[1]):
         status = home.peek(keys[0], keys[1], status_of(name))
-    (_, told), shown, lost = home.peek(keys[2], keys[3], history.report_shape(name))
-    recorded = status.state
-    running = [Running(each, _is_live(home, layout, name, each)) for each in open_sessions(told)]
+    course, shown, lost = home.peek(keys[2], keys[3], journal.shape(name))
+    recorded, told = status.state, journal.history_in(course)
+    owners, fences = Owning(home, folder), journal.fences_in(course)
+    running = [Running(each, _is_live(home, owners, fences, each)) for each in open_sessions(told)]
     seen = presence(recorded, moment.now, moment.offline_after)
     alive = any(each.alive for each in running)
     report = _report(home, folder, names, told if shown else None, moment, seen, alive=alive)
@@ -222,21 +223,10 @@ def _troubles(one: Standing) -> Iterator[tuple[str, str]]:
 # --- what is on disk ------------------------------------------------------------------------
 
 
-def _is_live(home: Home, layout: Layout, name: str, session: Session) -> bool:
+def _is_live(home: Home, owners: Owning, fences: Fences, session: Session) -> bool:
     role = session["role"]
-    log = home.log(key_of(home, layout, "journal", name))
-    owner = Owning(home, key_of(home, layout, "agent", name))
-    lease = DetachedLease(
-        log,
-        home.cell(leases(name)),
-        home,
-        f"session.{role}" if role else "session",
-        partial(owner.is_alive, role),
-    )
-    try:
-        return lease.is_live()
-    finally:
-        lease.close()
+    held = grant_in(fences, journal.lease_of(role), home.now().host)
+    return is_live(held, home.now(), partial(owners.is_alive, role))
 
 
 def _report(
@@ -312,3 +302,66 @@ def _parked(home: Home, key: str) -> list[Parked]:
         Parked(clip(one_line(task), _MOST_NAME), clip(one_line(reason), _MOST))
         for task, reason in found
     ]
+
+
+# --- in which order a scheduler should wake agents, and why ----------------------------------
+
+# First those that can run and do well, those who have waited longest before others; then those most
+# of whose newest sessions failed; then who is blocked; then who is at work already; last who is
+# retired.  An agent without a history is not worse than a good one.
+READY, FAILING, BLOCKED, BUSY, RETIRED = "ready", "failing", "blocked", "busy", "retired"
+_ORDER = (READY, FAILING, BLOCKED, BUSY, RETIRED)
+
+
+class Health(NamedTuple):
+    agent: str
+    group: str
+    """ready, failing, blocked, busy or retired."""
+    failed: int
+    """Of its newest sessions."""
+    of: int
+    last_ended: str | None
+    urgent: int
+    reason: str
+
+    @property
+    def place(self) -> tuple[int, float, bool, str, str]:
+        share = self.failed / self.of if self.of else 0.0
+        return _ORDER.index(self.group), share, not self.urgent, self.last_ended or "", self.agent
+
+
+def health(one: Standing) -> Health:
+    recent = one.history["recent"]
+    crashed = len(one.crashed)
+    # What nobody has put on record yet counts as well.
+    outcomes = [each["outcome"] for each in recent] + ["error"] * crashed
+    outcomes = outcomes[-RECENT:]
+    failed = sum(outcome != "completed" for outcome in outcomes)
+    last = recent[-1]["ended_at"] if recent else None
+    group, reason = _group(one, failed, len(outcomes))
+    return Health(one.agent, group, failed, len(outcomes), last, one.urgent, reason)
+
+
+def _group(one: Standing, failed: int, of: int) -> tuple[str, str]:
+    tally = f"{failed} of its last {of} sessions failed" if failed else f"{of} of {of} completed"
+    tally = tally if of else "no sessions yet"
+    alive = [each.session for each in one.running if each.alive]
+    if alive:
+        what = ", ".join(f"{each['type']} session {each['session_id']}" for each in alive)
+        return BUSY, f"at work: {what}"
+    if (retired := one.history["retired"]) is not None:
+        why = f": {retired['reason']}" if retired["reason"] else ""
+        return RETIRED, f"since {retired['at']}{why}"
+    if one.state == "busy":
+        return BUSY, f"at work on {one.task or 'something'}"
+    notes = [plural(one.urgent, "urgent message")] if one.urgent else []
+    notes += [f"{session['session_id']} crashed" for session in one.crashed]
+    said = "; ".join([tally, *notes])
+    if one.blocked_by:
+        return BLOCKED, f"blocked by {one.blocked_by}; {said}"
+    return (FAILING if 2 * failed >= of > 1 else READY), said
+
+
+def by_health(standings: Iterable[Standing]) -> list[Health]:
+    """The order in which to wake them."""
+    return sorted(map(health, standings), key=lambda each: each.place)

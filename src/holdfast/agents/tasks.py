@@ -12,14 +12,15 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from holdfast.agents.endings import Endings, number_of
+from holdfast.agents.endings import number_of
+from holdfast.agents.journal import State
 from holdfast.clock import utc_stamp
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
 from holdfast.contracts import formats
 from holdfast.errors import Corrupt, NotFound, UsageError
+from holdfast.state.statelog import StateLog
 from holdfast.store.edited import EditedDocument
 from holdfast.store.merge import merge_json
-from holdfast.store.primitives import Log
 from holdfast.text import one_line
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
 class TaskList:
     """The tasks of one agent; used by one thread at a time."""
 
-    def __init__(self, home: Home, agent: str, key: str, journal: Log) -> None:
+    def __init__(self, home: Home, agent: str, key: str, journal: StateLog[State]) -> None:
         self._home, self.agent, self.key, self._journal = home, agent, key, journal
 
     @cached_property
@@ -148,7 +149,7 @@ class TaskList:
         home, key = self._home, self.key
         return EditedDocument(
             home.sheet(key),
-            self._journal,
+            self._journal.log,
             home.cell(f"{key}.history"),
             home.clock,
             merge=self._merged,
@@ -157,11 +158,11 @@ class TaskList:
         )
 
     def _merged(self, base: str, ours: str, theirs: str) -> str:
-        return merged(base, ours, theirs, self.endings.read()["highest"])
+        return merged(base, ours, theirs, self.endings()["highest"])
 
-    @cached_property
-    def endings(self) -> Endings:
-        return Endings(self._home, self.agent, self._journal)
+    def endings(self) -> Record:
+        """How sessions ended, and what that says of tasks; look at it, do not change it."""
+        return self._journal.state()[1]["endings"]
 
     def read(self) -> list[Record]:
         """Every task, in the order of the file; what was edited by hand is taken in first."""
@@ -178,7 +179,7 @@ class TaskList:
 
     def failures(self) -> dict[str, tuple[int, str]]:
         """How often in a row sessions on a task failed, and why the last time."""
-        failed = self.endings.read()["failed"]
+        failed = self.endings()["failed"]
         return {task: (times, why) for task, (times, why) in failed.items()}
 
     def add(self, new: New) -> Changed:
@@ -237,7 +238,9 @@ class TaskList:
 
     def park(self) -> list[str]:
         """Hand out no more what has failed too often; the ids that were parked now."""
-        history = self.endings.read()
+        if not self._journal.known()[1]["endings"]["failed"]:
+            return []
+        history = self.endings()
         due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
         limit = self._home.current_settings().park_after if due else 0
         due = [id for id in due if history["failed"][id][0] >= limit]
@@ -272,7 +275,7 @@ class TaskList:
     def _append(self, document: Record, new: New) -> Record:
         """Under the lock of the document, so that no number is given twice."""
         tasks = cast("list[Record]", document["tasks"])
-        highest = self.endings.read()["highest"]
+        highest = self.endings()["highest"]
         task: Record = {
             "id": next(_free_ids(map(_id_of, tasks), highest)),
             "type": new.type,
@@ -301,15 +304,13 @@ class TaskList:
             return pretty({**fresh, **document, "updated_at": fresh["updated_at"]}).decode()
 
         self._document.update(rewritten, act)
-        self.endings.refresh()
 
     def _now(self) -> str:
         return utc_stamp(self._home.clock.now())
 
     def close(self) -> None:
-        for name in ("_document", "endings"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).close()
+        if "_document" in self.__dict__:
+            self.__dict__.pop("_document").close()
 
 
 def _may_be_parked(task: Record) -> bool:

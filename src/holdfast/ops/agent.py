@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.forking import lineage
-from holdfast.agents.health import by_health, health
-from holdfast.agents.standing import fleet, standing
+from holdfast.agents.standing import by_health, fleet, health, standing
 from holdfast.errors import Corrupt
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context

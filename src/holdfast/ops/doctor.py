@@ -102,11 +102,12 @@ def _views(
     with Ledger(home, agent.name) as ledger:
         if ledger.status_key in wrong:
             yield ledger.status_key, _folded([] if dry_run else ledger.rebuild())
-    for key, view in agent.views({"", *agent.state()["sessions"]}):
-        if key in wrong:
-            if not dry_run:
-                view.rebuild()
-            yield key, _folded(view.kept_aside)
+    if dry_run:
+        for key in wrong.intersection(agent.views(agent.state()["sessions"])):
+            yield key, _folded([])
+    else:
+        for key, aside in agent.rebuild(wrong):
+            yield key, _folded(aside)
 
 
 def _folded(aside: list[str]) -> str:

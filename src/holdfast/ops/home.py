@@ -173,12 +173,12 @@ def _rebuilt(
             yield agent.ledger.status_key, [] if dry_run else agent.ledger.rebuild()
         # In the tree of another system a report is theirs until we have written one.
         ours = layout is HOLDFAST or home.cell(agent.key("report")).peek() is not None
-        if not (ours and agent.journal.segments()):
+        if not (ours and agent.journal.log.segments()):
             return
         if not dry_run:
             yield from agent.rebuild()
             return
-        for key, _ in agent.views({"", *agent.state()["sessions"]}):
+        for key in agent.views(agent.state()["sessions"]):
             yield key, []
 
 

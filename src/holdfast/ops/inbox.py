@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.history import open_sessions
-from holdfast.agents.inbox import Letter, New, for_prompt, rendered
-from holdfast.agents.sender import trust
+from holdfast.agents.inbox import Letter, New, for_prompt, rendered, trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError, recorded

@@ -9,9 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
-from holdfast.agents.fields import check as check_fields
-from holdfast.agents.history import SESSION_FIELDS, Session
-from holdfast.agents.own_events import OWN_EVENTS, SOURCES
+from holdfast.agents.history import SESSION_FIELDS, Session, check_fields
+from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
 from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError
 from holdfast.ids import agent_id, session_id

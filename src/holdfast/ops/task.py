@@ -78,7 +78,7 @@ def list_(
             with call.agent(name) as one:
                 tasks = one.desk.tasks
                 found = in_order(_read(call, tasks))
-                failed = call.once("failures", one.key("journal"), tasks.failures)
+                failed = call.once("failures", one.key("journal"), tasks.failures) if found else {}
         except HoldfastError as error:
             if agent is not None and not isinstance(error, Corrupt):
                 raise

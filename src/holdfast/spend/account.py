@@ -10,14 +10,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.process import this_process
+from holdfast.settings import Budget
 from holdfast.spend.book import Held, Spend
 
 if TYPE_CHECKING:
     from holdfast.ids import SessionId
-    from holdfast.settings import Budget
     from holdfast.store.home import Home
     from holdfast.store.primitives import Cursor, Log
     from holdfast.store.projection import Projection, Tell
+
+NO_LIMITS = Budget()
 
 
 class Account:
@@ -37,6 +39,8 @@ class Account:
 
     def reserve(self, id: SessionId, wanted: float | None, budget: Budget) -> float | None:
         """Reserve for a session or a call that this process begins; OverBudget if refused."""
+        if wanted is None and budget == NO_LIMITS:
+            return None
         return self._book.reserve(id, wanted, budget, this_process())
 
     def settle(self, upto: Cursor | None = None) -> None:

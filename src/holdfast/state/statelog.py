@@ -17,7 +17,7 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import Cursor, Decision, Line, Log, Question, Written
+from holdfast.store.primitives import START, Cursor, Decision, Line, Log, Question, Written
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Render, Shape, View
 
@@ -51,6 +51,8 @@ class StateLog(Generic[S]):
         self.known: Callable[[], S] = self._view.known
         """After every line that was read or written here; no file is opened."""
         self._projections: dict[tuple[str, str], Projection] = {}
+        self._acked = START
+        """The newest line that was written here."""
         self.stale: HoldfastError | None = None
         """Why the documents do not show the last decision, if they could not be written."""
 
@@ -62,6 +64,8 @@ class StateLog(Generic[S]):
         The decision must be repeatable: it may be run again on a newer state, and only the
         lines and the value of its last run count.
         """
+
+        self.known()  # outside the log's lock, so that inside there is little left to do
 
         def lines(head: Cursor) -> Decision[tuple[T, Cursor]]:
             records, value = decide(self._view.known_at(head))
@@ -75,8 +79,9 @@ class StateLog(Generic[S]):
         value, head = written.value
         self._view.took(head, written.lines)
         if written.lines:
+            self._acked = written.lines[-1].cursor
             try:
-                self._view.refresh(written.lines[-1].cursor, read=False)
+                self._view.refresh(self._acked, read=False)
                 self.stale = None
             except HoldfastError as error:
                 self.stale = error
@@ -125,15 +130,24 @@ class StateLog(Generic[S]):
 
     # -- the documents -----------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Read on, and bring the documents up to date, now or soon."""
-        self._view.refresh()
+    def add(self, view: str, render: Render[S]) -> None:
+        """Show the state in one more document."""
+        self._view.add(self._home.cell(view), render)
+
+    def refresh(self, acked: Cursor = START) -> None:
+        """Read on, and bring the documents up to date, now or soon; `acked` as for a view."""
+        self._acked = max(acked, self._acked)
+        self._view.refresh(self._acked)
         self.stale = None
 
-    def flush(self) -> list[str]:
-        """Bring the documents up to date; the names under which hand-edited ones were kept."""
-        self._view.refresh()
-        self._view.flush()
+    def flush(self, *, read: bool = True) -> list[str]:
+        """Bring the documents up to date; the names under which hand-edited ones were kept.
+
+        Without `read`, only with what was put off.
+        """
+        if read:
+            self._view.refresh(self._acked)
+        self._view.flush(self._acked)
         self.stale = None
         return self._view.kept_aside
 
@@ -151,7 +165,7 @@ class StateLog(Generic[S]):
     def close(self) -> None:
         """Write the documents that wait for it, and let go; never raises for them."""
         with suppress(HoldfastError):
-            self._view.close()
+            self._view.close(self._acked)
         for projection in self._projections.values():
             projection.close()
         self.log.close()

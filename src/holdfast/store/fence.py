@@ -18,17 +18,18 @@ Effects outside the log are not fenced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import START, Cell, Cursor, Decision, Instant, Line, Log
-from holdfast.store.view import Shape, View
+from holdfast.store.primitives import START, Cursor, Decision, Instant, Line, Log, T, Written
+from holdfast.store.view import Shape
 
 State = TypeVar("State")
+State_co = TypeVar("State_co", covariant=True)
 _LAST = 253_402_300_799.0
 """The last second that a stamp can name."""
 _UNTIL = ("host", "boot", "deadline", "until")
@@ -96,30 +97,69 @@ def _fold(fences: Fences, line: Line) -> Fences:
     return fences
 
 
-_LEASES = Shape(
+LEASES = Shape(
     version=1, initial=no_fences, fold=_fold, render=lambda fences: pretty(fences["current"])
 )
 
 
-class DetachedLease:
+def grant_in(fences: Fences, name: str, here: str) -> Grant | None:
+    """Who has a lease, or had it last; `here` is the host of lines that name none."""
+    match fences["current"].get(name):
+        case {
+            "fence": int(fence),
+            "purpose": str(purpose),
+            "since": str(since),
+            "owner": None | [str(), str(), int(), int()] as owner,
+            "boot": str(boot),
+            "deadline": float() | int() as deadline,
+            **more,
+        }:
+            who = None if owner is None else Owner(*cast("tuple[str, str, int, int]", owner))
+            # Lines of before machines shared a store name none: it was this one.
+            host = str(more.get("host") or (who.host if who else here))
+            wall = _instant(more.get("until"))
+            return Grant(fence, purpose, since, who, Instant(host, boot, float(deadline), wall))
+        case _:
+            return None
+
+
+def is_live(held: Grant | None, now: Instant, alive: Callable[[Owner], bool | None]) -> bool:
+    """Whether a lease is had by an owner that may go on having it."""
+    if held is None or now.left(held.deadline) <= 0:
+        return False
+    # An owner that cannot be seen from here may live.
+    return held.owner is None or alive(held.owner) is not False
+
+
+class Decided(Protocol[State_co]):
+    """A log that is written by decisions on what its lines say, as a lease needs it."""
+
+    @property
+    def log(self) -> Log: ...
+    def state(self) -> State_co: ...
+    def decide(self, decide: Callable[[State_co], Decision[T]]) -> Written[T]: ...
+
+
+class DetachedLease(Generic[State]):
     """One name of ownership over one log; used by one thread at a time."""
 
     def __init__(
         self,
-        log: Log,
-        cell: Cell,
+        log: Decided[State],
         store: Backend,
         name: str,
+        *,
+        fences: Callable[[State], Fences],
         alive: Callable[[Owner], bool | None] | None = None,
     ) -> None:
-        """`alive` is asked instead of the store, by who knows more of an owner."""
+        """`fences` finds in the state of the log what it says of leases.
+
+        `alive` is asked instead of the store, by who knows more of an owner.
+        """
         if not name:
             raise BadValue("a lease needs a name", hint='such as "session"')
         self._alive, self._now = alive or store.alive, store.now
-        self._log, self._clock, self._name = log, store.clock, name
-        self._view = View(log, _LEASES, store.clock, [(cell, _LEASES.render)])
-        self._seen: Cursor | None = None
-        self._fences = no_fences()
+        self._log, self._clock, self._name, self._fences = log, store.clock, name, fences
         self.acked: Cursor = START
         """The newest line that was written through it."""
 
@@ -137,10 +177,10 @@ class DetachedLease:
         under the lock of the log, when nobody else can have the lease any more.
         """
 
-        def decide(head: Cursor) -> Decision[int]:
-            fences = self._at(head)
-            held = self._grant(fences)
-            if held is not None and self._is_live(held):
+        def decide(state: State) -> Decision[int]:
+            fences = self._fences(state)
+            held = grant_in(fences, self._name, self._now().host)
+            if held is not None and is_live(held, self._now(), self._alive):
                 raise self._busy(held)
             fence = fences["last"] + 1
             granted = {
@@ -153,15 +193,14 @@ class DetachedLease:
             }
             return [granted, *_fenced(fence, first())], fence
 
-        written = self._log.write(decide)
-        self._acknowledge(written.lines[-1].cursor)
+        written = self._log.decide(decide)
+        self.acked = written.lines[-1].cursor
         return written.value
 
     def append(self, fence: int, record: Record, *more: Record) -> Cursor:
         """Write lines as its owner, or raise LeaseLost if somebody else has it by now."""
-        # Nobody can have come between the check and our lines, so what we know still holds.
-        self._seen = self.acked = self._write(fence, *_fenced(fence, (record, *more)))
-        return self._seen
+        self._write(fence, *_fenced(fence, (record, *more)))
+        return self.acked
 
     def renew(self, fence: int, seconds: float) -> None:
         self._write(fence, {"lease": self._name, "fence": fence, **self._until(seconds)})
@@ -174,65 +213,24 @@ class DetachedLease:
     def release(self, fence: int, *last: Record) -> None:
         """Give it back, after the last lines of its owner."""
         over = {"lease": self._name, "fence": fence, "released": True}
-        self._acknowledge(self._write(fence, *_fenced(fence, last), over))
-
-    def _acknowledge(self, acked: Cursor) -> None:
-        self.acked = acked
-        self._view.refresh(acked)
+        self._write(fence, *_fenced(fence, last), over)
 
     def holder(self) -> Grant | None:
         """Who has it: the newest owner, whether it is still alive or not; see `is_live`."""
-        return self._grant(self._view.read())
+        return grant_in(self._fences(self._log.state()), self._name, self._now().host)
 
     def is_live(self) -> bool:
         """Whether somebody has it and may go on having it."""
-        held = self.holder()
-        return held is not None and self._is_live(held)
+        return is_live(self.holder(), self._now(), self._alive)
 
-    def close(self) -> None:
-        self._view.close()
-
-    def _write(self, fence: int, *records: Record) -> Cursor:
-        def decide(head: Cursor) -> Decision[None]:
-            held = self._grant(self._at(head))
+    def _write(self, fence: int, *records: Record) -> None:
+        def decide(state: State) -> Decision[None]:
+            held = grant_in(self._fences(state), self._name, self._now().host)
             if held is None or held.fence != fence:
                 raise self._lost(fence, held)
             return records, None
 
-        return self._log.write(decide).lines[-1].cursor
-
-    def _at(self, head: Cursor) -> Fences:
-        """The leases as the log has them at its end, which is `head`; under its lock."""
-        if head != self._seen:
-            self._fences = self._view.read()
-            self._seen = head
-        return self._fences
-
-    def _grant(self, fences: Fences) -> Grant | None:
-        match fences["current"].get(self._name):
-            case {
-                "fence": int(fence),
-                "purpose": str(purpose),
-                "since": str(since),
-                "owner": None | [str(), str(), int(), int()] as owner,
-                "boot": str(boot),
-                "deadline": float() | int() as deadline,
-                **more,
-            }:
-                who = None if owner is None else Owner(*cast("tuple[str, str, int, int]", owner))
-                # Lines of before machines shared a store name none: it was this one.
-                host = str(more.get("host") or (who.host if who else self._now().host))
-                wall = _instant(more.get("until"))
-                until = Instant(host, boot, float(deadline), wall)
-                return Grant(fence, purpose, since, who, until)
-            case _:
-                return None
-
-    def _is_live(self, held: Grant) -> bool:
-        if self._now().left(held.deadline) <= 0:
-            return False
-        # An owner that cannot be seen from here may live.
-        return held.owner is None or self._alive(held.owner) is not False
+        self.acked = self._log.decide(decide).lines[-1].cursor
 
     def _until(self, seconds: float) -> Record:
         if not seconds > 0:
@@ -251,7 +249,7 @@ class DetachedLease:
         return Busy(
             f"{self._name} is held by {who} since {held.since}: {held.purpose}",
             hint=f"it ends in {left:.0f} s at the latest; wait, or end its owner",
-            path=self._log.key,
+            path=self._log.log.key,
         )
 
     def _lost(self, fence: int, held: Grant | None) -> LeaseLost:
@@ -259,7 +257,7 @@ class DetachedLease:
         return LeaseLost(
             f"lease {self._name} with number {fence} is over; {now}",
             hint="stop working on it, or take the lease again and look at what changed",
-            path=self._log.key,
+            path=self._log.log.key,
         )
 
 

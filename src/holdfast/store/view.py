@@ -168,6 +168,10 @@ class View(Generic[State]):
 
     # -- the files ---------------------------------------------------------------------
 
+    def add(self, cell: Cell, render: Render[State]) -> None:
+        """Show the state in one more file."""
+        self._files.append(_File(cell, render))
+
     def refresh(self, acked: Cursor = START, *, read: bool = True) -> None:
         """Bring the files up to date, now or soon, if they show something else.
 
@@ -181,15 +185,15 @@ class View(Generic[State]):
         else:
             self._save(acked, lazily=True)
 
-    def flush(self) -> None:
-        """Write what `refresh` put off."""
+    def flush(self, acked: Cursor = START) -> None:
+        """Write what `refresh` put off; `acked` as there."""
         if self._owed:
-            self._save(START)
+            self._save(acked)
 
-    def close(self) -> None:
+    def close(self, acked: Cursor = START) -> None:
         """Write what `refresh` put off, and let go."""
         try:
-            self.flush()
+            self.flush(acked)
         finally:
             for file in self._files:
                 file.cell.close()

@@ -10,8 +10,9 @@ from typing import Any
 from holdfast.codec import Record, encode
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.process import Owner, this_process
+from holdfast.state.statelog import StateLog
 from holdfast.store.backend import Backend
-from holdfast.store.fence import DetachedLease, fenced
+from holdfast.store.fence import LEASES, DetachedLease, Fences, fenced
 from holdfast.store.primitives import CLOCKS_DIFFER, START, Cursor, Decision, Line, Stamp
 from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Shape, View
@@ -26,21 +27,21 @@ from holdfast.testing import (
     together,
 )
 
-LEASES = "state/rio/leases.json"
+OWNERS = "state/rio/leases.json"
 PROJECTED = "state/rio/projected.json"
 
 
 class DetachedLeaseConformance(Conformance):
-    def detached(self, name: str = "session") -> DetachedLease:
+    def detached(self, name: str = "session") -> DetachedLease[Fences]:
         return self._leased(self.open(), name)
 
-    def far(self, name: str = "session") -> DetachedLease:
+    def far(self, name: str = "session") -> DetachedLease[Fences]:
         """The same lease, seen from another machine."""
         return self._leased(self.elsewhere(), name)
 
-    def _leased(self, store: Backend, name: str) -> DetachedLease:
-        log, cell = self._keep(store.log(LOG)), self._keep(store.cell(LEASES))
-        return self._keep(DetachedLease(log, cell, store, name))
+    def _leased(self, store: Backend, name: str) -> DetachedLease[Fences]:
+        state = self._keep(StateLog(store, LOG, LEASES, {OWNERS: LEASES.render}))
+        return DetachedLease(state, store, name, fences=lambda fences: fences)
 
     def test_a_lease_is_had_by_one_until_its_deadline(self) -> None:
         one, two = self.detached(), self.detached()
@@ -258,9 +259,10 @@ class DetachedLeaseConformance(Conformance):
         assert self.detached().take("b", seconds=60) == 2
 
     def test_the_file_shows_who_has_what(self) -> None:
-        one = self.detached()
-        one.take("research", seconds=60, owner=Owner("host", "boot", 1, 2))
-        one.close()
+        store = self.open()
+        with StateLog(store, LOG, LEASES, {OWNERS: LEASES.render}) as log:
+            one = DetachedLease(log, store, "session", fences=lambda fences: fences)
+            one.take("research", seconds=60, owner=Owner("host", "boot", 1, 2))
         assert "state/rio/leases.json" in self.open().keys()
         assert LOG in self.open().keys()
 
