@@ -42,7 +42,7 @@ VERBS = {
 }
 PAGES = {
     "/": Hops(13, 0, 23),
-    "/agent/rio": Hops(30, 0, 24),
+    "/agent/rio": Hops(29, 0, 24),
     "/jobs/demo": Hops(28, 0, 23),
 }
 FEW = 0.1

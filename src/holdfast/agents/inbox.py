@@ -270,7 +270,11 @@ class Inbox:
 
     # -- looking -----------------------------------------------------------------------
 
-    def waiting(self) -> list[Letter]:
+    def look(self) -> list[Seen]:
+        """The files of messages that wait, to be passed to `waiting` and `bad`."""
+        return self._box.look("waiting")
+
+    def waiting(self, looked: Sequence[Seen] | None = None) -> list[Letter]:
         """What waits, in the order in which it will be handed out; nothing is claimed."""
         now = self._home.clock.now()
         return [
@@ -279,7 +283,7 @@ class Inbox:
                 "expired" if has_expired(each.record, now) else "waiting",
                 *(self._believed(each.record), each.attempt, each.since),
             )
-            for each in self._box.look("waiting")
+            for each in (self.look() if looked is None else looked)
             if each.record is not None and not unfit(each.record, self.agent)
         ]
 
@@ -325,11 +329,11 @@ class Inbox:
         living = {each.id for listed in lists for each in listed()}
         return [letter for id, letter in found.items() if id not in living]
 
-    def bad(self) -> list[Letter]:
+    def bad(self, looked: Sequence[Seen] | None = None) -> list[Letter]:
         """Files that are no messages: those that were set aside, and those that still lie about."""
         unread = [
             each
-            for each in self._box.look("waiting")
+            for each in (self.look() if looked is None else looked)
             if each.record is None or unfit(each.record, self.agent)
         ]
         return [

@@ -49,7 +49,13 @@ def examine(home: Home) -> Iterator[Answer]:
         yield Answer("file system", "ok", kind)
     yield from _rights(home)
     yield from _inside_git(home)
-    yield _clock(home)
+    days = (_DAY_FILE.search(key) for key in home.keys())
+    newest = max((day[1] for day in days if day), default="")
+    if newest > home.day():
+        fix = "set the clock; until then new lines go into the newest day's file"
+        yield Answer("clock", "warning", f"it is {home.day()}, but {newest} is there", fix)
+    else:
+        yield Answer("clock", "ok", f"{home.day()} in {home.settings.timezone}")
     yield from _locks(home)
     yield from examine_fleet(home)
     found = list(troubles(home))
@@ -118,15 +124,6 @@ def _inside_git(home: Home) -> Iterator[Answer]:
         some = ", ".join(locks[:3]) + (f" and {len(locks) - 3} more" if locks[3:] else "")
         fix = "`git rm --cached` them; a lock that comes out of git holds nothing"
         yield Answer("git locks", "warning", f"lock files are tracked: {some}", fix)
-
-
-def _clock(home: Home) -> Answer:
-    days = (_DAY_FILE.search(key) for key in home.keys())
-    newest = max((day[1] for day in days if day), default="")
-    if newest > home.day():
-        fix = "set the clock; meanwhile new lines go into the newest day's file"
-        return Answer("clock", "warning", f"it is {home.day()}, but {newest} is there", fix)
-    return Answer("clock", "ok", f"{home.day()} in {home.settings.timezone}")
 
 
 def _locks(home: Home) -> Iterator[Answer]:

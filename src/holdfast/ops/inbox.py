@@ -181,8 +181,9 @@ def list_(
         ):
             chosen += shelf() if wanted else ()
         if not (dead or expired or done or bad):
-            chosen = inbox.claimed() + inbox.waiting()
-            _tell_of(call, one.name, {"bad": len(inbox.bad()), "dead": len(inbox.dead())})
+            looked = inbox.look()
+            chosen = inbox.claimed() + inbox.waiting(looked)
+            _tell_of(call, one.name, {"bad": len(inbox.bad(looked)), "dead": len(inbox.dead())})
     rows = [_row(letter) for letter in chosen]
     return Rows(rows, {"messages": len(rows), **tally(rows, "state")})
 
@@ -238,9 +239,10 @@ def mail_of(call: Context, agent: str, most: int) -> Mail:
     """All of it at once: a page is drawn often, and an inbox may hold thousands of files."""
     with call.agent(agent) as one:
         inbox = one.desk.inbox
-        there = inbox.claimed() + inbox.waiting()
+        looked = inbox.look()
+        there = inbox.claimed() + inbox.waiting(looked)
         late = [each for each in there if each.state == "expired"]
-        aside = inbox.dead() + late + inbox.expired_before() + inbox.bad()
+        aside = inbox.dead() + late + inbox.expired_before() + inbox.bad(looked)
     living = [each for each in there if each.state != "expired"]
     more = max(0, len(living) - most)
     return Mail([_whole(each) for each in living[:most]], more, [_row(each) for each in aside])

@@ -137,10 +137,13 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
             _register(call, job, use=False)
             raise
         _register(call, job, use=True)
-        for doubt in doubts(gate for phase in spec.phases for gate in phase.gates):
+        gates = [gate for phase in spec.phases for gate in phase.gates]
+        for doubt in doubts(gates):
             call.warn(doubt)
         if spec.isolation == "sandbox":
-            for path in hidden_in(_commands(spec)):
+            models = [(spec.model_of(phase) or "").partition(":") for phase in spec.phases]
+            commands = [rest for provider, _, rest in models if provider == "command"]
+            for path in hidden_in([*commands, *(gate.run for gate in gates)]):
                 call.warn(f"{path} is not there in the sandbox, whose /tmp and /run are empty")
         if queued:
             try:
@@ -152,13 +155,6 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
         status = job.state()["status"]
         data = details(job)
     return Change(name, applied=True, detail=f"{name} is {status}", data=data)
-
-
-def _commands(spec: JobSpec) -> list[str]:
-    """What of a job is run, and would not be by a model."""
-    asked = [spec.model_of(phase) or "" for phase in spec.phases]
-    gates = [gate.run for phase in spec.phases for gate in phase.gates]
-    return [*(each.partition(":")[2] for each in asked if each.startswith("command:")), *gates]
 
 
 def _register(call: Context, job: Job, *, use: bool) -> None:

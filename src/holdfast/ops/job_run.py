@@ -121,11 +121,24 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
     """A runner that has the job's lease; a draft is activated first."""
     if job.state()["status"] == "DRAFT":
         check_activates(job.state())
-    with _cancellable(job), watching(call, watch) as told:
+    with _cancellable(job), watching(call, watch) as steps:
         job.own(f"{RUN} {job.name}")
         try:
-            with closing(_runner(call, job, told)) as runner:
-                yield from _attended(call, job, runner)
+            check_kept(job)
+            workspace, state = workspace_of(job), job.state()
+            known = () if state["status"] == "DRAFT" else workspace.notes
+            workspace.make()
+            for note in workspace.notes:
+                if note not in known:
+                    call.warn(note)
+            with closing(Runner(job, workspace, watch=steps)) as runner:
+                if state["status"] == "DRAFT":
+                    runner.crew.check(spec_of(state))
+                    activate(job)
+                try:
+                    yield runner
+                finally:
+                    _leave(call, job)
         finally:
             job.disown()
 
@@ -157,29 +170,6 @@ def _cancellable(job: Job) -> Generator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _runner(call: Context, job: Job, watch: Watch | None) -> Runner:
-    check_kept(job)
-    workspace = workspace_of(job)
-    told = () if job.state()["status"] == "DRAFT" else workspace.notes
-    workspace.make()
-    for note in workspace.notes:
-        if note not in told:
-            call.warn(note)
-    return Runner(job, workspace, watch=watch)
-
-
-def _attended(call: Context, job: Job, runner: Runner) -> Generator[Runner]:
-    """Afterwards the queue and the files that are shown are as the job is."""
-    state = job.state()
-    if state["status"] == "DRAFT":
-        runner.crew.check(spec_of(state))
-        activate(job)
-    try:
-        yield runner
-    finally:
-        _leave(call, job)
 
 
 def _leave(call: Context, job: Job) -> None:
@@ -220,9 +210,7 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     from holdfast.jobs.call import Call, given
 
     state = job.state()
-    if state["status"] not in ("DRAFT", "PENDING", "REVIEWING"):
-        raise refusal(state, "step")
-    if state["hold"] is not None:
+    if state["status"] not in ("DRAFT", "PENDING", "REVIEWING") or state["hold"] is not None:
         raise refusal(state, "step")
     phase, ref = phase_of(state), spec_of(state).model_of(phase_of(state)) or ""
     workspace = workspace_of(job)

@@ -133,7 +133,7 @@ class _Steps:
 def words_of(reply: Record) -> str:
     """A reply, or what happened instead, on one line."""
     summary = one_line(str(reply.get("summary") or ""))
-    role = reply["role"]
+    role = reply.get("role")
     match reply.get("unsaid"):
         case "failed":
             return f"{reply.get('model') or role} failed: {summary}"

@@ -34,7 +34,12 @@ def schema(
     if all is not None:
         return _write_all(all, draft)
     if name is None:
-        return Rows([_row(each) for each in KINDS], {"kinds": len(KINDS)})
+        rows: list[dict[str, Any]] = []
+        for each in KINDS:
+            versions = ", ".join(form.version for form in each.forms)
+            row = {"kind": each.name, "versions": versions, "shape": each.shape}
+            rows.append({**row, "what": each.what})
+        return Rows(rows, {"kinds": len(rows)})
     chosen, form = find(name)
     found = schema_of(chosen, form, draft)
     return Show(found, text=pretty(found).decode())
@@ -51,15 +56,6 @@ def find(name: str) -> tuple[Kind, Form | None]:
         known = ", ".join(f"{bare}@{each.version}" for each in chosen.forms)
         raise NotFound(f"{bare} has no version {version[:20]!r}", hint=f"one of {known}")
     return chosen, form
-
-
-def _row(each: Kind) -> dict[str, Any]:
-    return {
-        "kind": each.name,
-        "versions": ", ".join(form.version for form in each.forms),
-        "shape": each.shape,
-        "what": each.what,
-    }
 
 
 def schema_files(draft: Literal["2020-12", "7"] = "2020-12") -> Iterator[tuple[str, bytes]]:

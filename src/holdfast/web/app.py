@@ -122,7 +122,9 @@ def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> Non
         found = socket_of(tuple(client), tuple(server)) if client and server else None
         bought = keys.enter(key, found[1] if found is not None else None)
         if bought is None:
-            return HTMLResponse(pages.stale_link(), 401)
+            hint = "Run `holdfast up` again: it prints a new one."
+            text = "A link works once, within a minute."
+            return HTMLResponse(pages.message("This link is used up", text, hint), 401)
         # No server is sent what comes after #; the page keeps it for its origin, port included.
         answer = RedirectResponse("/" if read_only else f"/#token={keys.token}", 303)
         answer.set_cookie(
@@ -182,4 +184,4 @@ def _odd(request: Request, error: Exception) -> JSONResponse | HTMLResponse:
         told = {"code": code, "message": str(error.detail), "hint": "see /api"}
         body = {"error": told | {"retryable": False, "path": None}}
         return JSONResponse(body, error.status_code, headers=error.headers)
-    return HTMLResponse(pages.nothing_here(), error.status_code)
+    return HTMLResponse(pages.message("Nothing here", "No such page."), error.status_code)

@@ -1,8 +1,8 @@
-"""What changes in a home, told to every open page: one watcher, however many look.
+"""Sends what changes in a home to every open page: one watcher for all of them.
 
 Four times a second the watcher compares sizes and times of the files that pages show, reads what
 is new at the end of the logs among them, and hands it to the subscribers.  A page that was away
-says which event it saw last and gets the rest, or is told to load itself anew.
+names the last event it has and gets the rest, or has to load itself again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError
@@ -36,15 +36,16 @@ _AGENTS_AGAIN = 2.0
 LOGS: tuple[Part, ...] = ("ledger", "journal")
 FILES: tuple[Part, ...] = ("inbox", "tasks", "notes", "manifest", "turns")
 _LONGEST = 300
+_SHOWN = ("event", "ts", "task_id", "session_id", "summary", "outcome", "text")
 
 
-class Told(NamedTuple):
+class Event(NamedTuple):
     number: int
     data: bytes
 
 
 class Watched:
-    """A log and how far it was told."""
+    """A log, and how far it was sent."""
 
     def __init__(self, log: Log, cursor: Cursor) -> None:
         self.log, self.cursor = log, cursor
@@ -62,9 +63,9 @@ class Watched:
 class Live:
     def __init__(self, home: Home, layout: Layout) -> None:
         self._home, self._layout = home, layout
-        self._kept: deque[Told] = deque(maxlen=KEPT)
+        self._kept: deque[Event] = deque(maxlen=KEPT)
         self.number = 0
-        self._queues: set[asyncio.Queue[Told | None]] = set()
+        self._queues: set[asyncio.Queue[Event | None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,23 +80,23 @@ class Live:
     # -- subscribers -------------------------------------------------------------------
 
     @asynccontextmanager
-    async def subscription(self, since: str) -> AsyncGenerator[AsyncIterator[Told | None]]:
+    async def subscription(self, since: str) -> AsyncGenerator[AsyncIterator[Event | None]]:
         """What happens from now on, and what was missed since an event; None: all is stale."""
-        queue: asyncio.Queue[Told | None] = asyncio.Queue(QUEUE)
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE)
         self._begin()
-        for told in self._missed(since):
-            queue.put_nowait(told)
+        for event in self._missed(since):
+            queue.put_nowait(event)
         self._queues.add(queue)
         try:
             yield self._from(queue)
         finally:
             self._queues.discard(queue)
 
-    async def _from(self, queue: asyncio.Queue[Told | None]) -> AsyncIterator[Told | None]:
+    async def _from(self, queue: asyncio.Queue[Event | None]) -> AsyncIterator[Event | None]:
         while not self._stop.is_set():
             yield await queue.get()
 
-    def _missed(self, since: str) -> list[Told | None]:
+    def _missed(self, since: str) -> list[Event | None]:
         run, _, number = since.rpartition("-")
         if not since:
             return []
@@ -104,7 +105,7 @@ class Live:
         last = int(number)
         if self._kept and last + 1 < self._kept[0].number:
             return [None]
-        missed: list[Told | None] = [told for told in self._kept if told.number > last]
+        missed: list[Event | None] = [each for each in self._kept if each.number > last]
         return missed if len(missed) < QUEUE else [None]
 
     def _begin(self) -> None:
@@ -133,7 +134,11 @@ class Live:
     def _look(self) -> list[Record]:
         events: list[Record] = []
         try:
-            self._find_agents()
+            now = self._home.clock.boottime()
+            if now - self._looked >= _AGENTS_AGAIN:
+                self._looked, self._names = now, agents(self._home, self._layout)
+                if "queue" in self._layout.paths:
+                    self._jobs = folders(self._home, self._layout)
             for agent in self._names:
                 events += self._look_at(agent)
             for job in self._jobs:
@@ -144,13 +149,6 @@ class Live:
         except (HoldfastError, OSError) as error:
             self._home.notice("dashboard", f"watching failed: {error}"[:_LONGEST])
         return events
-
-    def _find_agents(self) -> None:
-        now = self._home.clock.boottime()
-        if now - self._looked >= _AGENTS_AGAIN:
-            self._looked, self._names = now, agents(self._home, self._layout)
-            if "queue" in self._layout.paths:
-                self._jobs = folders(self._home, self._layout)
 
     def _look_at(self, agent: str) -> Iterator[Record]:
         if not is_agent_id(agent):
@@ -165,7 +163,9 @@ class Live:
                 self._watched[key] = watched
             if changed:
                 for record in watched.news():
-                    yield {"kind": kind, "agent": agent, **_short(record)}
+                    texts = {each: record.get(each) for each in _SHOWN}
+                    shown = {n: s[:_LONGEST] for n, s in texts.items() if isinstance(s, str)}
+                    yield {"kind": kind, "agent": agent, **shown}
         for kind in FILES:
             if self._changed(self._layout.path(kind, agent)):
                 yield {"kind": kind, "agent": agent}
@@ -180,17 +180,17 @@ class Live:
     def _tell(self, event: Record) -> None:
         self.number += 1
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._hand_out, Told(self.number, encode(event)))
+        self._loop.call_soon_threadsafe(self._hand_out, Event(self.number, encode(event)))
 
-    def _hand_out(self, told: Told) -> None:
-        self._kept.append(told)
+    def _hand_out(self, event: Event) -> None:
+        self._kept.append(event)
         for queue in self._queues:
-            _offer(queue, told)
+            _offer(queue, event)
 
 
-def _offer(queue: asyncio.Queue[Told | None], told: Told | None) -> None:
+def _offer(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
     try:
-        queue.put_nowait(told)
+        queue.put_nowait(event)
     except asyncio.QueueFull:
         # Too slow for single events: it loads the page anew instead.
         while not queue.empty():
@@ -211,12 +211,3 @@ def _mark(path: str) -> tuple[int, ...]:
         return tuple(marks)
     except OSError:
         return ()
-
-
-def _short(record: Record) -> Record:
-    shown: dict[str, Any] = {}
-    for name in ("event", "ts", "task_id", "session_id", "summary", "outcome", "text"):
-        value = record.get(name)
-        if isinstance(value, str):
-            shown[name] = value[:_LONGEST]
-    return shown

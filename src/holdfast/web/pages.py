@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
@@ -94,25 +95,16 @@ def draw(name: str, **values: Any) -> str:
     return _pages.get_template(name).render(values)
 
 
-def stale_link() -> str:
-    told = {"title": "This link is used up", "text": "A link works once, and for a minute."}
-    return draw(
-        "message.html", **told, hint="Run `holdfast up` again: it prints a new one.", up="/"
-    )
-
-
-def nothing_here() -> str:
-    return draw(
-        "message.html", title="Nothing here", text="There is no such page.", hint="", up="/"
-    )
+def message(title: str, text: str, hint: str = "", up: str = "/") -> str:
+    return draw("message.html", title=title, text=text, hint=hint, up=up)
 
 
 def trouble(error: HoldfastError, path: str) -> str:
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
-    if isinstance(error, Corrupt):
-        title = "Damaged"
-    up = "/jobs" if path.startswith("/jobs/") else "/"
-    return draw("message.html", title=title, text=error.message, hint=error.hint or "", up=up)
+    title = "Damaged" if isinstance(error, Corrupt) else title
+    return message(
+        title, error.message, error.hint or "", "/jobs" if path.startswith("/jobs/") else "/"
+    )
 
 
 def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> APIRouter:
@@ -156,7 +148,9 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
         def rows(part: str, verb: str, **more: Any) -> list[dict[str, Any]]:
             return parts.of(part, lambda: ask(verb, **asked, **more)["rows"], [])
 
-        mail = parts.of("inbox", lambda: _mail(opened, row["agent"]), _NO_MAIL)
+        with opened() as context:
+            look = partial(mail_of, context, row["agent"], MOST_LETTERS)
+            mail = parts.of("inbox", look, _NO_MAIL)
         # Before the tasks: it may add an edit to the journal, which their failures are read from.
         notes = parts.of("notes", lambda: ask("memory show", **asked)["data"]["text"], "")
         board = parts.of("tasks", lambda: ask("task list", **asked, status="all"), {"rows": []})
@@ -263,8 +257,3 @@ def _talk(ask: Ask, agent: str, limit: int) -> dict[str, Any]:
         "model": models["counts"]["asked"],
         "models": list(dict.fromkeys([*used, *known])),
     }
-
-
-def _mail(opened: Opener, agent: str) -> Mail:
-    with opened() as context:
-        return mail_of(context, agent, MOST_LETTERS)
