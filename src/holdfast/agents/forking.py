@@ -20,7 +20,7 @@ from holdfast.calls.conversation import Conversation
 from holdfast.calls.sealing import meta_of
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError, recorded
 from holdfast.layout import HOLDFAST, Layout, retold
 from holdfast.ledger.book import agents
 from holdfast.store.primitives import Cursor, Line
@@ -54,9 +54,15 @@ def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> Non
     bootstrap(home, child, called)
     child.topics.catch_up()
     _tell(home, child, "conversation", child.key("conversation"), _reaching_back)
-    _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
-    if child.layout is HOLDFAST:
-        index.refresh(home)
+    try:
+        _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
+        if child.layout is HOLDFAST:
+            index.refresh(home)
+    except HoldfastError:
+        if _is_broken_off(home, parent, child):
+            raise
+        with recorded(f"{child.name}, a fork of {parent.name},"):
+            raise
 
 
 def refuse_fork(home: Home, parent: Agent, child: Agent) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypedDict, Unpack
 from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
-from holdfast.errors import BadName, HoldfastError, NotFound, UsageError
+from holdfast.errors import BadName, HoldfastError, NotFound, UsageError, recorded
 from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.money import shown_usd
@@ -136,7 +136,8 @@ def _made(call: Context, name: str, spec: JobSpec, *, queued: bool) -> Change:
             cancel(job, f"it could not be made: {error.message}")
             _register(call, job, use=False)
             raise
-        _register(call, job, use=True)
+        with recorded(f"job {name}", "`holdfast doctor --fix` puts it on the list of jobs"):
+            _register(call, job, use=True)
         gates = [gate for phase in spec.phases for gate in phase.gates]
         for doubt in doubts(gates):
             call.warn(doubt)
@@ -277,7 +278,8 @@ def _activate(call: Context, job: Job, rank: int | None) -> None:
     finally:
         crew.close()
     activated(job)
-    with queue_of(call, change=True) as queue:
+    run = f"`holdfast job run {job.name}` runs it"
+    with recorded(f"the start of {job.name}", run), queue_of(call, change=True) as queue:
         queue.register(job.name, state["created_at"], use=False)
         queue.enqueue(job.name, rank)
 

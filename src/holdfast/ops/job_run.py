@@ -6,12 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, recorded
 from holdfast.jobs import history
 from holdfast.jobs.job import RUN, Job
 from holdfast.jobs.packing import check_kept
@@ -131,7 +131,9 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
             for note in workspace.notes:
                 if note not in known:
                     call.warn(note)
-            with closing(Runner(job, workspace, watch=steps)) as runner:
+            runner = Runner(job, workspace, watch=steps)
+            closing = suppress(HoldfastError)  # the first error says what was not done
+            try:
                 if state["status"] == "DRAFT":
                     runner.crew.check(spec_of(state))
                     activate(job)
@@ -139,6 +141,11 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
                     yield runner
                 finally:
                     _leave(call, job)
+                how_far = f"`holdfast job show {job.name}` tells how far it came"
+                closing = recorded("what the job did", how_far)
+            finally:
+                with closing:
+                    runner.close()
         finally:
             job.disown()
 

@@ -17,7 +17,7 @@ from holdfast.agents.retirement import reinstate
 from holdfast.agents.retirement import retire as retired
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
-from holdfast.errors import UsageError, typed
+from holdfast.errors import UsageError, recorded, typed
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import key_of
@@ -68,10 +68,11 @@ def new(
         return Change(called, applied=False, detail="would make it", data=persona, dry_run=True)
     with Agent(home, called, context.layout) as one:
         made = one.persona.change(lambda before: _first(before, persona)).after
-        bootstrap(home, one, called)
-        one.topics.catch_up()
-    if context.layout is HOLDFAST:
-        index.refresh(home)
+        with recorded(f"agent {one.name}", f"`holdfast init {one.name}` makes what it lacks"):
+            bootstrap(home, one, called)
+            one.topics.catch_up()
+            if context.layout is HOLDFAST:
+                index.refresh(home)
     return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
 
 
@@ -108,7 +109,8 @@ def edit(
             # By name, so that what somebody else changes meanwhile stays.
             news = {name: done.after.get(name) for name in done.fields}
             done = one.persona.change(lambda now: _with(now, news))
-            one.topics.catch_up()
+            with recorded("the change"):
+                one.topics.catch_up()
     did = "would change" if dry_run else "changed"
     detail = f"{did} {', '.join(done.fields)}" if done.fields else "nothing to change"
     return Change(

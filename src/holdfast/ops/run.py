@@ -17,7 +17,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.ops.session import MaxCost, StartFields, Type, recorded, refuse_parked
+from holdfast.ops.session import MaxCost, StartFields, Type, in_journal, refuse_parked
 from holdfast.proc.limits import Limits
 from holdfast.text import duration, size
 
@@ -48,7 +48,7 @@ def run(
 ) -> Show:
     if not command:
         raise UsageError("nothing to run", hint="give the command after `--`")
-    fields = ({} if task is None else {"task": task}) | recorded(given)
+    fields = ({} if task is None else {"task": task}) | in_journal(given)
     seconds = duration(timeout) if timeout is not None else None
     limits = Limits(
         time=seconds,

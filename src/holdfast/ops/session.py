@@ -12,7 +12,7 @@ from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, ope
 from holdfast.agents.history import SESSION_FIELDS, Session, check_fields
 from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
-from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError
+from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError, recorded
 from holdfast.ids import agent_id, session_id
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
@@ -79,7 +79,7 @@ _SET_BY_US = frozenset(
 """Fields by which lines of the journal are known: a `patch` changes a document."""
 
 
-def recorded(fields: StartFields) -> Record:
+def in_journal(fields: StartFields) -> Record:
     """The flags that were given, under the names that the journal has for them."""
     return {_IN_JOURNAL.get(n, n): value for n, value in fields.items() if value is not None}
 
@@ -100,7 +100,7 @@ def start(
 ) -> Change:
     from holdfast.agents.context import compose, gather, with_mail
 
-    fields = ({} if task is None else {"task": task}) | recorded(given)
+    fields = ({} if task is None else {"task": task}) | in_journal(given)
     limit = duration(timeout) if timeout is not None else None
     name = agent_id(agent).lower()
     home = context.home(create=True)
@@ -118,7 +118,10 @@ def start(
             failed = {"kind": "holdfast", "message": f"could not start: {error.message}"}
             with suppress(HoldfastError):  # on a full disk, its time limit ends it
                 one.end(begun.role, begun.fence, End("error", "wrapper", failed))
-            raise
+            if one.open_session(role) is None:
+                raise
+            with recorded(f"the start of {begun.id}", "`holdfast session end` ends it"):
+                raise
     tell_buried(context, [*buried, *begun.buried])
     data = {"session_id": begun.id, "agent": name, "role": role or None, "fence": begun.fence}
     data["context"] = os.path.join(home.path, key)
@@ -185,7 +188,7 @@ def set_(
     session: Annotated[str | None, Arg("Another than the newest", metavar="ID")] = None,
     **given: Unpack[SessionFields],
 ) -> Change:
-    fields = recorded(given)
+    fields = in_journal(given)
     if not fields:
         raise UsageError("nothing to set", hint="such as --pr 247; see --help")
     with context.agent(agent, change=True) as one:
@@ -224,7 +227,7 @@ def end(
     error = given.pop("error", None)
     if error is not None and outcome == "completed":
         raise UsageError("a completed session has no error", hint="use --outcome error")
-    fields = recorded(given)
+    fields = in_journal(given)
     check_fields(fields)
     with context.agent(agent, change=True) as one:
         session = _open(one, role)
