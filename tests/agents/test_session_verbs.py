@@ -189,6 +189,15 @@ def is_word(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "event"
 
 
+def test_who_notes_outside_of_a_session_is_told(verbs: Verbs) -> None:
+    verbs("session start", agent="rio")
+    verbs("session note", agent="rio", event="finding", text="within")
+    assert verbs.warnings == []
+    verbs("session end", agent="rio", outcome="completed")
+    verbs("session note", agent="rio", event="finding", text="late")
+    assert verbs.warnings == ["rio has no open session: this belongs to none"]
+
+
 def test_a_note_changes_no_document(shell: Shell) -> None:
     shell("init", "rio")
     shell("session", "start", "--agent", "rio")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
-from holdfast.agents.history import SESSION_FIELDS, Session, check_fields
+from holdfast.agents.history import SESSION_FIELDS, Session, check_fields, open_sessions
 from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
 from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError, recorded
@@ -171,12 +171,10 @@ def note(
     if event == SOURCES and "count" in more:
         check_fields({SOURCES: more["count"]})
     with context.agent(agent, change=True) as one:
-        cursor = one.note(
-            event,
-            text,
-            more,
-            _known(one, session, heard=True) or context.called_in_session(one.name),
-        )
+        named = _known(one, session, heard=True) or context.called_in_session(one.name)
+        if named is None and not open_sessions(one.state()):
+            context.warn(f"{one.name} has no open session: this belongs to none")
+        cursor = one.note(event, text, more, named)
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=f"{event}: {text}")
 
 
