@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shlex
+import shutil
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,8 @@ from holdfast.cli.main import main
 from holdfast.testing import Turner
 from tests.ledger.shell import Ran, Shell, Verbs
 
+PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
+"""One that is there in the sandbox too, where /tmp is another one."""
 DONE = {"action": "COMPLETED", "evidence_files": [], "summary_for_supervisor": "It is done."}
 AGAIN = {**DONE, "action": "RETRY", "summary_for_supervisor": "The total is wrong."}
 STUCK = {**DONE, "action": "STUCK", "summary_for_supervisor": "Which port is meant?"}
@@ -68,7 +71,7 @@ class Desk:
         self._scripts += 1
         path = self.cwd / f"program-{self._scripts}.py"
         path.write_text(code, encoding="utf-8")
-        return f"command:{shlex.join([sys.executable, '-S', '-E', str(path), *more])}"
+        return f"command:{shlex.join([PYTHON, '-S', '-E', str(path), *more])}"
 
     def spec(self, **fields: Any) -> str:
         self._scripts += 1

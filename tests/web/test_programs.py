@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.proc import procfs
-from tests.jobs.desk import DONE
+from tests.jobs.desk import DONE, PYTHON
 from tests.ledger.shell import Shell
 from tests.web.board import Board, up
 
@@ -55,8 +55,6 @@ wire = sent()
 wire.close()
 open(out, "w").write("left")
 """
-PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
-"""One that is there in the sandbox as well."""
 WAYS = {
     "plain": PLAIN,
     "daemon": FORKED,

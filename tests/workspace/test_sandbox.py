@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +15,11 @@ from typing import Any
 import pytest
 
 from holdfast.workspace.sandbox import Sandbox
-from tests.jobs.desk import DONE, Desk
+from tests.jobs.desk import DONE, PYTHON, Desk
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap here")
 
 AS_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
 WRITES = """
 import json, os
 found = {"writable": [], "key": "untried"}

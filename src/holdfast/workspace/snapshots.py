@@ -109,7 +109,13 @@ class Snapshots:
             known = self._read.get(path)
             if known is not None and known.seen == about.seen:
                 read[path] = known
-            elif former is not None and about.size > LARGEST and about.mode != LINK:
+            elif (
+                former is not None
+                and about.size > LARGEST
+                and about.mode != LINK
+                # One that was read a moment ago, too early to be remembered, is read once more.
+                and (known is None or known.seen)
+            ):
                 left_out.add(path)
                 if path in former and not partly:
                     tree[path] = former[path]
