@@ -101,7 +101,7 @@ def _seen(cut: Cut) -> bool:
 
 def control(seed: int) -> list[Control]:
     """A change that breaks nothing is not taken for a bug."""
-    change = ("store/view.py", '"""A view: a document', '"""A  view: a document')
+    change = ("store/view.py", '"""A view: documents', '"""A  view: documents')
     harmless = Mutant("harmless", "a space in a comment", (change,))
     done = _cuts(harmless, seed, 1)
     blamed = [says for cut in done for says in cut.broken]

@@ -400,3 +400,19 @@ def test_a_foreign_line_before_ours_is_known(home: Home) -> None:
     seen = log.decide(lambda state: ([{"n": 2}], state["lines"])).value
     assert (seen, log.known()) == (2, from_the_start(home))
     log.close()
+
+
+def test_a_document_can_join_later_and_follows_what_others_wrote(tmp_path: Path) -> None:
+    with Home.open(str(tmp_path / "home"), create=True) as home:
+        log = StateLog(home, KEY, SHAPE, {SHOWN: encode})
+        log.decide(lambda _: ([{"n": 1}], None))
+        log.add(ALSO, last)
+        other = opened(home)
+        other.decide(lambda _: ([{"n": 2}], None))
+        log.refresh()
+        assert log.known()["lines"] == 2
+        log.flush(read=False)
+        assert json.loads((tmp_path / "home" / SHOWN).read_text())["lines"] == 2
+        assert ", 2, None]" in (tmp_path / "home" / ALSO).read_text()
+        log.close()
+        other.close()

@@ -355,3 +355,24 @@ def test_a_list_with_an_index_is_the_list_without(places: Iterator[str], steps: 
             expected = found_in(home, asked, limit, indexed=False)
             assert found_in(home, asked, limit, indexed=True) == expected
     shutil.rmtree(path)
+
+
+def test_the_newest_are_found_from_the_end_however_far_back_they_are(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_END", 100)  # less than a line: it grows, and cuts into lines
+    fill(home, [3, *([0] * 40), 3, *([0] * 40)])
+    log = home.log(LOG)
+    try:
+        for newest, numbers in ((1, [3]), (2, [3, 3]), (9, [3, 3])):
+            found = log.find(Question({"task_id": "wo-3"}, newest))
+            assert [line.record["number"] for line in found.lines] == numbers
+            assert not found.damaged
+    finally:
+        log.close()
+
+
+def test_what_a_log_writes_about_itself_is_never_found(home: Home) -> None:
+    control = Line(1, "0" * 64, {"_log": "cut_tail", "task_id": "wo-3"}, "", 0, 0)
+    assert not Question({"task_id": "wo-3"}).wants(control)
+    assert Question({"task_id": "wo-3"}).wants(control._replace(record={"task_id": "wo-3"}))
