@@ -107,6 +107,10 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("2026-11-15.jsonl", "copy/2026-11-15.jsonl"):
         (made.cwd / name).write_text(json.dumps(EVENT) + "\n", encoding="utf-8")
     copytree(made.home / "state/rio", made.cwd / "agent-state/rio")
+    (made.home / "logs").mkdir()
+    tested = {"agent_id": "rio", "start_ts": 1.8e9, "end_ts": 1.8e9, "events": []}
+    log = made.home / "logs/test_run_20261119-064700.json"
+    log.write_text(json.dumps(tested), encoding="utf-8")
     (made.cwd / "notes.md").write_text("Look", encoding="utf-8")
     claude = made.user / "claude"
     claude.write_text("#!/bin/sh\necho read\n", encoding="utf-8")
