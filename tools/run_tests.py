@@ -88,6 +88,7 @@ AREAS = (
     Area("ledger", 60, 6, tests=("tests/ledger",)),
     Area("jobs", 110, 8, tests=("tests/jobs",)),
     Area("workspace", 60, 6, tests=("tests/workspace",)),
+    Area("improve", 60, 6, tests=("tests/improve",)),
     Area("agents", 110, 10, tests=("tests/agents", "tests/calls", "tests/spend")),
     Area("desk", 60, 6, tests=("tests/desk",)),
     Area("web", 120, 10, tests=("tests/web",)),

@@ -15,14 +15,24 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.clock import SystemClock
-from holdfast.errors import BadName, NotFound, typed
-from holdfast.git.repository import FILE, Entry, Repository, Tree
+from holdfast.errors import BadName, Conflict, NotFound, typed
+from holdfast.git.repository import (
+    FILE,
+    FOLDER,
+    LINK,
+    MODULE,
+    Content,
+    Entry,
+    Repository,
+    Tree,
+)
 from holdfast.git.source import Source
 from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 from holdfast.workspace.agent_git import is_ref
-from holdfast.workspace.safedir import Folder, leads_inside
-from holdfast.workspace.snapshots import Measured, Snapshots, checked, measured
+from holdfast.workspace.ignored import listed
+from holdfast.workspace.safedir import Folder, leads_inside, pieces
+from holdfast.workspace.snapshots import Measured, Snapshots, checked, difference, measured
 from holdfast.workspace.source import Facts, facts_in, files_gone, origin_of, repository_of, survey
 
 _PATIENCE = 600.0
@@ -106,6 +116,38 @@ class Repo:
             self.git.keep({_PUBLISHED: commit})
             source.give(self.git, _PUBLISHED, branch, expected=expected)
         return True
+
+    def take(self, checkout: Checkout, parent: str, message: str) -> str:
+        """A commit of what a checkout holds now and git does not ignore, upon `parent`.
+
+        The parent itself where nothing changed.
+        """
+        with self.alone(), typed("keeping the files", checkout.path):
+            former = self.git.tree(parent)
+            changed, contents = checkout.changes(former)
+            if not changed:
+                return parent
+            upon = self.git.tells("rev-parse", f"{parent}^{{tree}}")
+            _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
+            made = self.git.commit_tree(tree, (parent,), message, self.made().identity)
+            self.git.keep({f"refs/holdfast/commits/{made}": made})
+        return made
+
+    def adopt(self, branch: str) -> str | None:
+        """The commit that a branch of the user's repository has now, copied into ours."""
+        with self.alone():
+            source = origin_of(self.made())
+            commit = source.commit_of(f"refs/heads/{branch}")
+            if commit is not None and self.git.commit_of(commit) is None:
+                objects = os.path.join(source.directory, "objects")
+                if not self.git.take(objects, [commit], [each for each in [self.base] if each]):
+                    raise Conflict(
+                        f"branch {branch} cannot be read whole: {commit[:12]}",
+                        hint=f"look at it with `git -C {source.directory} fsck`",
+                        path=source.directory,
+                    )
+                self.git.keep({f"refs/holdfast/commits/{commit}": commit})
+        return commit
 
     def checkout(self, commit: str, folder: str, *, sealed: Sealed | None = None) -> Checkout:
         """The files of a commit in a folder of their own, with sealed paths as in their base."""
@@ -228,6 +270,33 @@ class Checkout:
             with Folder(self.path) as files:
                 self._snapshots.put(files, aside, wanted)
 
+    def remove(self) -> None:
+        """Let the folder be gone."""
+        above, _, name = os.path.abspath(self._folder).rpartition("/")
+        with Folder(above or "/") as outer:
+            with Folder(self._folder) as here:
+                here.empty()
+            outer.remove_if_empty(name)
+
+    def changes(self, former: Tree) -> tuple[dict[str, Entry | None], list[Content]]:
+        """What differs from a tree and could be committed, and what the changed files hold."""
+        with Folder(self.path) as files:
+            kept = {path for path, entry in former.items() if entry.mode != MODULE}
+            paths = [path for path in listed(self._git, files, kept, tuple) if path[-1] != "/"]
+            now = {
+                path: entry
+                for path, entry in self._snapshots.look(files, paths, former={}).items()
+                if entry.mode != FOLDER and ".git" not in path.lower().split("/")
+            }
+            modules = {path: entry for path, entry in former.items() if entry.mode == MODULE}
+            changed = difference(former, modules | now)
+            contents: list[Content] = []
+            for path, entry in changed.items():
+                if entry is not None:
+                    data = _content(files, path, entry)
+                    contents.append((len(data), (data,)))
+        return changed, contents
+
     def broken(self) -> Measured:
         """What of the sealed paths is not as in their base."""
         with Folder(self.path) as files:
@@ -261,6 +330,13 @@ class Checkout:
                         found[path] = None
                     break
         return list(found)
+
+
+def _content(files: Folder, path: str, entry: Entry) -> bytes:
+    if entry.mode == LINK:
+        return files.target(path)
+    with files.reading(path) as fd:
+        return b"".join(pieces(fd))
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Sandbox(NamedTuple):
     """Folders that are empty inside, and files."""
     network: bool = True
     """Agents need it to reach their models."""
+    frozen: tuple[str, ...] = ()
+    """Files and folders below the writable one that are read-only all the same."""
 
     def wrap(self, command: Sequence[str]) -> list[str]:
         """The command in the sandbox, where it ends when its starter ends."""
@@ -57,6 +59,7 @@ class Sandbox(NamedTuple):
             *(() if self.network else ("--unshare-net",)),
             *binds,
             *("--bind", writable, writable, "--chdir", writable),
+            *(word for path in self.frozen for word in ("--ro-bind", path, path)),
             "--",
             *command,
         ]

@@ -1,0 +1,1 @@
+"""The improvement loop: candidates are planned, made, measured by the engine, and merged."""

@@ -1,0 +1,296 @@
+"""The only way to a score: a commit is measured by the engine itself.
+
+Each run has a checkout of its own, in which the sealed paths are those of the base.  The program
+runs as a tree of processes with limits, a clean environment, and, where bubblewrap works, without
+network and with the sealed paths read-only.  A program that is measured may be the candidate's
+own, so the sealed paths are verified again afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from inspect import getsource
+from typing import Literal, NamedTuple
+
+from holdfast.clock import Clock
+from holdfast.codec import Record, encode
+from holdfast.errors import ConfigError, HoldfastError, UsageError
+from holdfast.git.repository import FILE
+from holdfast.improve import tracing
+from holdfast.improve.scores import Format, NoScore, score_in
+from holdfast.proc.limits import Ended, Limits
+from holdfast.proc.output import Keep
+from holdfast.workspace.command import run
+from holdfast.workspace.repo import Checkout, Repo, Sealed
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.sandbox import Sandbox, bubblewrap
+
+_KEPT = Keep(32 << 10, 64 << 10)
+_MOST_TRACE = 16 << 20
+_TRACE_PATIENCE = 10.0
+"""How many times longer a benchmark may take while its lines are watched."""
+_TRACE = ".holdfast-trace"
+SEED = "HOLDFAST_SEED"
+_RUNNER = """
+import importlib.util, json, os, sys
+def finite(value):
+    return isinstance(value, (int, float, str, bool)) or value is None
+out = os.dup(1)
+os.dup2(2, 1)
+spec = importlib.util.spec_from_file_location("evaluator", sys.argv[1])
+sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1])))
+module = importlib.util.module_from_spec(spec)
+sys.modules["evaluator"] = module
+spec.loader.exec_module(module)
+told = module.evaluate(os.path.abspath(sys.argv[2]))
+told = dict(getattr(told, "metrics", told))
+plain = {}
+for name, value in told.items():
+    value = value.item() if hasattr(value, "item") else value
+    if finite(value):
+        plain[str(name)] = value
+os.write(out, (json.dumps({"metrics": plain}) + "\\n").encode())
+os._exit(0)
+"""
+"""Calls `evaluate(path)`; what it prints meanwhile goes to the other pipe."""
+
+Status = Literal["ok", "error", "timeout"]
+
+
+class Benchmark(NamedTuple):
+    """How a checkout is measured."""
+
+    command: str
+    """For a shell; in the format `python`, `[PYTHON] EVALUATOR.py PROGRAM.py`."""
+    format: Format = "json"
+    primary: str = "primary"
+    limits: Limits = Limits(time=300.0, memory=4 << 30, output=64 << 20, processes=512, grace=1.0)
+    passed_on: tuple[str, ...] = ()
+    """Variables of our environment that it gets."""
+
+    @property
+    def digest(self) -> str:
+        return sha256(encode([self.command, self.format, self.primary])).hexdigest()
+
+    def words(self) -> list[str]:
+        if self.format != "python":
+            return ["/bin/sh", "-c", self.command]
+        words = shlex.split(self.command)
+        python = [sys.executable] if words and words[0].endswith(".py") else words[:1]
+        if len(words) - (not words[0].endswith(".py")) != 2:
+            raise UsageError(
+                f"not an evaluator and a program: {self.command[:80]!r}",
+                hint="such as `evaluator.py initial_program.py`",
+            )
+        return [*python, "-c", _RUNNER, *words[-2:]]
+
+
+class Evaluation(NamedTuple):
+    """What one run of the benchmark gave."""
+
+    status: Status
+    score: float | None
+    sub_scores: dict[str, float | None]
+    raw: str
+    seconds: float
+    failure: Record | None = None
+    """what, why, category and lesson; None where there is a score."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it failed for reasons that are not the candidate's."""
+        return self.failure is not None and self.failure["category"] == "infrastructure"
+
+    @classmethod
+    def of(cls, told: Record) -> Evaluation:
+        return cls(**{name: told[name] for name in cls._fields})
+
+
+class Evaluator:
+    def __init__(
+        self,
+        repo: Repo,
+        folder: str,
+        benchmark: Benchmark,
+        sealed: Sealed,
+        clock: Clock,
+        *,
+        hidden: Sequence[str] = (),
+        cache: MutableMapping[str, Record] | None = None,
+    ) -> None:
+        """`folder` is for checkouts; `hidden` is what a benchmark cannot see in the sandbox.
+
+        With a `cache`, what the same files gave under the same seed is not measured again.
+        """
+        self.repo, self.benchmark, self.sealed = repo, benchmark, sealed
+        self._folder, self._clock = folder, clock
+        self._hidden, self._cache = tuple(hidden), cache
+        self.isolation: Literal["sandbox", "none"] = "sandbox"
+        try:
+            bubblewrap()
+        except ConfigError:
+            self.isolation = "none"
+
+    def evaluate(self, commit: str, *, seed: int = 0, fresh: bool = False) -> Evaluation:
+        """Measure a commit; `fresh` measures even what the cache knows."""
+        key = self._key(commit, seed)
+        if not fresh and self._cache is not None and key in self._cache:
+            return Evaluation.of(self._cache[key])
+        found = self._measured(commit, seed, None)
+        if self._cache is not None and found.status == "ok":
+            self._cache[key] = found._asdict()
+        return found
+
+    def lines_run(self, commit: str, *, seed: int = 0) -> bytes:
+        """What `tracing` tells of a run; empty if no Python could be watched."""
+        told = bytearray()
+        self._measured(commit, seed, told)
+        return bytes(told)
+
+    def _key(self, commit: str, seed: int) -> str:
+        tree = self.repo.git.tells("rev-parse", f"{commit}^{{tree}}")
+        parts = [tree, self.sealed.base, list(self.sealed.paths), self.benchmark.digest, seed]
+        return sha256(encode(parts)).hexdigest()
+
+    def _measured(self, commit: str, seed: int, trace: bytearray | None) -> Evaluation:
+        folder = os.path.join(self._folder, "measured")
+        try:
+            checkout = self.repo.checkout(commit, folder, sealed=self.sealed)
+            try:
+                ended = self._run(checkout, seed, trace)
+                return self._judged(ended, checkout)
+            finally:
+                checkout.remove()
+        except (HoldfastError, OSError) as error:
+            why = error.message if isinstance(error, HoldfastError) else str(error)
+            told = failure("the benchmark could not be run", why, "infrastructure")
+            return Evaluation("error", None, {}, "", 0.0, told)
+
+    def _run(self, checkout: Checkout, seed: int, trace: bytearray | None) -> Ended:
+        limits, benchmark = self.benchmark.limits, self.benchmark
+        env = self._environment(seed, checkout.path)
+        place = os.path.join(checkout.path, _TRACE)
+        if trace is not None:
+            with Folder(checkout.path) as files:
+                files.put(f"{_TRACE}/sitecustomize.py", FILE, [getsource(tracing).encode()], files)
+            env |= {"PYTHONPATH": place, tracing.ROOT: checkout.path, tracing.OUT: f"{place}/lines"}
+            if limits.time is not None:
+                limits = replace(limits, time=limits.time * _TRACE_PATIENCE, cpu=None)
+        sandbox = None
+        if self.isolation == "sandbox":
+            sandbox = Sandbox(
+                checkout.path,
+                hidden=self._hidden,
+                network=False,
+                frozen=tuple(
+                    path
+                    for path in (os.path.join(checkout.path, each) for each in self.sealed.paths)
+                    if os.path.exists(path)
+                ),
+            )
+        ended = run(
+            benchmark.words(),
+            cwd=checkout.path,
+            limits=limits,
+            env=env,
+            sandbox=sandbox,
+            keep=_KEPT,
+            clock=self._clock,
+        )
+        if trace is not None:
+            with Folder(checkout.path) as files:
+                trace += files.small(f"{_TRACE}/lines", _MOST_TRACE) or b""
+        return ended
+
+    def _environment(self, seed: int, files: str) -> dict[str, str]:
+        """Nothing of ours but where programs are, and what the user passes on."""
+        passed = {name: os.environ[name] for name in self.benchmark.passed_on if name in os.environ}
+        scratch = "/tmp" if self.isolation == "sandbox" else files
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "PYTHONHASHSEED": "0",
+            "PYTHONNOUSERSITE": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            SEED: str(seed),
+            **passed,
+        }
+
+    def _judged(self, ended: Ended, checkout: Checkout) -> Evaluation:
+        raw, seconds = ended.stdout.text, round(ended.duration, 6)
+        told = _outcome(ended, (0, 1) if self.benchmark.format == "pass_fail" else (0,))
+        broken = checkout.broken()
+        if broken:
+            paths = ", ".join([*broken.added, *broken.changed, *broken.removed][:5])
+            told = failure(
+                f"sealed files were changed while it ran: {paths}",
+                "the candidate's code writes where the benchmark lies",
+                "sealed_file_violation",
+            )
+        if told is None:
+            benchmark = self.benchmark
+            try:
+                found = score_in(raw, ended.code or 0, benchmark.format, benchmark.primary)
+                return Evaluation("ok", found.value, found.sub_scores, raw, seconds)
+            except NoScore as error:
+                why = "what it prints is not in the format that was agreed on"
+                told = failure(str(error), why, "benchmark_parse_error")
+        status: Status = "timeout" if told["category"] == "timeout" else "error"
+        return Evaluation(status, None, {}, raw, seconds, told)
+
+
+def _outcome(ended: Ended, fine: Sequence[int]) -> Record | None:
+    """What failed, if the program did not end as a benchmark does."""
+    last = ended.tail.strip().splitlines()[-1:] or [""]
+    said = last[0][:300]
+    match ended.outcome:
+        case "timeout" | "cpu":
+            what = "CPU time" if ended.outcome == "cpu" else "time"
+            return failure(
+                f"the benchmark used up its {what} after {ended.duration:.3g} s", said, "timeout"
+            )
+        case "memory":
+            return failure(f"the benchmark used {ended.peak_memory} bytes", said, "oom")
+        case "output" | "processes":
+            return failure(f"the benchmark went over its limit of {ended.outcome}", said)
+        case "not_started" | "lost":
+            return failure(
+                "the benchmark could not be run", ended.error or ended.told_lost, "infrastructure"
+            )
+        case "signaled" | "stopped":
+            return failure(f"the benchmark was ended by signal {ended.signal}", said)
+        case "exited":
+            if ended.code in fine:
+                return None
+            if "MemoryError" in ended.tail[-2000:]:
+                return failure("the benchmark ran out of memory", said, "oom")
+            return failure(f"the benchmark ended with exit code {ended.code}", said)
+
+
+def failure(what: str, why: str, category: str = "logic_error") -> Record:
+    return {
+        "what": what[:1000],
+        "why": why.strip()[:1000] or "not known",
+        "category": category,
+        "lesson": _LESSONS[category],
+    }
+
+
+_LESSONS: Mapping[str, str] = {
+    "oom": "use less memory",
+    "timeout": "keep within the time limit of the benchmark",
+    "regression": "this change makes the score worse, or not measurably better",
+    "logic_error": "make sure that the changed code runs to its end",
+    "scope_error": "change only files that are in scope",
+    "infrastructure": "not the candidate's fault; try it again",
+    "benchmark_parse_error": "leave what the benchmark prints alone",
+    "sealed_file_violation": "sealed files and what the benchmark loads must stay as they are",
+}
