@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
+from holdfast.agents.agent import Agent, opened
+from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.forking import fork as forked
 from holdfast.charts import png, svg
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
 from holdfast.contracts.runs import CLUSTER_RUN, TEST_RUN
 from holdfast.errors import NotFound, UsageError
 from holdfast.ids import key_parts
+from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change, Show
+from holdfast.ops.envelope import ATTENTION, Change, Show
+from holdfast.ops.model import chosen
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.swarm import analysis
+from holdfast.swarm import analysis, harness
 from holdfast.swarm.pictures import pictures
 from holdfast.text import clip, one_line
+from holdfast.text import duration as seconds_of
 from holdfast.userfile import put_over
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 KINDS = ("cluster_run_", "test_run_")
-_SHOWN = 8
+_SHOWN, _STEPS = 8, 20
+SEALED = "[sealed]"
 Run = Annotated[
     str,
     Arg(
@@ -85,6 +94,73 @@ def plot(
     titles = [chart.title for chart in charts]
     return Change(
         out, applied, f"{len(charts)} charts in {out}", {"bytes": len(data), "charts": titles}
+    )
+
+
+@example("holdfast swarm test --agent rio --iterations 14 --model scripted:echo")
+def test(
+    context: Context,
+    *,
+    agent: Annotated[str, Arg("The agent under test")],
+    iterations: Annotated[int | None, Arg("Steps of the test; 20 where no --duration is")] = None,
+    duration: Annotated[str | None, Arg("Go on for so long instead", metavar="D")] = None,
+    max_forks: Annotated[int, Arg("The most children to make of it")] = 3,
+    model: Annotated[str | None, Arg("provider:name; see `model list`")] = None,
+    max_cost: Annotated[
+        float | None, Arg("The most that all chats may cost together, in USD", metavar="USD")
+    ] = None,
+) -> Change:
+    """Every seventh step forks the agent, every fifth counts the lines of its files, the others
+    chat with it, in one session. Writes test_run_TIME.json, .txt and .log. Exits with 1 if a step
+    failed.
+    """
+    if iterations is not None and duration is not None:
+        raise UsageError("both --iterations and --duration", hint="give one of them")
+    if not 1 <= (iterations or 1) <= harness.MOST_ITERATIONS or max_forks < 0:
+        hint = f"--iterations 1 to {harness.MOST_ITERATIONS}, --max-forks 0 or more"
+        raise UsageError("no such number of steps or forks", hint=hint)
+    plan = harness.Plan(max_forks=max_forks)
+    if duration is not None:
+        plan = plan._replace(seconds=seconds_of(duration))
+    else:
+        plan = plan._replace(iterations=iterations or _STEPS)
+    home, layout = context.home_to_change(), context.layout
+    with (
+        opened(home, agent, layout) as one,
+        closing(chosen(context, home, one.name, model)) as asked,
+    ):
+        logs = [home.log(one.key(part)) for part in ("conversation", "events")]
+
+        def fork(note: str) -> str:
+            known = set(agents(home, layout))
+            free = (f"{one.name}-child{number}" for number in count(1))
+            name = next(name for name in free if name not in known)
+            with Agent(home, name, layout) as child:
+                forked(home, one, child, name, note)
+            return name
+
+        with Chat(home, one, asked, Manner(max_cost)) as talk:
+
+            def say(text: str) -> str:
+                reply = talk.say(text).text
+                return SEALED if talk.sealed else reply
+
+            def lines() -> tuple[int, int]:
+                memory, events = (sum(1 for _ in log.read()) for log in logs)
+                return memory, events
+
+            subject = harness.Subject(one.name, asked.ref, say, fork, lines)
+            progress = context.progress(f"testing {one.name}")
+            done = harness.test(home, layout.path("runs"), subject, plan, progress)
+            talk.failed = ""
+    counts, path = done["counts"], done["logs"]["json"]
+    detail = ", ".join(f"{name} {number}" for name, number in counts.items())
+    return Change(
+        path,
+        applied=True,
+        detail=f"{detail} in {done['elapsed_sec']:.2f} s: {path}",
+        data={name: value for name, value in done.items() if name != "events"},
+        exit_code=ATTENTION if counts["errors"] else 0,
     )
 
 

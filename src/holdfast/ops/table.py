@@ -94,6 +94,7 @@ OPERATIONS = (
     read("job diff", "Show the files that a job changed", "job_files"),
     change("job merge", "Merge a job's changes into its source repository", "job_files", CLI),
     change("job archive", "Archive a finished job", "job_files", CLI),
+    append("swarm test", "Test an agent: chat, count and fork it", "swarm_study", CLI),
     read("swarm analyze", "Measure a run, alone or beside another one", "swarm_study"),
     read("swarm plot", "Draw a run as SVG or PNG", "swarm_study", CLI),
     read("model list", "List model providers and what each needs"),
