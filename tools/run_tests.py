@@ -93,6 +93,7 @@ AREAS = (
     Area("desk", 60, 6, tests=("tests/desk",)),
     Area("web", 120, 10, tests=("tests/web",)),
     Area("swarm", 40, 5, tests=("tests/swarm",)),
+    Area("memory", 60, 6, tests=("tests/memory",)),
     Area("models", 80, 8, tests=("tests/models",)),
     Area("docs", 40, 5, tests=("tests/docs", "tests/examples")),
     Area("peers", 20, 3, tests=("tests/peers", "tests/tools")),

@@ -60,6 +60,8 @@ OPERATIONS = (
     change("task import", "Import tasks from an edited board", "task:import_board", CLI),
     change("memory note", "Add a note to one of the five sections of memory.md"),
     read("memory show", "Show memory.md, in full or as a prompt includes it"),
+    read("memory search", "Find what agents recorded, best first", "memory_search"),
+    change("memory reindex", "Rebuild the search index from all logs", "memory_search", CLI),
     read("agent list", "List agents, or the order in which to wake them, with reasons"),
     read("agent show", "Show one agent in full"),
     change("agent new", "Create an agent, with a persona from a file or from flags", "persona"),

@@ -1,0 +1,1 @@
+"""What agents remember: topics, and the index by which everything recorded is found again."""

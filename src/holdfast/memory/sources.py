@@ -1,0 +1,239 @@
+"""What is indexed: lines of logs and files, read by their recorded shape.
+
+A log brings one text a line at most; a file is read whole when it changed.  Texts that are sealed,
+lines that repeat another log's, and lines that say nothing are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+from holdfast.clock import instant_of
+from holdfast.codec import Record
+from holdfast.ids import is_agent_id
+from holdfast.layout import Layout, Part
+from holdfast.store.backend import Backend
+from holdfast.store.primitives import Line
+
+TOPIC, NOTE, TURN, SUMMARY, LEDGER, JOB, CHUNK = SOURCES = (
+    "topic",
+    "note",
+    "turn",
+    "summary",
+    "ledger",
+    "job",
+    "chunk",
+)
+LONGEST = 32_768
+"""Characters of one text that are indexed."""
+_DATED = re.compile(r"\s*(\d{4}-\d{2}-\d{2})")
+
+
+class Text(NamedTuple):
+    """One text that can be found."""
+
+    id: str
+    """The log and the number of its line, or the file and the number of the part."""
+    agent: str
+    """Empty where it belongs to no agent."""
+    source: str
+    text: str
+    ts: float | None
+    topic: str = ""
+    group: str = ""
+    """What it is a part of, as a unit of its own: a session, a file, a job, a topic."""
+    tags: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
+    until: float | None = None
+    """When it ceased to be valid."""
+
+
+class Forgotten(NamedTuple):
+    """A line that takes texts out: by id, or all of a topic and below it."""
+
+    ids: tuple[str, ...] = ()
+    topic: str | None = None
+
+
+Reads = Callable[["Origin", str, Line], Text | Forgotten | None]
+
+
+class Origin(NamedTuple):
+    """A log or file that is read on."""
+
+    key: str
+    agent: str
+    reads: Reads | None
+    """Makes a text of a line; None for a file of Markdown."""
+    source: str
+    group: str = ""
+
+
+def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator[Origin]:
+    """Everything that is indexed of these agents; of None, of all of them and of jobs."""
+    names = agents
+    if names is None:
+        above = {layout.above(part) for part in ("agent", "ledger") if part in layout.paths}
+        found = {name for folder in above for name in home.names(folder)}
+        names = sorted(filter(is_agent_id, found))
+    for name in names:
+        agent = name.lower()
+        for part, reads, source in _LOGS:
+            if part in layout.paths:
+                yield Origin(layout.path(part, name), agent, reads, source)
+        yield Origin(layout.path("notes", name), agent, None, NOTE)
+        if "summaries" in layout.paths:
+            folder = layout.path("summaries", name)
+            for each in home.names(folder):
+                if each.endswith(".md"):
+                    yield Origin(f"{folder}/{each}", agent, None, SUMMARY, each[:-3])
+    if agents is None and "job" in layout.paths:
+        folder = layout.above("job")
+        for name in home.names(folder):
+            if "." not in name:
+                yield Origin(f"{folder}/{name}/history.jsonl", "", job_line, JOB, name)
+
+
+# --- lines ----------------------------------------------------------------------------------
+
+
+def topic_line(origin: Origin, id: str, line: Line) -> Text | Forgotten | None:
+    record, meta = line.record, _table(line.record.get("meta"))
+    topic = _word(record.get("topic"))
+    # What a projection tells of a turn or of the end of a session is read where it comes from.
+    if "ref" in record and topic.startswith("chat/"):
+        return None
+    text = _word(record.get("text"))
+    chunk = topic == "ingest" or topic.startswith("ingest/")
+    return Text(
+        id=_word(record.get("id")) or id,
+        agent=origin.agent,
+        source=CHUNK if chunk else TOPIC,
+        text=text,
+        ts=_when(record.get("ts")),
+        topic=topic,
+        group=_word(meta.get("session_id")) or f"{origin.agent}:{topic}",
+        tags=_words(record.get("tags", meta.get("tags"))),
+        supersedes=_words(record.get("supersedes", meta.get("supersedes"))),
+        until=_when(record.get("valid_until", meta.get("valid_until"))),
+    )
+
+
+def turn_line(origin: Origin, id: str, line: Line) -> Text | None:
+    record, meta = line.record, _table(line.record.get("meta"))
+    if "sealed" in meta or "part" in meta or "error" in meta:
+        return None
+    role = _word(record.get("role"))
+    return Text(
+        id=id,
+        agent=origin.agent,
+        source=TURN,
+        text=_word(record.get("content")),
+        ts=_when(record.get("ts")),
+        topic=f"chat/{role}",
+        group=_word(meta.get("session_id")) or f"{origin.agent}:chat",
+    )
+
+
+def ledger_line(origin: Origin, id: str, line: Line) -> Text | None:
+    record, data = line.record, _table(line.record.get("data"))
+    event = _word(record.get("event"))
+    if event == "heartbeat" or (event == "task_start" and record.get("ref")):
+        return None
+    told = [_word(record.get("summary"))]
+    told += [value for value in data.values() if isinstance(value, str) and " " in value]
+    return Text(
+        id=id,
+        agent=origin.agent,
+        source=LEDGER,
+        text="\n".join(dict.fromkeys(filter(None, told))),
+        ts=_when(record.get("ts", record.get("timestamp"))),
+        topic=f"ledger/{event}",
+        group=_word(record.get("session_id")),
+    )
+
+
+def job_line(origin: Origin, id: str, line: Line) -> Text | None:
+    record = line.record
+    if "sealed" in record:
+        return None
+    said: list[str] = []
+    match record.get("event"):
+        case "new" | "set":
+            spec = _table(record.get("spec"))
+            said = [_word(spec.get(name)) for name in ("description", "prompt", "objective")]
+        case "judged":
+            said = [_word(record.get("summary_for_supervisor")), _word(record.get("complaint"))]
+        case "reply" if _word(record.get("raw_response"))[:1] not in ("{", "["):
+            said = [_word(record.get("raw_response"))]
+        case _:
+            said = [_word(record.get(name)) for name in ("reason", "guidance", "error")]
+    return Text(
+        id=id,
+        agent="",
+        source=JOB,
+        text="\n".join(filter(None, said)),
+        ts=_when(record.get("ts")),
+        topic=f"jobs/{origin.group}",
+        group=f"job:{origin.group}",
+    )
+
+
+_LOGS: tuple[tuple[Part, Reads, str], ...] = (
+    ("topics", topic_line, TOPIC),
+    ("conversation", turn_line, TURN),
+    ("ledger", ledger_line, LEDGER),
+)
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def markdown_texts(origin: Origin, text: str) -> Iterator[Text]:
+    """Notes are found one by one; a summary of a session by its sections."""
+    heading = ""
+    number = 0
+    for block in re.split(r"\n(?=#|\n|[-*] )", f"\n{text}"):
+        said = block.strip()
+        if said.startswith("#"):
+            first, _, said = said.partition("\n")
+            heading = first.lstrip("# ").strip()
+        if not (said := said.strip().removeprefix("- ").removeprefix("* ")):
+            continue
+        number += 1
+        dated = _DATED.match(said)
+        yield Text(
+            id=f"{origin.key}#{number}",
+            agent=origin.agent,
+            source=origin.source,
+            text=said,
+            ts=_when(dated[1]) if dated else None,
+            topic=heading,
+            group=origin.group or f"{origin.key}#{heading}",
+        )
+
+
+def _table(value: Any) -> Record:
+    return cast("Record", value) if isinstance(value, dict) else {}
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _words(value: object) -> tuple[str, ...]:
+    found = cast("list[object]", value) if isinstance(value, list) else [value]
+    return tuple(each for each in found if isinstance(each, str) and each)
+
+
+def _when(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    try:
+        return instant_of(value if len(value) > 10 else f"{value}T00:00:00Z")
+    except ValueError:
+        return None

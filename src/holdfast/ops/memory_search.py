@@ -1,0 +1,110 @@
+"""The verbs that find what agents recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from holdfast.clock import utc_stamp
+from holdfast.errors import UsageError
+from holdfast.memory.sources import SOURCES
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import Change, Row, Rows
+from holdfast.ops.operation import example
+from holdfast.ops.parameter import Arg, Since, moment
+
+if TYPE_CHECKING:
+    from holdfast.memory.search import MemoryHit
+
+_SHOWN = 200
+
+
+@example(
+    'holdfast memory search "Which port does the API use?" --agent rio',
+    columns="score agent source when text",
+)
+def search(
+    call: Context,
+    query: Annotated[str, Arg("What to look for, in any words", positional=True, or_file=True)],
+    *,
+    agent: Annotated[Sequence[str], Arg("Whose memory; repeatable")] = (),
+    all: Annotated[bool, Arg("The memory of all agents, and jobs")] = False,
+    topic: Annotated[str | None, Arg("Only under this topic", metavar="a/b")] = None,
+    source: Annotated[
+        Sequence[str], Arg(f"Only of this kind: {', '.join(SOURCES)}; repeatable")
+    ] = (),
+    tag: Annotated[Sequence[str], Arg("Only with this tag; repeatable")] = (),
+    since: Since = None,
+    until: Annotated[str | None, Arg("Before then: 2h, 7d, a date or a time", metavar="T")] = None,
+    k: Annotated[int, Arg("So many at most")] = 8,
+    by_session: Annotated[bool, Arg("The best text of each session, job or file")] = False,
+    decay: Annotated[float, Arg("What is a day old keeps exp(-DECAY) of its score")] = 0.0,
+    fresh: Annotated[float, Arg("What is new gets up to so much in addition")] = 0.0,
+    explain: Annotated[bool, Arg("Show what each score is made of")] = False,
+) -> Rows:
+    from holdfast.memory.search import Recall, Recency
+
+    if bool(agent) == all:
+        raise UsageError("whose memory is not clear", hint="--agent NAME, or --all")
+    if unknown := set(source) - set(SOURCES):
+        kinds = ", ".join(SOURCES)
+        raise UsageError(f"no such source: {min(unknown)[:80]!r}", hint=f"one of {kinds}")
+    if k < 1 or decay < 0 or fresh < 0:
+        raise UsageError("--k is at least 1, --decay and --fresh at least 0", hint="--k 8")
+    home = call.home()
+    for name in agent:
+        call.agent(name).close()
+    with Recall(home, call.layout, keep=call.adopted) as recall:
+        hits = recall.search(
+            query,
+            agents=None if all else agent,
+            k=k,
+            topic=topic,
+            sources=source,
+            tags=tag,
+            since=moment(since, home) if since else None,
+            before=moment(until, home) if until else None,
+            recency=Recency(decay, fresh),
+            by_session=by_session,
+        )
+    rows = [_row(hit) for hit in hits]
+    plain = [line for row in rows for line in _explained(row)] if explain else None
+    return Rows(rows, {"hits": len(rows)}, plain=plain)
+
+
+def _row(hit: MemoryHit) -> Row:
+    return {
+        "id": hit.id,
+        "score": round(hit.score, 4),
+        "agent": hit.agent,
+        "source": hit.source,
+        "topic": hit.topic,
+        "session": hit.session,
+        "when": utc_stamp(hit.ts) if hit.ts is not None else None,
+        "text": hit.text,
+        "superseded_by": hit.superseded_by or None,
+        "parts": {name: round(value, 4) for name, value in hit.parts.items()},
+    }
+
+
+def _explained(row: Row) -> list[str]:
+    text = " ".join(row["text"].split())
+    parts = " ".join(f"{name}={value:g}" for name, value in row["parts"].items())
+    corrected = f"  superseded by {row['superseded_by']}" if row["superseded_by"] else ""
+    where = f"{row['agent'] or 'job'}  {row['source']}  {row['topic']}  {row['when'] or 'undated'}"
+    return [
+        f"{row['score']:.4f}  {where}  {row['id']}",
+        f"  {text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}",
+        f"  {parts}{corrected}",
+    ]
+
+
+@example("holdfast memory reindex")
+def reindex(call: Context) -> Change:
+    from holdfast.memory.search import FOLDER, Recall
+
+    with Recall(call.home_to_change(), call.layout) as recall:
+        read = recall.reindex(call.progress("reading"))
+        texts = recall.index.size()
+    detail = f"{texts} texts indexed from {read} lines and files"
+    return Change(FOLDER, applied=True, detail=detail, data={"texts": texts, "read": read})

@@ -1,0 +1,239 @@
+"""What was recorded is found, at once and by what it says; what was taken back is not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+from holdfast.memory import rank
+from holdfast.memory.search import Recall, Recency
+from holdfast.store.home import Home
+
+DAY = 86_400.0
+
+
+def note(home: Home, text: str, agent: str = "rio", **fields: Any) -> str:
+    log = home.log(f"state/{agent}/topics.jsonl")
+    fields.setdefault("topic", "facts")
+    fields.setdefault("ts", home.clock.now())
+    cursor = log.append({"text": text, "meta": {}, **fields})
+    log.close()
+    return f"state/{agent}/topics.jsonl#{cursor.seq}"
+
+
+def say(home: Home, session: str, *turns: str, agent: str = "rio", **meta: Any) -> None:
+    log = home.log(f"state/{agent}/memory.jsonl")
+    for number, text in enumerate(turns):
+        named = {"turn": f"{session}/{number // 2}", "session_id": session, **meta}
+        role = ("user", "assistant")[number % 2]
+        log.append({"ts": home.clock.now(), "role": role, "content": text, "meta": named})
+    log.close()
+
+
+@pytest.fixture
+def recall(home: Home) -> Iterator[Recall]:
+    with Recall(home) as made:
+        yield made
+
+
+def ids(recall: Recall, query: str, **filters: Any) -> list[str]:
+    return [hit.id for hit in recall.search(query, **filters)]
+
+
+def test_an_empty_memory_gives_an_empty_list(recall: Recall) -> None:
+    assert recall.search("anything at all") == []
+
+
+def test_a_text_is_found_right_after_it_was_added(home: Home, recall: Recall) -> None:
+    note(home, "the cat sleeps")
+    assert recall.search("deploy port") == []
+    added = note(home, "The deploy listens on port 8081")
+    assert ids(recall, "which ports do deployments listen on") == [added]
+
+
+def test_every_source_is_found_with_its_provenance(home: Home, recall: Recall) -> None:
+    say(home, "2026-11-18_rio_001", "Is the harbour open?", "The harbour is closed on Mondays.")
+    home.document("state/rio/memory.md").replace(b"# Rio\n\n## Dead Ends\n- 2026-11-01: fee page\n")
+    home.log("ledger/rio").append(
+        {"event": "info", "summary": "Moved to the lighthouse", "session_id": "s", "data": {}}
+    )
+    home.log("jobs/fix/history.jsonl").append(
+        {"event": "judged", "summary_for_supervisor": "The valve leaks", "sequence": 1}
+    )
+    for query, source, agent in (
+        ("harbour", "turn", "rio"),
+        ("fee page", "note", "rio"),
+        ("lighthouse", "ledger", "rio"),
+        ("valve", "job", ""),
+    ):
+        hit = recall.search(query)[0]
+        assert (hit.source, hit.agent) == (source, agent), query
+
+
+def test_sealed_texts_are_not_indexed(home: Home, recall: Recall) -> None:
+    say(home, "2026-11-18_rio_001", "sealedword one", "sealedword two", sealed="key-1")
+    home.log("jobs/fix/history.jsonl").append(
+        {"event": "judged", "summary_for_supervisor": "sealedword", "sealed": "key-1"}
+    )
+    assert recall.search("sealedword") == []
+
+
+def test_filters_leave_only_what_they_name(home: Home, recall: Recall) -> None:
+    now = home.clock.now()
+    old = note(home, "apple pie", topic="food/sweet", ts=now - 40 * DAY, tags=["fruit"])
+    new = note(home, "apple soup", topic="food/warm", ts=now)
+    theirs = note(home, "apple tree", agent="mia", topic="garden")
+    assert set(ids(recall, "apple")) == {old, new, theirs}
+    assert set(ids(recall, "apple", agents=["rio"])) == {old, new}
+    assert ids(recall, "apple", agents=["mia"]) == [theirs]
+    assert ids(recall, "apple", agents=[]) == []
+    assert set(ids(recall, "apple", topic="food")) == {old, new}
+    assert ids(recall, "apple", topic="food/warm") == [new]
+    assert ids(recall, "apple", topic="foo") == []
+    assert ids(recall, "apple", tags=["fruit"]) == [old]
+    assert ids(recall, "apple", sources=["turn"]) == []
+    assert set(ids(recall, "apple", since=now - DAY)) == {new, theirs}
+    assert ids(recall, "apple", before=now - DAY) == [old]
+
+
+def test_decay_lets_old_texts_fade_as_stated(home: Home, recall: Recall) -> None:
+    now = home.clock.now()
+    note(home, "pear juice", ts=now - 2 * DAY)
+    plain = recall.search("pear")[0]
+    faded = recall.search("pear", recency=Recency(decay=0.5))[0]
+    assert faded.parts["decay"] == pytest.approx(2.718281828**-1.0)
+    assert faded.score == pytest.approx(plain.score * faded.parts["decay"])
+    fresh = recall.search("pear", recency=Recency(fresh=0.3))[0]
+    assert fresh.score == pytest.approx(plain.score + fresh.parts["fresh"])
+
+
+def test_a_correction_stands_above_what_it_corrects(home: Home, recall: Recall) -> None:
+    first = note(home, "The database host is zeus zeus database host")
+    second = note(home, "It moved: use hera from now on", supersedes=[first])
+    third = note(home, "Moved again, to apollo", supersedes=second)
+    hits = recall.search("which is the database host")
+    assert [hit.id for hit in hits] == [third, second, first]
+    assert [hit.superseded_by for hit in hits] == ["", third, second]
+    assert hits[0].parts["corrects"] > 0
+
+
+def test_corrections_in_a_circle_end(home: Home, recall: Recall) -> None:
+    note(home, "alpha beta", id="a", supersedes=["b"])
+    note(home, "alpha gamma", id="b", supersedes=["a"])
+    assert sorted(ids(recall, "alpha")) == ["a", "b"]
+
+
+def test_a_text_that_is_no_longer_valid_counts_half(home: Home, recall: Recall) -> None:
+    gone = note(home, "rent is 900 rent", valid_until=home.clock.now() - 1)
+    valid = note(home, "rent is 950 since then, and somewhat more words")
+    assert ids(recall, "rent") == [valid, gone]
+    assert recall.search("rent")[1].parts["expired"] == 0.5
+
+
+def test_a_long_session_is_found_by_words_spread_over_its_turns(home: Home, recall: Recall) -> None:
+    say(home, "s1", "My sister Ana lives in Porto", "Nice", "She paints boats", "Lovely")
+    say(home, "s2", "Boats are expensive", "Yes", "I saw boats", "Where", "At sea", "Ah")
+    say(home, "s3", "My brother lives in Rome", "Fine")
+    hits = recall.search("what does the sister in Porto paint", by_session=True)
+    assert hits[0].session == "s1"
+    assert len({hit.session for hit in hits}) == len(hits)
+    assert {"words", "session"} <= hits[0].parts.keys()
+
+
+def test_the_same_text_is_listed_once(home: Home, recall: Recall) -> None:
+    for _ in range(5):
+        note(home, "Kettle is on")
+    assert len(recall.search("kettle")) == 1
+
+
+def test_a_question_of_100_kilobytes_works(home: Home, recall: Recall) -> None:
+    wanted = note(home, "The zebra crossing is painted")
+    query = " ".join(f"word{number}" for number in range(13_000)) + " zebra"
+    assert len(query) > 100_000
+    assert ids(recall, query) == [wanted]
+
+
+def test_deleting_the_cache_changes_no_result(home: Home, path: str) -> None:
+    for number in range(30):
+        note(home, f"lamp number {number} is in room {number % 7}")
+    home.document("state/rio/memory.md").replace(b"## Open Questions\n- lamp of the attic?\n")
+    with Recall(home) as recall:
+        before = recall.search("lamp room 3", k=20)
+        assert len(before) == 20
+        shutil.rmtree(f"{path}/cache/memory")
+        assert recall.search("lamp room 3", k=20) == before
+    shutil.rmtree(f"{path}/cache/memory")
+    with Recall(home) as recall:
+        assert recall.search("lamp room 3", k=20) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database at all", b"SQLite format 3\0" + b"x" * 5000])
+def test_a_damaged_index_is_made_again(home: Home, path: str, damage: bytes) -> None:
+    wanted = note(home, "lamp on the table")
+    with Recall(home) as recall:
+        recall.search("lamp")
+    with open(f"{path}/cache/memory/index.sqlite3", "wb") as file:
+        file.write(damage)
+    with Recall(home) as recall:
+        assert ids(recall, "lamp") == [wanted]
+
+
+def test_an_edited_note_replaces_what_it_was(home: Home, recall: Recall) -> None:
+    notes = home.document("state/rio/memory.md")
+    notes.replace(b"## Corrections\n- the well is dry\n- the mill turns\n")
+    assert len(recall.search("well")) == 1
+    notes.replace(b"## Corrections\n- the mill turns\n")
+    assert recall.search("well") == []
+    assert len(recall.search("mill")) == 1
+
+
+def test_without_numpy_the_order_is_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    for number in range(60):
+        say(home, f"s{number % 9}", f"boat {number % 5} in bay {number}", f"bay {number % 3} noted")
+    note(home, "boat in the far bay", tags=["x"], ts=home.clock.now() - DAY)
+    questions = ({}, {"agents": ["rio"]}, {"tags": ["x"]}, {"since": home.clock.now() - 1})
+
+    def found() -> list[Any]:
+        with Recall(home) as recall:
+            return [recall.search("which boat is in bay 3", k=9, **each) for each in questions]
+
+    in_arrays = found()
+    monkeypatch.setattr(rank, "np", None)
+    for ours, theirs in zip(found(), in_arrays, strict=True):
+        assert [hit.id for hit in ours] == [hit.id for hit in theirs]
+        assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs])
+
+
+def _search_in_child(path: str, count: int) -> None:
+    with Home.open(path) as home, Recall(home) as recall:
+        for number in range(count):
+            note(home, f"event {number}", agent="mia")
+            recall.search("event")
+
+
+def test_several_processes_index_one_home(home: Home, path: str) -> None:
+    context = get_context("fork")
+    children = [context.Process(target=_search_in_child, args=(path, 12)) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    with Recall(home) as recall:
+        recall.read_on()
+        assert recall.index.size() == 36
+
+
+def test_a_log_that_was_replaced_is_read_anew(home: Home, path: str, recall: Recall) -> None:
+    note(home, "first things", topic="a")
+    note(home, "second things", topic="a")
+    assert len(recall.search("things")) == 2
+    shutil.rmtree(f"{path}/state/rio")
+    assert recall.search("things") == []
+    wanted = note(home, "third things")
+    assert ids(recall, "things") == [wanted]
