@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, Start
+from holdfast.agents.persona import checked, from_text, library
 from holdfast.calls.conversation import Conversation
 from holdfast.codec import Record
-from holdfast.errors import BadValue, Corrupt, Retired, UsageError
+from holdfast.errors import BadValue, Corrupt, NotFound, Retired, UsageError
 from holdfast.store.home import Home
 from holdfast.store.vfs import RealVfs
 from holdfast.testing import Turner
@@ -482,3 +483,45 @@ def test_retiring_twice_is_once_and_a_session_under_way_goes_on(verbs: Verbs) ->
     assert verbs("agent retire", agent="rio", undo=True).applied
     assert not verbs("agent retire", agent="rio", undo=True).applied
     verbs("session start", agent="rio")
+
+
+# --- ready-made -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", library())
+def test_a_ready_made_persona_is_a_manifest_without_a_warning(name: str) -> None:
+    made = from_text(library()[name], "ada", name)
+    assert checked({**made, "created_at": "2026-11-19T08:00:00Z"}) == []
+    assert set(made) == {"agent_id", "description", "roles", "core_directives", "persona_tags"}
+    assert 4 <= len(made["core_directives"]) <= 6
+    assert all(isinstance(line, str) and len(line) < 120 for line in made["core_directives"])
+
+
+def test_an_agent_begins_as_a_ready_made_persona_and_keeps_its_own_name(verbs: Verbs) -> None:
+    verbs("agent new", agent="ada", persona="critic", goal=["Find the hole"])
+    made = manifest(verbs, "ada")
+    assert made["roles"] == ["critic", "sceptic"]
+    assert made["goals"] == {"local": ["Find the hole"]}
+    assert "display_name" not in made
+    (row,) = [row for row in verbs("agent personas").rows if row["persona"] == "critic"]
+    assert row["description"] == made["description"]
+
+
+def test_a_persona_that_is_not_there_makes_no_agent(verbs: Verbs) -> None:
+    with pytest.raises(NotFound, match="no such persona: critik"):
+        verbs("agent new", agent="ada", persona="critik")
+    with pytest.raises(UsageError, match="both"):
+        verbs("agent new", agent="ada", persona="critic", from_="x.yaml")
+    assert not (Path(verbs.path) / "state" / "ada").exists()
+
+
+def test_the_file_of_a_persona_makes_the_same_agent(verbs: Verbs, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(verbs("agent personas", persona="planner").text, encoding="utf-8")
+    verbs("agent new", agent="ada", from_=str(path))
+    verbs("agent new", agent="ben", persona="planner")
+    of_ada, of_ben = (
+        {name: value for name, value in manifest(verbs, agent).items() if name != "agent_id"}
+        for agent in ("ada", "ben")
+    )
+    assert of_ada == of_ben

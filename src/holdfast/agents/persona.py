@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
@@ -146,7 +147,14 @@ def _texts(value: object) -> list[str]:
     return [value] if isinstance(value, str) and value else []
 
 
-# --- from a file ----------------------------------------------------------------------------
+# --- ready-made, or from a file -------------------------------------------------------------
+
+
+def library() -> dict[str, str]:
+    """The texts of the ready-made personas by name: YAML, as `from_text` reads it."""
+    folder = files("holdfast.agents").joinpath("personas")
+    found = {each.name.removesuffix(".yaml"): each for each in folder.iterdir()}
+    return {name: found[name].read_text(encoding="utf-8") for name in sorted(found)}
 
 
 def from_text(text: str, name: str, source: str) -> Record:

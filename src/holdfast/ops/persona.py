@@ -12,17 +12,17 @@ from holdfast.agents.bootstrap import bootstrap
 from holdfast.agents.forking import fork as forked
 from holdfast.agents.forking import refuse_fork
 from holdfast.agents.history import open_sessions
-from holdfast.agents.persona import Edit, checked, from_text, patched, replaced
+from holdfast.agents.persona import Edit, checked, from_text, library, patched, replaced
 from holdfast.agents.retirement import reinstate
 from holdfast.agents.retirement import retire as retired
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
-from holdfast.errors import UsageError, recorded, typed
+from holdfast.errors import NotFound, UsageError, recorded, typed
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import key_of
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change
+from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 
@@ -51,29 +51,60 @@ def new(
         str | None,
         Arg("A persona in JSON or YAML; - is standard input", metavar="FILE", is_path=True),
     ] = None,
+    persona: Annotated[str | None, Arg("Begin as one of `agent personas`", metavar="NAME")] = None,
     dry_run: DryRun = False,
     **given: Unpack[PersonaFields],
 ) -> Change:
+    if persona is not None and from_ is not None:
+        raise UsageError("both --persona and --from", hint="give one of them")
     called, home = agent_id(agent), context.home_to_change()
     if home.document(key_of(home, context.layout, "manifest", called.lower())).read() is not None:
         raise _taken(called.lower())
-    persona = {"agent_id": called}
-    if from_ is not None:
-        persona = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
-    persona = {**persona, "created_at": utc_stamp(home.clock.now())}
-    persona = patched(persona, _patch(given))
-    for oddity in checked(persona):
+    manifest: Record = {"agent_id": called}
+    if persona is not None:
+        manifest = from_text(_of_library(persona), called, persona)
+    elif from_ is not None:
+        manifest = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
+    manifest = {**manifest, "created_at": utc_stamp(home.clock.now())}
+    manifest = patched(manifest, _patch(given))
+    for oddity in checked(manifest):
         context.warn(oddity)
     if dry_run:
-        return Change(called, applied=False, detail="would make it", data=persona, dry_run=True)
+        return Change(called, applied=False, detail="would make it", data=manifest, dry_run=True)
     with Agent(home, called, context.layout) as one:
-        made = one.persona.change(lambda before: _first(before, persona)).after
+        made = one.persona.change(lambda before: _first(before, manifest)).after
         with recorded(f"agent {one.name}", f"`holdfast init {one.name}` makes what it lacks"):
             bootstrap(home, one, called)
             one.topics.catch_up()
             if context.layout is HOLDFAST:
                 index.refresh(home)
     return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
+
+
+@example("holdfast agent personas", columns="persona description")
+def personas(
+    context: Context,
+    persona: Annotated[
+        str | None, Arg("Show this one, as a file for `agent new --from`", positional=True)
+    ] = None,
+) -> Rows | Show:
+    """`agent new NAME --persona PERSONA` makes an agent of one."""
+    del context  # they need no home
+    if persona is not None:
+        text = _of_library(persona)
+        return Show({"persona": persona, "text": text}, text=text.rstrip(), exact=True)
+    rows = [
+        {"persona": name, **{field: found.get(field) for field in ("roles", "description")}}
+        for name, found in ((name, from_text(text, name, name)) for name, text in library().items())
+    ]
+    return Rows(rows, {"personas": len(rows)})
+
+
+def _of_library(name: str) -> str:
+    known = library()
+    if name in known:
+        return known[name]
+    raise NotFound(f"no such persona: {name[:80]}", hint=f"one of {', '.join(known)}")
 
 
 @example('holdfast agent edit rio --role researcher --goal "Know what fees are for"')
