@@ -27,6 +27,7 @@ SIDE_BY_SIDE = {
     "spend@log",
     "memory-line@log",
     "topic-line@log",
+    "topic-line@act",
     "alert@log",
     "audit@log",
     "job-log@log",

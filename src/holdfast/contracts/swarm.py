@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from holdfast import codec
-from holdfast.contracts.fractal import FMM
+from holdfast.contracts.fractal import FMM, IvfIndex
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
 from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.persona import MANIFEST
@@ -50,8 +50,27 @@ class TopicLine(Record):
     topic: NonEmpty
     text: str
     meta: Annotated[Json, Free("which turn it is from, what a tool adds")] | None = None
+    data: Annotated[Any, Free("any value that was given with it")] = None
+    tags: list[str] | None = None
+    supersedes: NonEmpty | None = None
+    """The id of the datum that it corrects: an agent, `#` and the number of a line."""
+    source: NonEmpty | None = None
+    valid_until: Number | None = None
+    fields: Annotated[Json, Free("what its datum in fmm.json has besides")] | None = None
     ref: str | None = None
     fence: Fence | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+
+class TopicAct(Record):
+    """Data that memory shows no more, or what is known of the index of vectors."""
+
+    ts: EpochTime
+    event: Literal["forget", "index"]
+    ids: list[NonEmpty] | None = None
+    why: Literal["asked", "duplicate", "superseded"] | None = None
+    index: IvfIndex | None = None
     seq: Count | None = None
     hash: Digest | None = None
 
@@ -79,9 +98,17 @@ TOPIC_LINE = Kind(
     "topic-line",
     "What an agent's memory was told, by topic",
     "lines",
-    (LOG_FORM, Form("1.0", TopicLine)),
+    (
+        LOG_FORM,
+        Form("act", TopicAct, matches=lambda value: "event" in object_of(value)),
+        Form("1.0", TopicLine),
+    ),
     paths=(r"(^|/)topics(\.\d+)?\.jsonl$",),
-    looks=lambda value: has_fields(value, "topic", "text"),
+    looks=lambda value: (
+        has_fields(value, "topic", "text")
+        or has_fields(value, "event", "ids", "why")
+        or has_fields(value, "event", "index")
+    ),
 )
 
 AGENT_EVENT = Kind(

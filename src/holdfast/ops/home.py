@@ -14,6 +14,7 @@ from holdfast.errors import BadName, ConfigError, NotFound
 from holdfast.ids import SessionId, agent_id, key_parts, session_id
 from holdfast.layout import ALERTED, ALERTS, HOLDFAST, SPEND, SPENT, Layout
 from holdfast.ledger.book import Ledger, agents, key_of
+from holdfast.memory.topics import Topics
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.examine import proved
@@ -171,6 +172,11 @@ def _rebuilt(
     with Agent(home, name, layout) as agent:
         if agent.ledger.exists():
             yield agent.ledger.status_key, [] if dry_run else agent.ledger.rebuild()
+        with Topics(home, agent.key) as topics:
+            if topics.log.segments():
+                if not dry_run:
+                    topics.show()
+                yield topics.fmm, topics.kept_aside
         # In the tree of another system a report is theirs until we have written one.
         ours = layout is HOLDFAST or home.cell(agent.key("report")).peek() is not None
         if not (ours and agent.journal.log.segments()):

@@ -1,0 +1,196 @@
+"""One line of `topics.jsonl`: a datum, data that are forgotten, what is known of an index.
+
+Lines are only added.  A datum that was superseded or forgotten keeps its line as evidence; memory
+and search show it as its later lines say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from holdfast.clock import instant_of
+from holdfast.codec import Record, encode
+from holdfast.errors import BadValue
+from holdfast.memory.names import INDEX, MOST_NAMES, UNPLACED, checked, fault
+from holdfast.store.primitives import CONTROL, Line
+
+_FORK = "ancestry"
+_OF_A_LINE = ("ts", "topic", "text", "fields", "ref", "fence", "event")
+_OF_A_DATUM = ("id", "meta", "data", "tags", "supersedes", "superseded_by", "source", "valid_until")
+
+
+class Datum(NamedTuple):
+    """One thing that an agent remembers."""
+
+    id: str
+    """`AGENT#SEQ`: the agent into whose log it was written, and the number of its line."""
+    ts: float
+    """Seconds since the epoch."""
+    topic: str
+    text: str
+    meta: Record
+    data: object
+    """Any JSON value; None if there is none."""
+    tags: tuple[str, ...]
+    supersedes: str | None
+    """The id of the datum that this one corrects."""
+    source: str
+    """Where it comes from: a session, a file with its hash, a person; empty if not reported."""
+    valid_until: float | None
+    fields: Record
+    """Further fields of the datum in `fmm.json`, such as `tick` of a baton."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its text is ciphertext."""
+        return "sealed" in self.meta
+
+    def shown(self, superseded_by: str | None = None) -> Record:
+        """The datum as `fmm.json` has it."""
+        known: Record = {
+            "meta": self.meta or None,
+            "data": self.data,
+            "tags": list(self.tags) or None,
+            "supersedes": self.supersedes,
+            "superseded_by": superseded_by,
+            "source": self.source or None,
+            "valid_until": self.valid_until,
+        }
+        given = {name: value for name, value in known.items() if value is not None}
+        return {"id": self.id, "ts": self.ts, "text": self.text, **given, **self.fields}
+
+
+class Forgotten(NamedTuple):
+    """Data that memory and search no longer show."""
+
+    ids: tuple[str, ...]
+    why: str
+    """asked, duplicate or superseded."""
+    ts: float
+
+
+class IvfNode(NamedTuple):
+    """What is known of the index of vectors of one dimension; the newest line counts."""
+
+    topic: str
+    fields: Record
+
+
+class Inherited(NamedTuple):
+    """How far into the log of its parent the memory of a fork reaches back."""
+
+    log: str
+    seq: int
+    hash: str
+
+
+Entry = Datum | Forgotten | IvfNode | Inherited
+
+
+def agent_of(log: str) -> str:
+    """The agent in the ids of a log's data: the folder in which the log lies."""
+    return log.rpartition("/")[0].rpartition("/")[2]
+
+
+def entry_of(agent: str, line: Line) -> Entry | None:
+    """What a line of the topics of an agent says; None if it is not one of memory's."""
+    record = line.record
+    if line.seq is None or CONTROL in record:
+        return None
+    topic, text = record.get("topic"), record.get("text")
+    # Set by projections alone is `ref`: no datum passes for a fork.
+    if isinstance(topic, str) and isinstance(text, str) and "event" not in record:
+        if topic == _FORK and "ref" in record and (reach := _inherited(record)) is not None:
+            return reach
+        return _datum(f"{agent}#{line.seq}", topic, text, record)
+    match record:
+        case {"event": "forget", "ids": [*ids], "why": str(why)}:
+            known = tuple(each for each in ids if isinstance(each, str))
+            return Forgotten(known, why, _instant(record.get("ts")))
+        case {"event": "index", "index": {"dim": int(dim), "K": int(size)} as fields}:
+            return IvfNode(f"{INDEX}/dim{dim}/K{size}", cast("Record", fields))
+        case _:
+            return None
+
+
+def _inherited(record: Record) -> Inherited | None:
+    match record.get("meta"):
+        case {"forked_from": {"log": str(log), "seq": int(seq), "hash": str(hash)}}:
+            return Inherited(log, seq, hash)
+        case _:
+            return None
+
+
+def _datum(id: str, topic: str, text: str, record: Record) -> Datum:
+    meta, tags, fields = record.get("meta"), record.get("tags"), record.get("fields")
+    supersedes, until = record.get("supersedes"), record.get("valid_until")
+    return Datum(
+        id,
+        _instant(record.get("ts")),
+        UNPLACED if fault(topic) else topic,
+        text,
+        cast("Record", meta) if isinstance(meta, dict) else {},
+        record.get("data"),
+        tuple(map(str, cast("list[Any]", tags))) if isinstance(tags, list) else (),
+        supersedes if isinstance(supersedes, str) else None,
+        str(record.get("source") or record.get("ref") or ""),
+        float(until) if isinstance(until, int | float) else None,
+        cast("Record", fields) if isinstance(fields, dict) else {},
+    )
+
+
+def _instant(stamp: object) -> float:
+    if isinstance(stamp, int | float):
+        return float(stamp)
+    try:
+        return instant_of(str(stamp))
+    except ValueError:
+        return 0.0  # edited by hand
+
+
+def datum_line(
+    topic: str,
+    text: str,
+    *,
+    ts: float,
+    meta: Record | None = None,
+    data: object = None,
+    tags: Sequence[str] = (),
+    supersedes: str | None = None,
+    source: str = "",
+    valid_until: float | None = None,
+    fields: Record | None = None,
+) -> Record:
+    """The line of a datum; BadName or BadValue if it cannot be one."""
+    if not text and data is None and not fields:
+        raise BadValue("nothing to remember", hint="give it a text, or --data")
+    if taken := {*_OF_A_LINE, *_OF_A_DATUM}.intersection(fields or {}):
+        raise BadValue(f"{min(taken)} is a field of every datum", hint="choose another name")
+    inner: object = (meta, data, fields)
+    for _ in range(MOST_NAMES + 1):
+        inner = [inner]
+    encode(inner)  # BadValue if it is nested too deeply for the longest topic
+    known: Record = {
+        "meta": meta,
+        "data": data,
+        "tags": list(tags) or None,
+        "supersedes": supersedes,
+        "source": source or None,
+        "valid_until": valid_until,
+        "fields": fields,
+    }
+    given = {name: value for name, value in known.items() if value is not None}
+    return {"ts": ts, "topic": checked(topic), "text": text, **given}
+
+
+def forget_line(ids: Sequence[str], why: str, ts: float) -> Record:
+    return {"ts": ts, "event": "forget", "ids": list(ids), "why": why}
+
+
+def index_line(fields: Record, ts: float) -> Record:
+    """The line of an index; BadValue unless it says all that `fmm.json` has of one."""
+    numbers = [fields.get(name) for name in ("dim", "K", "nprobe", "count")]
+    if not all(type(each) is int for each in numbers) or "centroids" not in fields:
+        raise BadValue("an index has dim, K, nprobe, count and centroids", hint="give all five")
+    return {"ts": ts, "event": "index", "index": {"ts": ts, **fields}}
