@@ -54,9 +54,7 @@ def test_a_line_stays_far_below_its_limit_however_long_the_names_are(desk: Desk)
 
 def judged_line(state: dict[str, Any], measured: Measured) -> dict[str, Any]:
     phase = phase_of(state)
-    verdict = Verdict(
-        "SUCCESS", "COMPLETED", "worker", [], "", [], [], measured, None, phase, 0, 1, False, None
-    )
+    verdict = Verdict("SUCCESS", phase, 0, "COMPLETED", [], "", [], [], measured)
     return verdict.line(state, 0, "")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts.job_states import ACTIONS, STATES, Action, State, after_call
 from holdfast.errors import UsageError
-from holdfast.jobs.reply import Judged, Rules, Violation, judge
+from holdfast.jobs.reply import CheckedReply, Rules, Violation, judge
 from holdfast.models.marks import between, new_mark
 from holdfast.testing import next_state, validate_agent_response
 
@@ -33,11 +33,13 @@ def without(name: str) -> str:
     return json.dumps({key: value for key, value in GOOD.items() if key != name})
 
 
-def kinds(judged: Judged) -> list[str]:
+def kinds(judged: CheckedReply) -> list[str]:
     return [each.kind for each in judged.violations]
 
 
-def refused(raw: str, rules: Rules = STRICT, *, kind: str = "schema", says: str = "") -> Judged:
+def refused(
+    raw: str, rules: Rules = STRICT, *, kind: str = "schema", says: str = ""
+) -> CheckedReply:
     """It must break one rule, be told in the summary, and stop the job."""
     judged = judge(raw, rules)
     assert kinds(judged) == [kind]
@@ -54,7 +56,9 @@ def refused(raw: str, rules: Rules = STRICT, *, kind: str = "schema", says: str 
 @pytest.mark.parametrize("rules", [STRICT, TOLERANT, LOGIST])
 def test_one_object_and_nothing_else_is_an_answer(around: str, rules: Rules) -> None:
     judged = judge(around.replace("{}", text()), rules)
-    assert judged == Judged("COMPLETED", ["src/app.py"], GOOD["summary_for_supervisor"], [], [])
+    assert judged == CheckedReply(
+        "COMPLETED", ["src/app.py"], GOOD["summary_for_supervisor"], [], []
+    )
 
 
 def test_the_fields_may_be_spread_over_lines_and_written_with_escapes() -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.jobs import steward
-from holdfast.jobs.call import Prepared
 from holdfast.jobs.job import Job
-from holdfast.jobs.restoring import put_back
-from holdfast.jobs.runner import Runner
+from holdfast.jobs.place import put_back
+from holdfast.jobs.runner import Prepared, Runner
 from holdfast.ops.jobs import workspace_of
 from holdfast.store.home import Home
 from tests.jobs.desk import DONE, STUCK, Desk

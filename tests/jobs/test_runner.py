@@ -14,8 +14,8 @@ import pytest
 from holdfast.clock import FakeClock
 from holdfast.errors import Busy, DiskFull, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
-from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job
+from holdfast.jobs.models import Models
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.replay import Differs, replay
 from holdfast.jobs.runner import Runner
@@ -302,7 +302,7 @@ def test_a_phase_waits_for_approval_and_goes_on_after_it(tmp_path: Path, clock: 
     scene = Scene(tmp_path / "home", clock, phases=phases)
     state = scene.run([said(), said()])
     assert (state["status"], state["hold"]) == ("REVIEWING", "approval")
-    shown = steward.shown_hash(scene.job)
+    shown = steward.shown_now(scene.job).hash
     steward.reject(scene.job, "Not like this.", "ann", shown)
     with pytest.raises(Refused):
         steward.approve(scene.job, None, "ann", shown)
@@ -310,7 +310,7 @@ def test_a_phase_waits_for_approval_and_goes_on_after_it(tmp_path: Path, clock: 
     assert state["hold"] == "approval"
     with pytest.raises(steward.Stale):
         steward.approve(scene.job, None, "ann", shown)
-    steward.approve(scene.job, None, "ann", steward.shown_hash(scene.job))
+    steward.approve(scene.job, None, "ann", steward.shown_now(scene.job).hash)
     assert scene.run([said(), said(), said()])["status"] == "SUCCESS"
     assert "Not like this." in scene.calls()[1]["request"]["prompt"]
 
@@ -406,7 +406,7 @@ def test_what_the_history_masks_is_not_told_to_the_next_agent_either(
     secret = "ghp_" + "a1B2c3D4e5" * 4
     model = Scripted([said("RETRY", f"The token is {secret}."), said()], ref=WORKER, clock=clock)
     with scene.running([]) as runner:
-        runner.crew = Crew(runner.workspace.path, clock=clock, given={WORKER: model})
+        runner.models = Models(runner.workspace.path, clock=clock, given={WORKER: model})
         runner.run()
     asked = [request.text for request in model.asked]
     assert len(asked) == 2

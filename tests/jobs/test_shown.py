@@ -345,7 +345,7 @@ def test_the_hash_of_an_untouched_job_is_what_it_was_before_files_counted(desk: 
         state = job.state()
         names = ("job_id", "sequence", "status", "hold", "why", "former")
         about = [*(state[name] for name in names), state["points"][-1:]]
-        assert steward.shown_hash(job) == sha256(encode(about)).hexdigest()
+        assert steward.shown_now(job).hash == sha256(encode(about)).hexdigest()
 
 
 def test_a_sensitive_job_is_shown_under_the_hash_that_its_decision_needs(

@@ -1,20 +1,21 @@
-"""`jobHistory.json`: every call of a job with its full prompt, read off the history.
+"""`jobHistory.json`: every call of a job with its full prompt, from the history.
 
-It is made when a run pauses or ends, and when somebody asks for it; while a job runs, history.jsonl
-is ahead of it.  What grows beyond 32 MiB goes to packed files of the same form beside it.
+It is written when a run pauses or ends, and on demand; while a job runs, history.jsonl is ahead of
+it.  Beyond 32 MiB, older calls go to packed files of the same form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import zstandard
 
 from holdfast.codec import Record, encode, pretty
 from holdfast.contracts.job_states import CLAIMABLE
 from holdfast.errors import NotFound
-from holdfast.jobs.request import told_again
+from holdfast.jobs.request import prompt_again
 from holdfast.jobs.state import Job as JobState
 from holdfast.jobs.state import fold, initial, utc_of
 from holdfast.store.primitives import START, Cursor, Line, Stamp
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LARGEST = 32 << 20
 _VERSION = 1
 _GONE = "[this part is not in the history]"
+_METADATA = ("role", "phase", "model", "temperature", "max_tokens")
 
 
 class Calls:
@@ -53,10 +55,12 @@ class Calls:
                 return self._ended(_answered(record, self._reply, self.state))
             case "told" if isinstance(record.get("interaction"), dict):
                 return record["interaction"]
-            case "move" if self._call is not None and _is_left(record, before, self.state):
+            case "move" if record.get("cause") in ("lost", "cancel") and self._call is not None:
+                if before is None or self.state["call"] is not None:
+                    return None
                 return self._ended(_lost(record, self._reply, self.state))
             case _:
-                pass
+                return None
         return None
 
     def _is_open(self, record: Record) -> bool:
@@ -65,7 +69,7 @@ class Calls:
     def _ended(self, response: Record) -> Record:
         call, self._call = self._call or {}, None
         request = call.get("request", {})
-        told: Record = {
+        ended: Record = {
             "sequence": call["sequence"],
             "timestamp": utc_of(call.get("ts")),
             "state_before": call.get("state_before"),
@@ -74,11 +78,7 @@ class Calls:
                 "prompt": self.prompt(call),
                 "files_context": request.get("context_files", []),
                 "metadata": {
-                    "role": call.get("role"),
-                    "phase": call.get("phase"),
-                    "model": call.get("model"),
-                    "temperature": call.get("temperature"),
-                    "max_tokens": call.get("max_tokens"),
+                    **{name: call.get(name) for name in _METADATA},
                     **request.get("metadata", {}),
                 },
             },
@@ -86,26 +86,27 @@ class Calls:
             "preceded_by": [each for each in call.get("preceded_by", []) if each != "lost"],
         }
         if self._reply is not None and self._reply.get("is_simulated"):
-            told["is_simulated"] = True
-        return told
+            ended["is_simulated"] = True
+        return ended
 
     def prompt(self, call: Record) -> str:
-        return told_again(call, lambda name: self._parts.get(name, _GONE))
+        return prompt_again(call, lambda name: self._parts.get(name, _GONE))
 
 
 def _answered(judged: Record, reply: Record, state: JobState) -> Record:
     seconds = reply.get("execution_time_seconds") or 0.0
     tokens = reply.get("output_tokens")
-    first = reply.get("first_text_seconds")
+    counts = [each for each in (reply.get("input_tokens"), tokens) if isinstance(each, int)]
+    cached = reply.get("cache_read_tokens")
     metrics: Record = {
         "cost_usd": reply.get("cost_usd"),
         "duration_seconds": seconds,
         "token_input": reply.get("input_tokens"),
         "token_output": tokens,
-        "token_cache_read": reply.get("cache_read_tokens"),
-        "total_tokens": _sum(reply.get("input_tokens"), tokens),
-        "cache_hit": bool(reply["cache_read_tokens"]) if "cache_read_tokens" in reply else None,
-        "ttft_seconds": first,
+        "token_cache_read": cached,
+        "total_tokens": sum(counts) if counts else None,
+        "cache_hit": None if cached is None else bool(cached),
+        "ttft_seconds": reply.get("first_text_seconds"),
         "throughput_tokens_per_second": tokens / seconds if tokens and seconds else None,
     }
     response: Record = {
@@ -120,17 +121,12 @@ def _answered(judged: Record, reply: Record, state: JobState) -> Record:
         "metrics": {name: value for name, value in metrics.items() if value is not None},
     }
     for name in ("error", "complaint", "violations", "warnings", "measured_files", "gate"):
-        told = judged.get(name) or reply.get(name)
+        value = judged.get(name) or reply.get(name)
         if name == "error" and reply.get("outcome") == "SUCCESS" and not judged.get("violations"):
             continue  # it was not quite what the model was asked for, and did
-        if told is not None:
-            response["overruled" if name == "complaint" else name] = told
+        if value is not None:
+            response["overruled" if name == "complaint" else name] = value
     return response
-
-
-def _is_left(move: Record, call: Record | None, state: JobState) -> bool:
-    """Whether a line ended a call that nobody will answer for."""
-    return move.get("cause") in ("lost", "cancel") and call is not None and state["call"] is None
 
 
 def _lost(move: Record, reply: Record | None, state: JobState) -> Record:
@@ -145,11 +141,6 @@ def _lost(move: Record, reply: Record | None, state: JobState) -> Record:
         "cost_usd": came.get("cost_usd"),
         "new_status": state["status"],
     }
-
-
-def _sum(*counts: Any) -> int | None:
-    known = [each for each in counts if isinstance(each, int)]
-    return sum(known) if known else None
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -187,17 +178,14 @@ def show(job: Job, *, anew: bool = False, largest: int = LARGEST) -> list[str]:
 
     `largest` is in bytes of calls.
     """
-    cell = job.home.cell(f"{job.key}/jobHistory.json")
-    try:
+    with closing(job.home.cell(f"{job.key}/jobHistory.json")) as cell:
         head = job.log.settle()
         stamp = cell.load(_VERSION)
         if not anew and stamp is not None and stamp.shown and stamp.cursor[:2] == head[:2]:
             return []
         data = _rendered(job, head, largest)
-        aside = cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
-        return [] if aside is None else [aside]
-    finally:
-        cell.close()
+        edited = cell.save(_VERSION, Stamp(job.log.key, head, {}), data)
+        return [] if edited is None else [edited]
 
 
 def _rendered(job: Job, head: Cursor, largest: int) -> bytes:
@@ -233,7 +221,7 @@ def _whole(state: JobState, kept: list[Record]) -> Record:
 
 
 def _archive(job: Job, number: int, state: JobState, kept: list[Record]) -> str:
-    """Pack calls that are too many for one file; made once, since what is behind them is fixed."""
+    """Pack calls that are too many for one file; once, since older calls do not change."""
     name = f"jobHistory.{number:04}.json.zst"
     document = job.home.document(f"{job.key}/{name}")
     if document.read() is None:

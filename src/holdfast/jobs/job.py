@@ -1,24 +1,24 @@
-"""One job as one handle: its history, the state that makes, and its files.
+"""One job as one handle: its history and its state.
 
-Whatever happens to a job is decided under the lock of its history from the state before it, and is
-one write.  People decide without a lease; who asks agents has it, and every line of his carries its
-number, so that one who was replaced can no longer say anything.
+Each change of a job is decided under the lock of its history from the state before it, and is one
+write.  People decide without a lease; a runner has it, and each of its lines carries the number of
+the lease, so a runner that was replaced can write no more.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast import audit
 from holdfast.calls.sealing import MARK, Seals
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.contracts.job_spec import JobSpec
-from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
+from holdfast.errors import BadName, Busy, Conflict, Corrupt, LeaseLost, NotFound
 from holdfast.jobs import state as fold
-from holdfast.jobs.lost import check_not_lost
 from holdfast.jobs.sealed import blanked, is_sealed, locked, opened
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.layout import HOLDFAST, Layout
@@ -37,7 +37,7 @@ Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 SCHEMA_VERSION = "1.0"
 RUN = "job run"
-"""What the lease of one who asks agents begins with; others only hold it for moments."""
+"""How the purpose of a runner's lease begins; others hold it for moments."""
 _VERSION = 7
 
 
@@ -55,6 +55,28 @@ def job_id(name: str) -> str:
     return name
 
 
+def is_lost(home: Home, key: str) -> bool:
+    """Whether a folder without a history was a job: what is shown of it tells."""
+    name = f"{key}/manifest.json"
+    text = home.document(name).read()
+    if text is not None and b'"job_id"' in text.data:
+        return True
+    with closing(home.cell(name)) as cell:
+        stamp = cell.peek()
+    return stamp is not None and stamp.cursor.seq > 0
+
+
+def check_not_lost(home: Home, key: str, name: str) -> None:
+    """Corrupt if what is missing here is not the job but its history."""
+    if is_lost(home, key):
+        raise Corrupt(
+            f"the history of {name} is damaged or gone",
+            hint=f"bring {key}/history.jsonl back from a backup; {key}/manifest.json shows "
+            "where the job was",
+            path=f"{key}/history.jsonl",
+        )
+
+
 class Job:
     def __init__(self, home: Home, name: str, layout: Layout = HOLDFAST) -> None:
         self.name, self.home = job_id(name), home
@@ -69,28 +91,22 @@ class Job:
         self._now = ""
         """The time of the lines that are being decided."""
         self.fence = 0
-        """Of the lease, as long as we have it."""
+        """Of the lease, while this process has it."""
 
     # -- beginning ---------------------------------------------------------------------
 
     def create(
-        self,
-        spec: JobSpec,
-        origin: Record | None = None,
-        *,
-        created_at: str | None = None,
+        self, spec: JobSpec, origin: Record | None = None, *, created_at: str | None = None
     ) -> None:
         """Write the first line; Conflict if there is one."""
 
         def decide(state: State) -> Sequence[Record]:
             if state["job_id"]:
-                raise Conflict(
-                    f"there is a job {self.name} already", hint="give the new one another --id"
-                )
+                hint = "give the new one another --id"
+                raise Conflict(f"there is a job {self.name} already", hint=hint)
             made = created_at or (None if origin and "imported" in origin else self.now())
             line: Record = {"event": "new", "job_id": self.name, "created_at": made}
-            line["spec"] = spec.value()
-            return [line | {"origin": origin} if origin else line]
+            return [line | {"spec": spec.value()} | ({"origin": origin} if origin else {})]
 
         self.decide(decide)
 
@@ -141,10 +157,10 @@ class Job:
         """The state of a sensitive job as it may be seen; of the trail, its end."""
         if not is_sealed(state["spec"]):
             return state
-        made: State = self._text({name: state[name] for name in state if name not in _APART})
-        trail = state["trail"]
+        trail, parts = state["trail"], state["parts"]  # which are long, and have hardly any text
+        made: State = self._text({**state, "trail": [], "parts": {}})
         shown = [*trail[:-1], *self._text(trail[-1:])] if self._clear else trail
-        return {**made, "parts": state["parts"], "trail": shown}
+        return {**made, "parts": parts, "trail": shown}
 
     def _text(self, value: Any) -> Any:
         return opened(value, self.seals) if self._clear else blanked(value)
@@ -180,18 +196,14 @@ class Job:
 
         written = self._history.decide(lines)
         value, made = written.value
-        if written.masked:
-            self._tell_masked(made, written.lines[-1].cursor)
+        # Secrets in what people wrote; the runner reports those in replies.
+        for number, each in enumerate(made if written.masked else []):
+            if (what := _WRITTEN.get(str(each.get("event")))) is not None:
+                ref = f"{self.log.key}@{written.lines[-1].cursor.seq}/{number}"
+                audit.redacted(self.home, f"{what} of {self.name}", each, job=self.name, ref=ref)
         if written.lines:
             hit("job.written")
         return Written(written.lines, value, written.masked)
-
-    def _tell_masked(self, lines: Sequence[Record], last: Cursor) -> None:
-        """Tell of secrets in what people wrote; who asks agents tells of those in their replies."""
-        for number, each in enumerate(lines):
-            if (what := _WRITTEN.get(str(each.get("event")))) is not None:
-                ref = f"{self.log.key}@{last.seq}/{number}"
-                audit.redacted(self.home, f"{what} of {self.name}", each, job=self.name, ref=ref)
 
     # -- owning ------------------------------------------------------------------------
 
@@ -217,7 +229,7 @@ class Job:
         self._history.flush()
 
     def holder(self) -> Held | None:
-        """Who runs the job, if somebody living does."""
+        """The living process that runs the job, if one does."""
         held = self._lease.holder()
         return held if held is not None and held.alive else None
 
@@ -243,9 +255,8 @@ class Job:
     def workspace_shown(self) -> str | None:
         """Where the job's files are, as the history tells it."""
         spec = self.spec
-        if spec.isolation == "none":
-            return spec.source
-        return f"{self.home.path}/{self.key}/workspace"
+        own = f"{self.home.path}/{self.key}/workspace"
+        return spec.source if spec.isolation == "none" else own
 
     # -- showing -----------------------------------------------------------------------
 
@@ -274,10 +285,6 @@ _WRITTEN = {
 }
 
 
-_APART = ("trail", "parts")
-"""Of the state: what is long, and has hardly any text."""
-
-
 def shown(state: State) -> bytes:
     return pretty(manifest(blanked(state) if is_sealed(state["spec"]) else state))
 
@@ -286,11 +293,12 @@ def manifest(state: State) -> Record:
     """The state of a job as other programs read it."""
     if not state["job_id"]:
         return {}
-    spec = spec_of(state)
+    spec, limits = spec_of(state), state["limits"]
+    first = (spec.task.strip().splitlines() or [""])[0]
     shown: Record = {
         "schema_version": SCHEMA_VERSION,
         "job_id": state["job_id"],
-        "description": spec.description or _first_line(spec.task),
+        "description": spec.description or beginning(first, 200) or None,
         "status": state["status"],
         "hold": state["hold"],
         "current_phase": phase_of(state).name if spec.phases else None,
@@ -310,35 +318,21 @@ def manifest(state: State) -> Record:
             for phase in spec.phases
         ],
         "prompt": spec.prompt,
-        "objective": spec.objective,
-        "details": spec.details,
-        "acceptance": spec.acceptance,
-        "files": spec.files,
+        **{name: getattr(spec, name) for name in ("objective", "details", "acceptance", "files")},
         "roles": dict(spec.models),
-        "cost_threshold": round(state["limits"].get("max_cost_usd", 0.0) * 100, 6),
-        "time_threshold_minutes": round(state["limits"].get("max_seconds", 0.0) / 60, 6),
+        "cost_threshold": round(limits.get("max_cost_usd", 0.0) * 100, 6),
+        "time_threshold_minutes": round(limits.get("max_seconds", 0.0) / 60, 6),
     }
     origin: Record = state["origin"] or {}
-    foreign = origin.get("foreign_status")
-    return _with_foreign(state, shown | ({"foreign_status": foreign} if foreign else {}))
+    if status := origin.get("foreign_status"):
+        shown["foreign_status"] = status
+    # What a manifest of another system said that this one has no field for.
+    if not (foreign := cast("Record", state["foreign"] or {})):
+        return shown
+    phases: Record = foreign.get("phases", {})
+    metrics = {**foreign.get("metrics", {}), **shown["metrics"]}
+    named = [{**phases.get(each["name"], {}), **each} for each in shown["phases"]]
+    return {**foreign.get("manifest", {}), **shown, "metrics": metrics, "phases": named}
 
 
 SHAPE: Shape[State] = Shape(version=_VERSION, initial=fold.initial, fold=fold.fold, render=shown)
-
-
-def _with_foreign(state: State, shown: Record) -> Record:
-    """What a manifest of another system said that ours has no field for."""
-    foreign: Record = state["foreign"] or {}
-    if not foreign:
-        return shown
-    phases: Record = foreign.get("phases", {})
-    return {
-        **foreign.get("manifest", {}),
-        **shown,
-        "metrics": {**foreign.get("metrics", {}), **shown["metrics"]},
-        "phases": [{**phases.get(each["name"], {}), **each} for each in shown["phases"]],
-    }
-
-
-def _first_line(text: str) -> str | None:
-    return beginning(text.strip().splitlines()[0], 200) if text.strip() else None

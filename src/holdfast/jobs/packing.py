@@ -3,9 +3,8 @@
     files.tar.zst · result.patch · the line `archived` with their hashes · the files are removed ·
     older segments of the history are compressed
 
-The line comes behind what it speaks of and before anything is removed, so whoever dies in between
-is followed by one who goes on from there.  The line begins a new segment: all that was said before
-it can be compressed.
+The line comes after what it names and before anything is removed, so the next call goes on after a
+crash.  It begins a new segment: all that was recorded before it can be compressed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import tarfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import zstandard
@@ -26,11 +26,11 @@ from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
 from holdfast.errors import BadValue, Corrupt, HoldfastError, NotFound, StorageError, typed
 from holdfast.jobs import history
-from holdfast.jobs.place import workspace_of
-from holdfast.jobs.state import Refused, refusal
+from holdfast.jobs.place import folder_of, workspace_of
+from holdfast.jobs.state import Refused, capped, refusal
 from holdfast.layout import JOB_FILES, JOB_LINK
 from holdfast.store.failpoints import hit
-from holdfast.store.vfs import CREATE_NEW, READ
+from holdfast.store.vfs import CREATE_NEW
 from holdfast.workspace.safedir import Folder
 from holdfast.workspace.source import files_gone
 
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
     from holdfast.store.primitives import Cursor, Decision
-    from holdfast.store.vfs import Dir, Vfs
 
 FILES, PATCH = "files.tar.zst", "result.patch"
 _LEFT_OUT = frozenset({".files.lock", "aside", "fresh"})
 _REPOSITORY = "repository.git"
 _CHUNK = 1 << 20
 _MOST_PATCH = 1 << 30
-_MOST_PATHS, _MOST_TEXT = 1000, 256 << 10
 _TOTAL = re.compile(r" \d+ files? changed(, \d+ insertions?\(\+\))?(, \d+ deletions?\(-\))?\n")
 
 
@@ -64,7 +62,7 @@ def packed_in(job: Job) -> str | None:
     told: Record = job.state()["archived"] or {}
     if not told.get("files") or has_files(job):
         return None
-    return f"{job.home.path}/{job.key}/{FILES}"
+    return folder_of(job, FILES)
 
 
 def check_packable(state: JobState) -> None:
@@ -80,7 +78,7 @@ def pack(job: Job) -> Packed:
         before = job.state()["archived"]
         if before is None:
             history.show(job)
-            _put_on_record(job, _packed_files(job))
+            _record(job, _packed_files(job))
             hit("job.packed")
         _remove_files(job)
         segments = [each.segment for each in job.log.archive() if not each.left]
@@ -93,50 +91,43 @@ def pack(job: Job) -> Packed:
 
 def _packed_files(job: Job) -> Record:
     """Write the archive and the patch; what the line says of them."""
-    spec = job.spec
-    above = f"{job.home.path}/{job.key}"
-    if spec.isolation == "none" or not os.path.isdir(f"{above}/{JOB_FILES}/{JOB_LINK}"):
+    folder = folder_of(job, JOB_FILES)
+    if job.spec.isolation == "none" or not os.path.isdir(f"{folder}/{JOB_LINK}"):
         return {}
-    told: Record = {}
+    packed: Record = {}
     workspace = workspace_of(job)
     with suppress(HoldfastError):
-        told |= _in_short(workspace.diff())
+        packed |= _in_short(workspace.diff())
         patch = workspace.diff(patch=True).encode("utf-8", "surrogateescape")
-        told["patch"] = _put(job, PATCH, lambda write: write(patch))
-    folder = f"{above}/{JOB_FILES}"
-    told["files"] = _put(job, FILES, lambda write: _tar(folder, write))
-    _check(job, told["files"])
-    return told
+        packed["patch"] = _put(job, PATCH, lambda write: write(patch))
+    packed["files"] = _put(job, FILES, lambda write: _tar(folder, write))
+    _check(job, packed["files"])
+    return packed
 
 
 def _in_short(changes: str) -> Record:
     """What was changed, for one line of the history: the patch has it all."""
     lines = [f"{line}\n" for line in changes.split("\n") if line]
     at = next((n for n, line in enumerate(lines) if _TOTAL.fullmatch(line)), len(lines))
-    files, total, how = lines[:at], lines[at : at + 1], lines[at + 1 :]
-    text = "".join([*_first_of(files), *total, *_first_of(how)])
-    return {"changes": text, "changed_files": len(files)}
-
-
-def _first_of(lines: list[str]) -> list[str]:
-    kept, size = list[str](), 0
-    for line in lines[:_MOST_PATHS]:
-        size += len(line.encode())
-        if size > _MOST_TEXT:
-            break
-        kept.append(line)
-    more = len(lines) - len(kept)
-    return [*kept, f" … and {more} more, which `job diff --patch` has\n"] if more else kept
+    text = ""
+    for some in (lines[:at], lines[at : at + 1], lines[at + 1 :]):
+        kept = capped(some)
+        more = len(some) - len(kept)
+        text += "".join(kept)
+        text += f" … and {more} more, which `job diff --patch` has\n" if more else ""
+    return {"changes": text, "changed_files": at}
 
 
 def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> Record:
     """A file in the folder of the job, there whole or not at all."""
     digest, size, vfs = sha256(), 0, job.home.vfs
-    with typed(f"writing {name}", job.key), _folder(job) as directory:
-        beside = f".{name}.tmp"
+    with typed(f"writing {name}", job.key), job.home.opened_dir(job.key) as directory:
+        if directory is None:
+            raise NotFound(f"{job.key} is gone", hint="`holdfast job list` shows what there is")
+        staging = f".{name}.tmp"
         with suppress(FileNotFoundError):
-            directory.unlink(beside)
-        fd = directory.open(beside, CREATE_NEW)
+            directory.unlink(staging)
+        fd = directory.open(staging, CREATE_NEW)
 
         def write(data: bytes) -> int:
             nonlocal size
@@ -152,19 +143,15 @@ def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> 
             vfs.sync(fd)
         finally:
             vfs.close(fd)
-        directory.rename(beside, name)
+        directory.rename(staging, name)
         directory.sync()
     return {"name": name, "sha256": digest.hexdigest(), "bytes": size}
 
 
-class _Stream:
-    def __init__(self, write: Callable[[bytes], Any]) -> None:
-        self.write = write
-
-
 def _tar(folder: str, write: Callable[[bytes], Any]) -> None:
+    stream = cast("Any", SimpleNamespace(write=write))
     with (
-        zstandard.ZstdCompressor().stream_writer(cast("Any", _Stream(write)), closefd=False) as out,
+        zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as out,
         tarfile.open(fileobj=cast("Any", out), mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         # The repository last: as long as it is missing, what was unpacked is not all there.
@@ -183,85 +170,46 @@ def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            raise StorageError(
-                f"folders are nested too deep to be packed: {name[:80]}…",
-                hint="remove them from the workspace, and pack the job then",
-                path=path[:200],
-            ) from error
+            what = f"folders are nested too deep to be packed: {name[:80]}…"
+            hint = "remove them from the workspace, and pack the job then"
+            raise StorageError(what, hint=hint, path=path[:200]) from error
         if os.path.isdir(path) and not os.path.islink(path):
             inside = sorted(os.listdir(path), reverse=True)
             pending += [(f"{path}/{each}", f"{name}/{each}") for each in inside]
 
 
-def _check(job: Job, told: Record) -> None:
-    """Read the archive to its end: nothing is removed on the word of a writer."""
-    with _reading(job, FILES) as file:
-        try:
-            # In bounded pieces: a file of zeros is a thousandth of its size here.
-            with zstandard.ZstdDecompressor().stream_reader(cast("Any", file)) as whole:
-                while whole.read(_CHUNK):
-                    pass
-            while file.read(_CHUNK):
+def _check(job: Job, packed: Record) -> None:
+    """Read the archive to its end before anything is removed."""
+    key, digest, cause = f"{job.key}/{FILES}", sha256(), None
+    pieces = job.home.blob(key).read()
+
+    def read(_: int) -> bytes:
+        digest.update(piece := next(pieces, b""))
+        return piece
+
+    try:
+        # In bounded pieces: a file of zeros is a thousandth of its size here.
+        source = cast("Any", SimpleNamespace(read=read))
+        with zstandard.ZstdDecompressor().stream_reader(source) as whole:
+            while whole.read(_CHUNK):
                 pass
-        except zstandard.ZstdError as error:
-            raise _damaged(job) from error
-        if file.digest.hexdigest() != told["sha256"]:
-            raise _damaged(job)
+        while read(_CHUNK):
+            pass
+    except zstandard.ZstdError as error:
+        cause = error
+    if cause is not None or digest.hexdigest() != packed["sha256"]:
+        hint = "look at the disk; nothing was removed"
+        raise Corrupt(f"{key} cannot be read back", hint=hint, path=key) from cause
 
 
-class _File:
-    """A file of the job from its beginning to its end, or to so many bytes."""
-
-    def __init__(self, fd: int, vfs: Vfs, most: int | None) -> None:
-        self._fd, self._vfs, self._at = fd, vfs, 0
-        self.size = vfs.size(fd) if most is None else min(most, vfs.size(fd))
-        self.digest = sha256()
-
-    def read(self, count: int = _CHUNK) -> bytes:
-        data = self._vfs.pread(self._fd, min(count, self.size - self._at), self._at)
-        self.digest.update(data)
-        self._at += len(data)
-        return data
-
-
-@contextmanager
-def _reading(job: Job, name: str, most: int | None = None) -> Generator[_File]:
-    with typed(f"reading {name}", job.key), _folder(job) as directory:
-        try:
-            fd = directory.open(name, READ)
-        except FileNotFoundError:
-            key = f"{job.key}/{name}"
-            raise NotFound(f"{key} is gone", hint="compare with a backup", path=key) from None
-        try:
-            yield _File(fd, job.home.vfs, most)
-        finally:
-            job.home.vfs.close(fd)
-
-
-def _damaged(job: Job) -> Corrupt:
-    return Corrupt(
-        f"{job.key}/{FILES} cannot be read back",
-        hint="look at the disk; nothing was removed",
-        path=f"{job.key}/{FILES}",
-    )
-
-
-@contextmanager
-def _folder(job: Job) -> Generator[Dir]:
-    with job.home.opened_dir(job.key) as directory:
-        if directory is None:
-            raise NotFound(f"{job.key} is gone", hint="`holdfast job list` shows what there is")
-        yield directory
-
-
-def _put_on_record(job: Job, told: Record) -> None:
+def _record(job: Job, packed: Record) -> None:
     # With so small a limit the line is the first of a new segment.
     log = job.home.log(job.log.key, rotate_at=1)
 
     def decide(head: Cursor) -> Decision[None]:
         state = job.state()
         check_packable(state)
-        line: Record = {"event": "archived", "archived": told, "fence": job.fence}
+        line: Record = {"event": "archived", "archived": packed, "fence": job.fence}
         return [line] if state["archived"] is None else [], None
 
     try:
@@ -271,13 +219,12 @@ def _put_on_record(job: Job, told: Record) -> None:
 
 
 def _remove_files(job: Job) -> None:
-    above = f"{job.home.path}/{job.key}"
-    told: Record = job.state()["archived"] or {}
-    if not told.get("files"):
+    packed: Record = job.state()["archived"] or {}
+    if not packed.get("files"):
         return
-    folder = f"{above}/{JOB_FILES}"
+    folder = folder_of(job, JOB_FILES)
     with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
-        os.unlink(f"{above}/{JOB_LINK}")  # noqa: TID251 - the link that is for people
+        os.unlink(folder_of(job, JOB_LINK))  # noqa: TID251 - the link that is for people
     with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
         with Folder(folder) as files:
             files.empty()
@@ -289,27 +236,26 @@ def _remove_files(job: Job) -> None:
 
 def has_files(job: Job) -> bool:
     """Whether what the job kept of its files is there."""
-    return os.path.isdir(f"{job.home.path}/{job.key}/{JOB_FILES}/{_REPOSITORY}")
+    return os.path.isdir(folder_of(job, JOB_FILES, _REPOSITORY))
 
 
 def check_kept(job: Job) -> None:
     """Refuse to go on with no files where some were kept: what was done would be left out."""
     state = job.state()
     if state["base"] is not None and not state["archived"] and not has_files(job):
-        where = f"{job.home.path}/{job.key}/{JOB_FILES}"
+        where = folder_of(job, JOB_FILES)
         raise files_gone(job.name, where, over=state["status"] in FINAL)
 
 
 def check_unpacked(job: Job, verb: str) -> None:
     """Refuse what needs the files of a job that was packed, unless they were unpacked again."""
-    told: Record = job.state()["archived"] or {}
-    if told.get("files") and not has_files(job):
+    if packed_in(job) is not None:
         raise _packed(job, verb)
 
 
 @contextmanager
 def needing_files(job: Job, verb: str) -> Generator[None]:
-    """Refuse it too if the job is packed meanwhile, whatever was missing then."""
+    """Refuse it too if the job is packed in between, whatever was missing then."""
     check_unpacked(job, verb)
     before = job.state()["archived"]
     try:
@@ -322,8 +268,7 @@ def needing_files(job: Job, verb: str) -> Generator[None]:
 
 
 def _packed(job: Job, verb: str) -> Refused:
-    above = f"{job.home.path}/{job.key}"
-    packed, folder = shlex.quote(f"{above}/{FILES}"), shlex.quote(f"{above}/{JOB_FILES}")
+    packed, folder = shlex.quote(folder_of(job, FILES)), shlex.quote(folder_of(job, JOB_FILES))
     return Refused(
         f"{job.name} is packed: {verb} needs its files",
         hint=f"mkdir -p {folder} && tar --zstd -xf {packed} -C {folder}; "
@@ -342,9 +287,17 @@ def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:
         return None
     if not patch:
         return str(told["changes"])
-    with _reading(job, PATCH, most) as file:
-        if file.size > _MOST_PATCH:
-            key = f"{job.key}/{PATCH}"
-            hint = f"`git apply` takes the file itself: {job.home.path}/{key}"
-            raise BadValue(f"the patch has {file.size} bytes", hint=hint, path=key)
-        return b"".join(iter(file.read, b"")).decode("utf-8", "surrogateescape")
+    key = f"{job.key}/{PATCH}"
+    blob = job.home.blob(key)
+    if (size := blob.size()) is None:
+        raise NotFound(f"{key} is gone", hint="compare with a backup", path=key)
+    wanted = size if most is None else min(most, size)
+    if wanted > _MOST_PATCH:
+        hint = f"`git apply` takes the file itself: {job.home.path}/{key}"
+        raise BadValue(f"the patch has {wanted} bytes", hint=hint, path=key)
+    text = bytearray()
+    for piece in blob.read():
+        text += piece
+        if len(text) >= wanted:
+            break
+    return text[:wanted].decode("utf-8", "surrogateescape")

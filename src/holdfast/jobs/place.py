@@ -1,8 +1,8 @@
-"""Where the files of a job are.
+"""The files and the processes of a job.
 
-They lie in a hidden folder, since whatever stands in the visible ones is taken for ours: an agent's
-`.draft.tmp` is no temporary that a writer of the store left behind.  For people there is a link,
-`jobs/<id>/workspace`.
+Files lie in a hidden folder, since whatever stands in the visible ones is taken for Holdfast's: an
+agent's `.draft.tmp` is no temporary of the store.  People get a link, `jobs/<id>/workspace`.
+Processes are found by a name in their environment that follows from the job alone.
 """
 
 from __future__ import annotations
@@ -10,26 +10,41 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import keys
-from holdfast.errors import typed
+from holdfast.codec import Record, encode
+from holdfast.errors import Busy, HoldfastError, StorageError, typed
+from holdfast.jobs.state import capped, waits_for_approval
 from holdfast.layout import CACHE, JOB_FILES, JOB_LINK
+from holdfast.proc.around import Around
+from holdfast.proc.survivors import end_around
 from holdfast.store.home import MASK_KEY
+from holdfast.workspace.snapshots import difference, printable
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
+    from holdfast.jobs.job import State as JobState
+
+
+def folder_of(job: Job, *below: str) -> str:
+    """The folder of a job on the disk, or what lies in it."""
+    return "/".join([job.home.path, job.key, *below])
 
 
 def workspace_of(job: Job) -> Workspace:
     """The files of a job; nothing is made yet but the folder for them."""
-    spec = job.spec
-    above = f"{job.home.path}/{job.key}"
-    if spec.isolation != "none" and os.path.isdir(above):
-        _make(above)
+    spec, files = job.spec, folder_of(job, JOB_FILES)
+    if spec.isolation != "none" and os.path.isdir(folder_of(job)):
+        with typed("making the folder for the job's files", folder_of(job)):
+            with suppress(FileExistsError, PermissionError):
+                os.mkdir(files, 0o700)  # noqa: TID251 - scratch
+            with suppress(FileExistsError, PermissionError):
+                os.symlink(f"{JOB_FILES}/{JOB_LINK}", folder_of(job, JOB_LINK))  # noqa: TID251 - for people
     return Workspace(
-        f"{above}/{JOB_FILES}",
+        files,
         spec.isolation,
         job=job.name,
         source=spec.source,
@@ -49,9 +64,113 @@ def _authority(job: Job) -> list[str]:
     return [*found, where] if os.path.isabs(where) else found
 
 
-def _make(above: str) -> None:
-    with typed("making the folder for the job's files", above):
-        with suppress(FileExistsError, PermissionError):
-            os.mkdir(f"{above}/{JOB_FILES}", 0o700)  # noqa: TID251 - scratch
-        with suppress(FileExistsError, PermissionError):
-            os.symlink(f"{JOB_FILES}/{JOB_LINK}", f"{above}/{JOB_LINK}")  # noqa: TID251 - for people
+# --- put back -------------------------------------------------------------------------------
+
+
+def put_back(job: Job, workspace: Workspace) -> bool:
+    """Put back the files that the history says are to be what they were; whether they are.
+
+    A line asks for it before anything is touched, so the next process makes good for a kill.  Where
+    another process runs the job, that process does it before its next call.
+    """
+    if job.state()["restore"] is None:
+        return True
+    owned = job.fence != 0
+    if not owned:
+        try:
+            job.own(f"putting back the files of {job.name}")
+        except Busy:
+            return False
+    try:
+        tree: str | None = job.state()["restore"]
+        if tree is not None:
+            with suppress(StorageError):  # what was changed by hand is not lost over it
+                workspace.snapshot("before files were put back")
+            workspace.restore(tree)
+            done: Record = {"event": "note", "reason": "the files are put back", "tree": tree}
+            job.decide(lambda now: [done] if now["restore"] == tree else [])
+        return True
+    finally:
+        if not owned:
+            job.disown()
+
+
+# --- changed since --------------------------------------------------------------------------
+
+
+class Changed(NamedTuple):
+    """What became of the files of a job that waits for a decision, since its last call."""
+
+    mark: str | None = None
+    """Names what they are now; None if they are what the history says, or it says nothing."""
+    files: tuple[str, ...] = ()
+    """Those that were changed since the agent ended."""
+    note: str | None = None
+    """Why they are not what they were, where that is no matter of single files."""
+
+    @property
+    def after_the_agent(self) -> bool:
+        return bool(self.files or self.note)
+
+    @property
+    def in_words(self) -> str:
+        if self.note is not None:
+            return self.note
+        some = ", ".join(self.files[:5])
+        more = f" and {len(self.files) - 5} more" if len(self.files) > 5 else ""
+        return f"{some}{more} changed since the agent ended" if self.files else ""
+
+
+def changed(job: Job, state: JobState) -> Changed:
+    """Compare the files with the last snapshot, if a decision waits that is about them."""
+    approval, tree = waits_for_approval(state), None
+    if approval:  # points made by hand come after that of the call
+        last, points = state["sequence"] - 1, state["points"]
+        tree = next((each.get("tree") for each in points if each.get("sequence") == last), None)
+    elif state["status"] == "INTERVENTION_REQUIRED" and state["restore"] is None:
+        tree = state["tree"]
+    # A runner with a workspace of its own making has its files elsewhere.
+    if tree is None or not os.path.isdir(folder_of(job, JOB_FILES)):
+        return Changed()
+    try:
+        workspace = workspace_of(job)
+        if workspace.isolation == "none":
+            return Changed()
+        if os.path.islink(workspace.path) or not os.path.isdir(workspace.path):
+            return Changed("gone", note="the workspace is gone; it will be as it was last kept")
+        former, now = workspace.since(tree)
+    except HoldfastError as error:
+        return Changed("unknown", note=f"the files could not be compared: {error.message}")
+    differ = {path: each for path, each in difference(former, now).items() if path[-1] != "/"}
+    if not differ:
+        return Changed()
+    names = sorted((printable(path), path) for path in differ)
+    mark = sha256()
+    for name, path in names:
+        mark.update(encode([name, *(differ[path] or ("gone",))]) + b"\n")
+    # How the agent left the files of a job that is stuck is not recorded.
+    return Changed(mark.hexdigest(), tuple(capped([name for name, _ in names])) if approval else ())
+
+
+# --- processes ------------------------------------------------------------------------------
+
+
+def around(job: Job) -> Around:
+    """What is started in its block belongs to the job."""
+    return Around(_name(job))
+
+
+def end_orphans(job: Job) -> str:
+    """End what a runner that is gone left running; what to say of it, empty if there was nothing.
+
+    Busy if some of it does not end: nothing may go on with the job beside it.
+    """
+    count = end_around(_name(job))
+    if count == 1:
+        return "1 process of it still ran and was ended"
+    return f"{count} processes of it still ran and were ended" if count else ""
+
+
+def _name(job: Job) -> str:
+    place = f"{job.home.path}\0{job.key}"
+    return f"job-{sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"

@@ -1,30 +1,29 @@
-"""Every state of a job, derived again from what was recorded.
+"""Derive every state of a job again from what was recorded.
 
-Each reply is judged again by the rules of its job, and each state follows from the one before by
-the table; where the history says something else, that is where it was changed, or where we have.
-Calls that another system recorded are judged by what they say of answers and states.
+Each reply is judged by the rules of its job, and each state follows from the one before by the
+table; where the history differs, it was changed, or the rules were.  Calls that another system
+recorded are judged by what they say of answers and states.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.contracts.job_check import check_history
 from holdfast.contracts.job_states import TRANSITIONS, Action, after
 from holdfast.contracts.kind import Located, Origin, Reading
 from holdfast.errors import HoldfastError
-from holdfast.jobs.money import known_usd
 from holdfast.jobs.reply import TAG, Rules, judge
 from holdfast.jobs.state import fold, initial, spec_of
+from holdfast.jobs.timeline import known_usd
 from holdfast.jobs.verdict import Verdict
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.state import Job as JobState
-    from holdfast.store.primitives import Line
 
 
 class Differs(HoldfastError):
@@ -49,11 +48,10 @@ class NothingToReplay(HoldfastError):
 
 class Replayed(NamedTuple):
     calls: int
-    """How many were derived again."""
+    """How many were derived."""
     lines: int
     status: str
     cost_usd: float | None
-    trouble: tuple[str, ...] = ()
     unproven: int = 0
     """Calls of another system that say neither what was answered nor which states there were."""
 
@@ -69,22 +67,27 @@ def replay(job: Job, until: int | None = None) -> Replayed:
         number += 1
         record, event = line.record, line.record.get("event")
         sequence = record.get("sequence", state["sequence"])
-        if event == "call":
-            _check_call(job.name, state, record)
-        elif event == "reply":
-            reply = record
-        elif event == "judged":
-            _check_judged(job.name, state, reply, record)
-            ended += 1
-        elif event == "move":
-            _check_move(job.name, state, record, sequence)
-        elif event == "told" and isinstance(record.get("interaction"), dict):
-            imported.append(record["interaction"])
-            ended += 1
-        state = _folded(state, line)
+        match event:
+            case "call":
+                _check_call(job.name, state, record)
+            case "reply":
+                reply = record
+            case "judged":
+                _check_judged(job.name, state, reply, record)
+            case "move":
+                cause, status = record.get("cause"), record.get("status")
+                if cause not in TRANSITIONS or status not in after(state["status"], cause):
+                    what = f"{cause} leads from {state['status']} to {status}"
+                    raise Differs(job.name, sequence, what)
+            case "told" if isinstance(record.get("interaction"), dict):
+                imported.append(record["interaction"])
+            case _:
+                event = None
+        ended += event in ("judged", "told")
+        state = fold(state, line)
     for at, what in wrong_in({"interactions": imported}):
         raise Differs(job.name, int(imported[at].get("sequence", at)), what)
-    unproven = sum(not _says_something(each) for each in imported)
+    unproven = sum(not any(isinstance(each, str) for each in _says(call)) for call in imported)
     return Replayed(ended - unproven, number, state["status"], known_usd(state), unproven=unproven)
 
 
@@ -112,14 +115,9 @@ def wrong_in(history: Record) -> Iterator[tuple[int, str]]:
 _PLACE = re.compile(r"interactions\[(\d+)\]")
 
 
-def _says_something(call: Record) -> bool:
+def _says(call: Record) -> tuple[Any, ...]:
     answer = call["response"]
-    told = answer.get("raw_response"), call.get("state_before"), answer.get("new_status")
-    return any(isinstance(each, str) for each in told)
-
-
-def _folded(state: JobState, line: Line) -> JobState:
-    return fold(state, line)
+    return answer.get("raw_response"), call.get("state_before"), answer.get("new_status")
 
 
 def _check_call(job: str, state: JobState, record: Record) -> None:
@@ -127,17 +125,10 @@ def _check_call(job: str, state: JobState, record: Record) -> None:
     if sequence != state["sequence"]:
         raise Differs(job, sequence, f"{state['sequence']} is the next one")
     if record.get("state_before") != state["status"]:
-        raise Differs(
-            job, sequence, f"{record.get('state_before')} recorded, {state['status']} derived"
-        )
+        what = f"{record.get('state_before')} recorded, {state['status']} derived"
+        raise Differs(job, sequence, what)
     if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
         raise Differs(job, sequence, f"nobody may be asked while it is {state['status']}")
-
-
-def _check_move(job: str, state: JobState, record: Record, sequence: int) -> None:
-    cause, status = record.get("cause"), record.get("status")
-    if cause not in TRANSITIONS or status not in after(state["status"], cause):
-        raise Differs(job, sequence, f"{cause} leads from {state['status']} to {status}")
 
 
 def _check_judged(job: str, state: JobState, reply: Record, record: Record) -> None:
@@ -146,15 +137,14 @@ def _check_judged(job: str, state: JobState, reply: Record, record: Record) -> N
     if call is None or call["sequence"] != sequence:
         raise Differs(job, sequence, "what was answered had not been asked")
     verdict = _derived(state, reply, record)
-    said, told = verdict.action, record.get("action")
-    if said != told:
-        raise Differs(job, sequence, f"action {told} recorded, {said} derived")
+    if verdict.action != record.get("action"):
+        what = f"action {record.get('action')} recorded, {verdict.action} derived"
+        raise Differs(job, sequence, what)
     line = verdict.line(state, sequence, str(record.get("not_before")))
     for name in ("status", "next_phase"):
         if state["status"] == "RUNNING" and line[name] != record.get(name):
-            raise Differs(
-                job, sequence, f"{name} {record.get(name)} recorded, {line[name]} derived"
-            )
+            what = f"{name} {record.get(name)} recorded, {line[name]} derived"
+            raise Differs(job, sequence, what)
 
 
 def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
@@ -183,20 +173,5 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
             action = record["action"]
     elif outcome == "ERROR" and reply.get("retryable") and record.get("action") == "RETRY":
         action = "RETRY"
-    return Verdict(
-        outcome,
-        action,
-        phase.role,
-        [],
-        summary,
-        [],
-        [],
-        None,
-        None,
-        phase,
-        at,
-        at + 1,
-        bool(call.get("by_budget")),
-        call.get("tree"),
-        complaint,
-    )
+    verdict = Verdict(outcome, phase, at, action, [], summary, [], [], complaint=complaint)
+    return verdict._replace(by_budget=bool(call.get("by_budget")), tree=call.get("tree"))

@@ -1,8 +1,8 @@
-"""What an agent answered: extracted, and judged by the rules of the protocol, layer by layer.
+"""The reply of an agent: extracted, and judged by the rules of the protocol, layer by layer.
 
-First the shape of the object, then the action, then the evidence, then the summary.  Every layer
-is looked at, whatever the ones before it found, so that a person who has to decide sees all that
-is wrong at once.  A violation makes the action STUCK; a warning changes nothing.
+First the shape of the object, then the action, the evidence and the summary.  Every layer is
+judged, whatever the ones before it found, so that a person sees all that is wrong at once.  A
+violation makes the action STUCK; a warning changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import dropwhile
 from typing import Any, Literal, NamedTuple, cast
 
 from holdfast.codec import DecodeError
@@ -23,14 +24,13 @@ from holdfast.contracts.job_exchange import (
 )
 from holdfast.contracts.job_states import ACTIONS, Action
 from holdfast.contracts.kind import Finding
-from holdfast.jobs.echo import is_echo
 from holdfast.mask.shown import beginning
 from holdfast.workspace.evidence import Examined, examine
 
 Preset = Literal["seed", "logist"]
 MOST_SENTENCES = 3
-_MOST_TOLD = 20
-"""Of one layer: who invents ten thousand files has not broken ten thousand rules."""
+_MOST_SHOWN = 20
+"""Of one layer: ten thousand invented files are not ten thousand broken rules."""
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*$)|[。！？]+")
 _ENDS = ".!?…。！？"
 """One of these ends a sentence, whatever else does."""
@@ -65,7 +65,7 @@ class Violation(NamedTuple):
     """The field, and what is wrong with it, in words."""
 
 
-class Judged(NamedTuple):
+class CheckedReply(NamedTuple):
     action: Action
     evidence_files: list[str]
     """As the agent named them."""
@@ -84,7 +84,7 @@ def judge(
     workspace: str | None = None,
     prompt: str | Sequence[str] = "",
     trouble: str | None = None,
-) -> Judged:
+) -> CheckedReply:
     """What to make of an answer.
 
     Without a `workspace` evidence is judged by its names alone.  `prompt` is what the agent was
@@ -98,16 +98,19 @@ def judge(
         told = f"the answer was {cut[0]}, and" if cut else "the answer"
         if more := _NOT_ALL.search(raw, max(0, len(raw) - 40)):
             told = f"the answer is too long ({more.start():,} characters are kept), and so"
-        return _judged({}, [Violation("schema", f"{told} is not one JSON object: {error}")], [])
+        return _checked({}, [Violation("schema", f"{told} is not one JSON object: {error}")], [])
     warnings: list[Violation] = []
     if found.ignored_fences:
         ignored = f"the first of {found.ignored_fences + 1} fences was taken for the answer"
         warnings.append(Violation("schema", ignored))
-    value, wrapped = _unwrapped(found.value)
-    if wrapped:
+    value, inner = found.value, found.value.get("response")
+    if isinstance(inner, dict) and not any(name in value for name in TOLD_TO_AGENTS):
+        value = cast("dict[str, Any]", inner)
         warnings.append(Violation("schema", RESPONSE.forms[0].warning))
     asked = (prompt,) if isinstance(prompt, str) else prompt
-    evidence = _evidence(value, workspace)
+    evidence = examine(workspace, _files(value)) if workspace is not None else None
+    if evidence is None:
+        evidence = Examined([], [each for each in dict.fromkeys(_files(value)) if escapes(each)])
     violations = [
         *_shape(value, rules),
         *_action(value, rules),
@@ -116,37 +119,28 @@ def judge(
     ]
     warnings += _each("evidence_missing", evidence.missing, "evidence that is not in the workspace")
     warnings += _length(value)
-    return _judged(value, violations, warnings, tuple(evidence.missing))
+    return _checked(value, violations, warnings, tuple(evidence.missing))
 
 
-def _unwrapped(value: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    inner = value.get("response")
-    if isinstance(inner, dict) and not any(name in value for name in TOLD_TO_AGENTS):
-        return cast("dict[str, Any]", inner), True
-    return value, False
-
-
-def _judged(
+def _checked(
     value: dict[str, Any],
     violations: list[Violation],
     warnings: list[Violation],
     missing: tuple[str, ...] = (),
-) -> Judged:
+) -> CheckedReply:
     if violations:
         reasons = "; ".join(each.reason for each in violations)
-        told = f"The answer breaks the rules: {reasons}"
-        told = beginning(told, SUMMARY_LIMIT - 1)
-        return Judged("STUCK", _files(value), told, violations, warnings, missing)
+        summary = beginning(f"The answer breaks the rules: {reasons}", SUMMARY_LIMIT - 1)
+        return CheckedReply("STUCK", _files(value), summary, violations, warnings, missing)
     summary = value["summary_for_supervisor"]
-    return Judged(value["action"], _files(value), summary, violations, warnings, missing)
+    return CheckedReply(value["action"], _files(value), summary, violations, warnings, missing)
 
 
 def _capped(violations: Iterable[Violation]) -> list[Violation]:
     found = list(violations)
-    kept = found[:_MOST_TOLD]
-    if more := len(found) - len(kept):
-        kept.append(Violation(kept[-1].kind, f"and {more} more of this kind"))
-    return kept
+    if (more := len(found) - _MOST_SHOWN) > 0:
+        return [*found[:_MOST_SHOWN], Violation(found[0].kind, f"and {more} more of this kind")]
+    return found
 
 
 # --- the layers -----------------------------------------------------------------------------
@@ -162,7 +156,7 @@ def _shape(value: dict[str, Any], rules: Rules) -> list[Violation]:
     if rules.preset == "logist":
         unknown = [name for name in value if name not in form.model.model_fields]
         found += [Violation("schema", f"{name[:80]!r} is not a field of it") for name in unknown]
-    return _capped(found) if found else found
+    return _capped(found)
 
 
 def _is_about_shape(finding: Finding, value: dict[str, Any]) -> bool:
@@ -190,15 +184,8 @@ def _files(value: dict[str, Any]) -> list[str]:
     return [each for each in named if isinstance(each, str)]
 
 
-def _evidence(value: dict[str, Any], workspace: str | None) -> Examined:
-    files = _files(value)
-    if workspace is not None:
-        return examine(workspace, files)
-    return Examined([], [each for each in dict.fromkeys(files) if escapes(each)])
-
-
 def _each(kind: str, paths: list[str], reason: str) -> list[Violation]:
-    return _capped(Violation(kind, f"{_shown(path)}: {reason}") for path in paths) if paths else []
+    return _capped(Violation(kind, f"{_shown(path)}: {reason}") for path in paths)
 
 
 def _shown(path: str) -> str:
@@ -213,7 +200,7 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
     if not isinstance(summary, str):
         return []
     clean = summary.isprintable()
-    if not (summary.strip() if clean else _has_letters(summary)):
+    if not any(each.isprintable() and not each.isspace() for each in summary):
         return [Violation("summary", f"{name}: empty; {_REVIEW}")]
     found: list[str] = []
     length = len(summary)
@@ -223,16 +210,12 @@ def _summary(value: dict[str, Any], rules: Rules, asked: Sequence[str]) -> list[
         found.append(f"{length} characters, {rules.longest_summary} are allowed")
     if not clean and (control := _CONTROL.search(summary)):
         found.append(f"control character {control[0]!r}")
-    if any(is_echo(summary, text) for each in asked for text in _told(each)):
+    if any(is_echo(summary, text) for each in asked for text in _texts_in(each)):
         found.append(f"says again what was asked for; {_REVIEW}")
     return [Violation("summary", f"{name}: {each}") for each in found]
 
 
-def _has_letters(text: str) -> bool:
-    return any(each.isprintable() and not each.isspace() for each in text)
-
-
-def _told(asked: str) -> list[str]:
+def _texts_in(asked: str) -> list[str]:
     """The texts of a request, which programs get as an object."""
     if asked[:1] == "{":
         with suppress(DecodeError):
@@ -244,10 +227,57 @@ def _length(value: dict[str, Any]) -> list[Violation]:
     summary = value.get("summary_for_supervisor")
     if not isinstance(summary, str) or sum(map(summary.count, _ENDS)) < MOST_SENTENCES:
         return []
-    sentences = sum(
-        bool(each.strip()) for each in _SENTENCE_END.split(summary[:LONG_SUMMARY_LIMIT])
-    )
-    if sentences <= MOST_SENTENCES:
+    parts = _SENTENCE_END.split(summary[:LONG_SUMMARY_LIMIT])
+    if (sentences := sum(bool(each.strip()) for each in parts)) <= MOST_SENTENCES:
         return []
     reason = f"summary_for_supervisor: {sentences} sentences, {MOST_SENTENCES} are enough"
     return [Violation("summary", reason)]
+
+
+# --- echoes ---------------------------------------------------------------------------------
+
+# Earlier reports and files that were shown are part of a question too, and to repeat those may
+# well say something.  So a long text counts as an echo of the task, of the phase, of guidance, of
+# the rules, or of the question as a whole.
+LONG_ECHO = 40
+"""So many characters are not the same by chance."""
+_WORD = re.compile(r"[^\W_]+")
+_REPORTED = re.compile(r"<others ([0-9a-f]{16})>\n(.*?)\n</others \1>", re.DOTALL)
+_FILLERS = """
+    a an the this my your our its it is was were are be i we you to of do by for here
+    task tasks job prompt question request phase description objective details acceptance
+    instructions instruction assignment goal summary asked told given again user system
+"""
+_SAYS_NOTHING = frozenset(_FILLERS.split())
+"""Words that may stand around an echo and make nothing else of it."""
+
+
+def is_echo(summary: str, asked: str) -> bool:
+    """Whether it is the question or a paragraph of it, or a long piece of it and nothing else."""
+    folded = _folded(summary)
+    for each in (asked, *asked.split("\n\n")):
+        if each.lstrip()[:1].casefold()[:1] != folded[:1]:
+            continue  # most begin otherwise: that is seen without folding all of it
+        part = _folded(each)
+        if folded == part or (len(folded) >= LONG_ECHO and part.startswith(folded)):
+            return True
+    words = [*dropwhile(_SAYS_NOTHING.__contains__, _WORD.findall(summary.casefold()))]
+    words = [*dropwhile(_SAYS_NOTHING.__contains__, reversed(words))][::-1]
+    whole = asked.casefold()
+    # A summary nearly always has a word of its own, and that is seen without taking all apart.
+    if len(" ".join(words)) < LONG_ECHO or not all(each in whole for each in words):
+        return False
+    piece = _spaced(" ".join(words))
+    if piece not in _spaced(asked):
+        return False
+    reported = any(piece in _spaced(text) for _, text in _REPORTED.findall(asked))
+    return not reported or piece in _spaced(_REPORTED.sub("", asked))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _spaced(text: str) -> str:
+    """Its words between spaces, so that a word is never found in the middle of another."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "

@@ -1,7 +1,7 @@
-"""A job to be taken elsewhere: what was measured as CSV, all of it as one page.
+"""Exports of a job: measurements as CSV, everything as one page.
 
-Agents and the pages they read wrote most of this.  So a cell never begins as a formula, and every
-template escapes whatever it is given.  The dashboard draws a job by the same templates.
+Agents and the pages they read wrote most of this, so a cell never begins as a formula, and every
+template escapes what it is given.  The dashboard uses the same templates.
 """
 
 from __future__ import annotations
@@ -29,22 +29,13 @@ if TYPE_CHECKING:
 
     from holdfast.jobs.job import Job
 
-COLUMNS = (
-    "timestamp",
-    "step_number",
-    "role",
-    "action",
-    "summary",
-    "cost_usd",
-    "time_seconds",
-    "token_input",
-    "token_output",
-    "token_cache_read",
-    "cache_hit",
-    "ttft_seconds",
-    "throughput_tokens_per_second",
-    "total_tokens",
-    "status_after",
+_METRICS = (
+    *("token_input", "token_output", "token_cache_read", "cache_hit", "ttft_seconds"),
+    *("throughput_tokens_per_second", "total_tokens"),
+)
+_COLUMNS = (
+    *("timestamp", "step_number", "role", "action", "summary", "cost_usd", "time_seconds"),
+    *(*_METRICS, "status_after"),
 )
 _LONGEST = 400_000
 """Characters of one text: the history has the rest."""
@@ -59,29 +50,25 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def as_csv(job: Job) -> str:
-    """A line for each call, oldest first; what nobody knows is left empty."""
+    """A line for each call, oldest first; what is not known is left empty."""
     text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(COLUMNS)
+    rows = csv.writer(text, lineterminator="\n")
     for number, call in enumerate(calls(job), 1):
-        told = _measured(number, call)
-        lines.writerow([_cell(told[name]) for name in COLUMNS])
-    return text.getvalue()
-
-
-def _measured(number: int, call: Record) -> Record:
-    response: Record = call["response"]
-    metrics: Record = response.get("metrics") or {}
-    return {
-        "timestamp": call["timestamp"],
-        "step_number": number,
-        "role": call["request"]["metadata"].get("role"),
-        "action": response["action"],
-        "summary": response["summary_for_supervisor"],
-        "cost_usd": response["cost_usd"],
-        "time_seconds": response["execution_time_seconds"],
-        "status_after": response["new_status"],
-    } | {name: metrics.get(name) for name in COLUMNS[7:14]}
+        response: Record = call["response"]
+        metrics: Record = response.get("metrics") or {}
+        row = {
+            "timestamp": call["timestamp"],
+            "step_number": number,
+            "role": call["request"]["metadata"].get("role"),
+            "action": response["action"],
+            "summary": response["summary_for_supervisor"],
+            "cost_usd": response["cost_usd"],
+            "time_seconds": response["execution_time_seconds"],
+            **{name: metrics.get(name) for name in _METRICS},
+            "status_after": response["new_status"],
+        }
+        rows.writerow([_cell(each) for each in row.values()])
+    return f"{','.join(_COLUMNS)}\n{text.getvalue()}"
 
 
 def _cell(value: Any) -> str:
@@ -103,8 +90,7 @@ def as_html(job: Job, shown: Record, diff: str = "", damage: Sequence[str] | Non
     """Everything there is about a job, in one file that asks for nothing and runs nothing.
 
     `shown` is what `job show` gives; `diff` what the job did to its files, as git has it; `damage`
-    where its history is not what was written, None if nobody looked.  The page is read where no
-    warning goes with it.
+    where its history is not what was written, None if that was not verified.
     """
     from markupsafe import Markup  # noqa: PLC0415 - few verbs draw
 
@@ -140,12 +126,7 @@ def as_html(job: Job, shown: Record, diff: str = "", damage: Sequence[str] | Non
 
 def templates(*folders: Path) -> Environment:
     """The templates of a job, and those in other folders; all escape what they are given."""
-    from jinja2 import (  # noqa: PLC0415
-        Environment,
-        FileSystemLoader,
-        StrictUndefined,
-        pass_context,
-    )
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context  # noqa: PLC0415
 
     made = Environment(
         loader=FileSystemLoader([*folders, _HERE / "templates"]),
@@ -155,19 +136,14 @@ def templates(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {
-        "clock": pass_context(clock_of),
-        "day": pass_context(day_of),
-        "lasted": lasted,
-        "since": since,
-        "words": words,
-    }
+    filters: dict[str, Any] = {"lasted": lasted, "since": since, "words": words}
+    filters |= {"clock": pass_context(clock_of), "day": pass_context(day_of)}
     made.filters.update(filters)
     return made
 
 
 def _here(context: Mapping[str, Any], stamp: object) -> datetime | None:
-    """When that was by the clock of the home: histories of jobs have UTC, ledgers do not."""
+    """A time by the clock of the home: histories of jobs have UTC, ledgers do not."""
     try:
         at = datetime.fromisoformat(str(stamp))
     except ValueError:
@@ -188,7 +164,7 @@ def day_of(context: Mapping[str, Any], stamp: object) -> str:
 
 
 def lasted(seconds: float) -> str:
-    """How long something took or may take, in units in which people count."""
+    """A length of time in two units."""
     if seconds < 60:
         return f"{round(seconds, 1):g} s"
     minutes, rest = divmod(round(seconds), 60)

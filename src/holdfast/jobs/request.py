@@ -1,11 +1,11 @@
 """What an agent is asked: the request object, and the exact text that is sent.
 
-A request is made of parts.  A part is written to the history the first time it is used and named
-by its hash afterwards, so that what a thousand steps have in common is kept once.  What was sent
-can be made again from the parts, to the letter.
+A request is made of parts.  A part is written to the history when it is first used, and named by
+its hash afterwards, so a text that a thousand steps share is kept once.  What was sent can be made
+again from the parts, to the letter.
 
-What agents and gates said, and what files are called and hold, stands between marks of which each
-request has new ones.  The steward's guidance has the same mark in its heading.
+Words of agents and gates, names of files and their text stand between marks, which are new in each
+request.  The steward's guidance has the mark in its heading.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from holdfast.jobs.state import Job, phase_of, spec_of
 from holdfast.models.marks import between, closing, in_one_line, new_mark, opening
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import Message, Request
+from holdfast.text import plural
 
 Sent = Literal["json", "chat"]
 """Programs get the request as one JSON object, models as messages."""
@@ -67,7 +68,7 @@ class Asking(NamedTuple):
 def asking(
     state: Job, *, sent: Sent, contents: Callable[[str], str | None] | None = None
 ) -> Asking:
-    """What is asked in the phase that a job is in; `contents` reads files for who cannot."""
+    """What is asked in the phase that a job is in; `contents` reads files for a chat model."""
     spec, phase = spec_of(state), phase_of(state)
     context, mark = [*state["context"]], new_mark()
     task = [text for text in _task(state, spec, phase, context, mark) if text]
@@ -133,21 +134,22 @@ def hash_of(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def told_again(line: Record, text_of: Callable[[str], str]) -> str:
+def prompt_again(line: Record, text_of: Callable[[str], str]) -> str:
     """The prompt of a `call` line, from the parts that it names."""
     names = [str(each) for each in line.get("parts", [])]
     system, *task = [text_of(each) for each in names] or [""]
     if line.get("sent") == "json":
         request: Record = dict(line.get("request", {}))
-        whole = {
-            "job_id": request.get("job_id"),
-            "phase": request.get("phase"),
-            "context_files": request.get("context_files", []),
-            "system_prompt": system,
-            "task_description": "\n\n".join(task),
-            "metadata": request.get("metadata", {}),
-        }
-        return _as_json(whole)
+        return _as_json(
+            {
+                "job_id": request.get("job_id"),
+                "phase": request.get("phase"),
+                "context_files": request.get("context_files", []),
+                "system_prompt": system,
+                "task_description": "\n\n".join(task),
+                "metadata": request.get("metadata", {}),
+            }
+        )
     return as_one_text(Request((Message("system", system), Message("user", "\n\n".join(task)))))
 
 
@@ -166,18 +168,17 @@ def _system_of(name: str, accepts: tuple[str, ...]) -> str:
 def response_schema() -> dict[str, Any]:
     """What an agent is told to answer with."""
     fields = schema_of(RESPONSE, draft="7")["properties"]
-    told = {name: dict(fields[name]) for name in TOLD_TO_AGENTS}
+    shown = {name: dict(fields[name]) for name in TOLD_TO_AGENTS}
     # Which paths are allowed is checked afterwards; few providers understand the pattern.
-    told["evidence_files"]["items"] = {"type": "string"}
-    return {"type": "object", "required": list(TOLD_TO_AGENTS), "properties": told}
+    shown["evidence_files"]["items"] = {"type": "string"}
+    return {"type": "object", "required": list(TOLD_TO_AGENTS), "properties": shown}
 
 
 @lru_cache(maxsize=16)
 def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
-    schema = response_schema()
-    action = {**schema["properties"]["action"], "enum": list(accepts)}
-    fields = {**schema["properties"], "action": action}
-    return {**schema, "properties": fields}
+    fields = response_schema()["properties"]
+    action = {**fields["action"], "enum": list(accepts)}
+    return {**response_schema(), "properties": {**fields, "action": action}}
 
 
 _OTHERS = "others"
@@ -229,30 +230,25 @@ def _phase(phase: PhaseSpec) -> str:
     lines = [text for text in (phase.description, phase.instructions) if text]
     lines += [f"- {path} has to be there and listed" for path in phase.evidence.required]
     if phase.evidence.at_least:
-        files = "file" if phase.evidence.at_least == 1 else "files"
-        lines.append(f"- at least {phase.evidence.at_least} evidence {files}")
+        lines.append(f"- at least {plural(phase.evidence.at_least, 'evidence file')}")
     lines += [f"- this has to succeed: {gate.run}" for gate in phase.gates]
-    return (
-        "\n\n".join([f"# Phase {phase.name}", "\n".join(lines)])
-        if lines
-        else f"# Phase {phase.name}"
-    )
+    return "\n\n".join([f"# Phase {phase.name}", *(["\n".join(lines)] if lines else [])])
 
 
 def _former(former: Record | None, mark: str) -> str:
     """What was reported last; every field is the words of an agent, a program or a provider."""
     if former is None:
         return ""
-    said = [f"by: the {former['role']} of phase {former['phase']}"]
+    lines = [f"by: the {former['role']} of phase {former['phase']}"]
     if former.get("unsaid") is not None:
-        said.append(f"{_NOTHING[former['unsaid']]}: {in_one_line(former['summary'])}")
+        lines.append(f"{_NOTHING[former['unsaid']]}: {in_one_line(former['summary'])}")
     else:
         evidence = ", ".join(map(in_one_line, former["evidence_files"])) or "none"
-        said += [f"action: {former['action']}", f"evidence files: {evidence}"]
-        said.append(f"summary: {in_one_line(former['summary'])}")
+        lines += [f"action: {former['action']}", f"evidence files: {evidence}"]
+        lines.append(f"summary: {in_one_line(former['summary'])}")
         if former.get("complaint"):
-            said.append(f"not accepted: {former['complaint']}")
-    return "# What was reported last\n\n" + between(_OTHERS, mark, "\n".join(said))
+            lines.append(f"not accepted: {former['complaint']}")
+    return "# What was reported last\n\n" + between(_OTHERS, mark, "\n".join(lines))
 
 
 _NOTHING = {

@@ -1,50 +1,48 @@
-"""Asks agents for a job, one call after another.
+"""Asks the models of a job, one call after another.
 
-A call is an intent on record before anybody is asked, the reply on record before anything is made
-of it, and then what is made of it.  Whoever dies in between is followed by one who can tell from
-the history what was done and what may have been.
+Of each call the intent is recorded before the model is asked, the reply before anything is made of
+it, and then the verdict.  After a crash the next runner can tell from the history what was done and
+what may have been done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import audit
 from holdfast.calls.call import Result, ask
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import (
-    HoldfastError,
-    OverBudget,
-    UsageError,
-)
-from holdfast.ids import SessionId, session_id
-from holdfast.jobs.call import ENDINGS, OUTCOMES, Call, Prepared, given
-from holdfast.jobs.crew import Crew, acts, any_acts
+from holdfast.errors import HoldfastError, OverBudget, UsageError
+from holdfast.ids import SessionId, is_agent_id, session_id
+from holdfast.jobs.history import prompt_of_call
 from holdfast.jobs.job import Job
-from holdfast.jobs.money import account_of, name_in_book
-from holdfast.jobs.remains import around, end_remains
+from holdfast.jobs.models import Models, acts, any_acts
+from holdfast.jobs.place import around, end_orphans
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
-from holdfast.jobs.state import capped, check, committed_usd, phase_of, refusal, spec_of, told_in
-from holdfast.jobs.verdict import Verdict, many, verdict_on, without_files
+from holdfast.jobs.state import add_known, capped, check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.verdict import ENDINGS, OUTCOMES, Call, Verdict, given, verdict_on, without_files
+from holdfast.layout import CACHE
 from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
+from holdfast.spend.account import Account
+from holdfast.spend.book import OF_A_JOB
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import Decision
+from holdfast.store.primitives import Decision, Line
+from holdfast.text import plural
 from holdfast.workspace.safedir import Unkept
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import State as JobState
 
-API_TRIES = 3
-"""How often a call that failed for no fault of ours is made again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _TINY = 1e-9
 _EFFECT = "may have had an effect: look, then decide"
@@ -52,7 +50,18 @@ _MOST_RAW = 1 << 20
 """Characters of a reply that are kept; a longer one is no answer to anything."""
 
 Watch = Callable[[str, Record], None]
-"""Is told of each step as it happens: a word, and the state."""
+"""Is called with each step as it happens: a word, and the state."""
+
+
+class Prepared(NamedTuple):
+    """A call that can be recorded, and made."""
+
+    call: Call
+    asked: Asking
+    request: Request
+    most: float | None
+    """What it can cost."""
+    reserved: float | None
 
 
 class Runner:
@@ -69,16 +78,18 @@ class Runner:
     ) -> None:
         self.job, self.workspace = job, workspace
         self._clock = job.home.clock
-        self.crew = Crew(
+        self.models = Models(
             workspace.path,
             clock=self._clock,
             sandbox=workspace.sandbox,
             given=given,
-            told={"HOLDFAST_JOB_ID": job.name},
+            environment={"HOLDFAST_JOB_ID": job.name},
         )
-        self._watch, self._rng = watch or _unwatched, rng or Random()
-        self._account, self._name = account_of(job), name_in_book(job.name)
+        self._watch: Watch = watch or (lambda word, state: None)
+        self._rng = rng or Random()
+        self._account, self._name = account_of(job), _name_in_book(job.name)
         self._fleet = Budget(fleet_day=job.home.current_settings().budget().fleet_day)
+        self._limited = self._fleet.fleet_day is not None
         self._around = around(job)
         self._sealed = job.spec.sensitive
         self._files_change = any_acts(job.spec)
@@ -91,12 +102,24 @@ class Runner:
         return self.job.known() if self._is_stopped() else self._call()
 
     def run(self) -> JobState:
-        """Step until the job is over, or somebody has to decide."""
+        """Step until the job is over, or a person has to decide."""
         if self._is_stopped():
             return self.job.known()
         while is_ready(state := self._call(on=True)):
-            self._wait(state["not_before"])
+            if (until := state["not_before"]) is not None:
+                self._watch("waiting", self.job.known())
+                # A clock that was set back in between must not hold up the job.
+                left = instant_of(until) - self._clock.now()
+                self._clock.sleep(min(max(0.0, left), _LONGEST_PAUSE))
         return state
+
+    def respond(self, raw: str) -> JobState:
+        """Take an answer from a person or a script instead of asking."""
+        check_length(raw)
+        self.recover()
+        if (call := self._claim("given")) is not None:
+            self._finish(call, given(raw))
+        return self.job.known()
 
     def _call(self, *, on: bool = False) -> JobState:
         """One call; with `on` also those that follow at once."""
@@ -108,71 +131,61 @@ class Runner:
     # -- before ------------------------------------------------------------------------
 
     def _is_stopped(self) -> bool:
-        """Whether what the one before left behind ends the job, or is for somebody to decide."""
+        """Whether what the last runner left ends the job, or is for a person to decide."""
         return self.recover() and not is_ready(self.job.known())
 
     def recover(self) -> bool:
-        """Go on where whoever ran the job before was ended; whether there was anything."""
+        """Go on where the last runner was ended; whether there was anything to do."""
         state = self.job.state()
         call = state["call"]
         if state["status"] != "RUNNING" or call is None:
             return False
         phase = next(each for each in spec_of(state).phases if each.name == call["phase"])
-        ended = end_remains(self.job) if acts(call["model"]) or phase.gates else ""
-        if call["outcome"] is not None:
-            if ended:
-                self.job.decide(
-                    lambda _: [{"event": "note", "reason": f"the runner died: {ended}"}]
-                )
-            told = self._prompt_of(call["sequence"])
-            left = Call(
-                call["sequence"],
-                phase,
-                call["model"],
-                call["state_before"],
-                call["tree"],
-                told,
-                bool(call.get("by_budget")),
-                call["charge"] or "",
+        ended = end_orphans(self.job) if acts(call["model"]) or phase.gates else ""
+        if call["outcome"] is None:
+            again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
+            ended = f" ({ended})" if ended else ""
+            self.job.decide(
+                lambda now: [self._lost(now, again=again, ended=ended) | {"charge": call["charge"]}]
             )
-            raw, why = call.get("raw_response", ""), call.get("error") or ""
-            result = Result(
-                ENDINGS[call["outcome"]],
-                Reply(raw, call["model"]),
-                why,
-                bool(call.get("retryable")),
-            )
-            self._conclude(left, result, [])
+            self._watch("lost", self.job.known())
             return True
-        again = phase.repeatable if phase.repeatable is not None else not acts(call["model"])
-        ended = f" ({ended})" if ended else ""
-        self.job.decide(
-            lambda now: [self._lost(now, again=again, ended=ended) | {"charge": call["charge"]}]
+        if ended:
+            self.job.decide(lambda _: [{"event": "note", "reason": f"the runner died: {ended}"}])
+        left = Call(
+            call["sequence"],
+            phase,
+            call["model"],
+            call["state_before"],
+            call["tree"],
+            prompt_of_call(self.job, call["sequence"]),
+            bool(call.get("by_budget")),
+            call["charge"] or "",
         )
-        self._watch("lost", self.job.known())
+        reply, why = Reply(call.get("raw_response", ""), call["model"]), call.get("error") or ""
+        again = bool(call.get("retryable"))
+        self._conclude(left, Result(ENDINGS[call["outcome"]], reply, why, again), [])
         return True
 
     def _lost(self, state: JobState, *, again: bool, ended: str = "") -> Record:
         check(state, "lost")
         call = state["call"]
-        whom = f"{call['model']} was asked in phase {call['phase']}"
+        reason = f"the runner died while {call['model']} was asked in phase {call['phase']}{ended}"
         if again:
-            reason = f"the runner died while {whom}{ended}; it is asked again"
-            return _move("lost", call["state_before"], reason)
-        reason = f"the runner died while {whom}{ended}, which {_EFFECT}"
-        return _move("lost", "INTERVENTION_REQUIRED", reason)
+            return _move("lost", call["state_before"], f"{reason}; it is asked again")
+        return _move("lost", "INTERVENTION_REQUIRED", f"{reason}, which {_EFFECT}")
 
     def _claim(self, word: str = "asked") -> Call | None:
-        """Put the intent on record, and money aside; None if the job may not go on."""
+        """Record the intent, and reserve money; None if the job may not go on."""
         state = self.job.known()
         if state["hold"] is not None:
             raise refusal(state, "run")
         check(state, "claim")
         place = _place(state)
         try:
-            call, asked, request, most, aside = self._prepared(state)
+            prepared = self._prepared(state)
         except OverBudget as error:
-            self._tell_refused(state, error)
+            self._note_refusal(state, error)
             raise
 
         def decide(now: JobState) -> Decision[str]:
@@ -181,52 +194,52 @@ class Runner:
                 raise refusal(now, "run")
             if _place(now) != place:
                 return [], "moved"
-            if (bar := _over(now, most)) is not None:
+            if (bar := _over(now, prepared.most)) is not None:
                 return [bar], "halted"
-            return _intent(now, call, asked, aside, self._part_name), "claimed"
+            return _intent(now, prepared, self._part_name), "claimed"
 
-        came_to = ""
+        outcome = ""
         try:
-            came_to = self.job.transact(decide).value
+            outcome = self.job.transact(decide).value
         finally:
-            if came_to != "claimed" and self._limited:
-                self._account.release(session_id(call.charge), "nobody was asked")
-        match came_to:
+            if outcome != "claimed" and self._limited:
+                self._account.release(session_id(prepared.call.charge), "nobody was asked")
+        match outcome:
             case "claimed":
-                return self._claimed(call, request, word)
+                return self._claimed(prepared, word)
             case "moved":
                 return self._claim(word)
             case _:
                 self._watch("halted", self.job.known())
                 return None
 
-    def _tell_refused(self, state: JobState, error: OverBudget) -> None:
-        """Let who looks at the job see why it does not go on; the refusal itself comes first."""
+    def _note_refusal(self, state: JobState, error: OverBudget) -> None:
+        """Record why the job does not go on; the refusal itself comes first."""
         what = f"call {state['sequence']} of {self.job.name}"
         audit.refused(self.job.home, what, error, job=self.job.name)
         why = f"call {state['sequence']} was refused: {error.message}"
 
         def decide(now: JobState) -> Sequence[Record]:
-            told = now["why"] == why or not is_ready(now)
-            return [] if told else [{"event": "note", "reason": why}]
+            noted = now["why"] == why or not is_ready(now)
+            return [] if noted else [{"event": "note", "reason": why}]
 
         with suppress(HoldfastError):
             self.job.decide(decide)
 
-    def _claimed(self, call: Call, request: Request, word: str = "asked") -> Call:
+    def _claimed(self, prepared: Prepared, word: str = "asked") -> Call:
         self._watch(word, self.job.known())
-        self._request = request
+        self._request = prepared.request
         hit("job.claimed")
-        return call
+        return prepared.call
 
     def _prepared(self, state: JobState) -> Prepared:
-        """What would be asked in a state, and of whom, with the money for it set aside."""
+        """The call that a state asks for, with the money for it reserved."""
         phase = phase_of(state)
         ref = spec_of(state).model_of(phase) or ""
-        model, acting = self.crew.model(ref), acts(ref)
+        model = self.models.model(ref)
         if state["restore"] is not None:
             self.workspace.restore(state["restore"])
-        tree = self.workspace.snapshot(f"before call {state['sequence']}") if acting else None
+        tree = self.workspace.snapshot(f"before call {state['sequence']}") if acts(ref) else None
         asked = asking_of(state, ref, self.workspace)
         left = state["limits"]["max_seconds"] - state["seconds"]
         request = model_request(
@@ -235,10 +248,19 @@ class Runner:
             timeout=max(min(phase.timeout_seconds, left), 0.0),
             ordinal=state["asked"].get(ref, 0),
         )
-        aside = most = model.most_usd(request)
-        # Money cannot be set aside for who never tells what it costs.
-        if most is None and self.crew.tells_cost(ref):
-            aside = state["limits"]["max_cost_usd"] - committed_usd(state)
+        wanted = most = model.most_usd(request)
+        # No money can be reserved for a model that never reports what it costs.
+        if most is None and self.models.reports_cost(ref):
+            wanted = state["limits"]["max_cost_usd"] - committed_usd(state)
+        charge = SessionId(self.job.home.day(), self._name, state["sequence"] + 1)
+        if self._limited:
+            try:
+                self._account.reserve(charge, wanted or 0.0, self._fleet)
+            except OverBudget:
+                if most is not None:
+                    raise
+                # A call of unknown price gets at most all that the fleet has left.
+                self._account.reserve(charge, None, self._fleet)
         call = Call(
             state["sequence"],
             phase,
@@ -247,33 +269,13 @@ class Runner:
             tree,
             prompt_of(request),
             left < phase.timeout_seconds,
-            self._reserve(state["sequence"], aside, known=most is not None),
+            str(charge),
         )
-        return Prepared(call, asked, request, most, aside)
-
-    @property
-    def _limited(self) -> bool:
-        """Whether the fleet may spend only so much in a day."""
-        return self._fleet.fleet_day is not None
-
-    def _reserve(self, sequence: int, wanted: float | None, *, known: bool) -> str:
-        """Reserve the fleet's money for a call; its name in the book.
-
-        A call whose price is not known before gets at most all that the fleet has left.
-        """
-        charge = SessionId(self.job.home.day(), self._name, sequence + 1)
-        if self._limited:
-            try:
-                self._account.reserve(charge, wanted or 0.0, self._fleet)
-            except OverBudget:
-                if known:
-                    raise
-                self._account.reserve(charge, None, self._fleet)
-        return str(charge)
+        return Prepared(call, asked, request, most, wanted)
 
     def _following(self, state: JobState, call: Call) -> Prepared | None:
-        """The next call, if it can go on record with what is made of this one: who only answers
-        has no files that would have to be kept or put back before."""
+        """The next call, if it can be recorded together with the verdict on this one: a model that
+        only answers has no files that would have to be kept or put back before."""
         phase = phase_of(state)
         if not is_ready(state) or state["not_before"] or state["restore"] or self._limited:
             return None
@@ -283,16 +285,21 @@ class Runner:
         try:
             found = self._prepared(state)
         except HoldfastError:
-            return None  # a claim of its own tells why; this reply is not lost over it
+            return None  # a claim of its own says why; this reply is not lost over it
         return found if _over(state, found.most) is None else None
 
     # -- the call ----------------------------------------------------------------------
 
     def _ask(self, call: Call) -> Result:
         with self._around:
-            result = ask(self.crew.model(call.model), self._request, self._clock)
+            result = ask(self.models.model(call.model), self._request, self._clock)
         if self._around.lost_keeper and result.outcome in ("error", "timeout"):
-            result = _without_keeper(call, result, self._around.left)
+            # It did not end by itself, whatever it printed last: how far it came is not known.
+            left = self._around.left
+            again = call.phase.repeatable is True and not left
+            why = f"{told_lost(left)}: {call.model} was asked in phase {call.phase.name}"
+            why = why if again else f"{why}, which {_EFFECT}"
+            result = Result("error", result.reply, why, again, result.seconds)
         hit("job.answered")
         if result.reply is not None and len(raw := result.text) > _MOST_RAW:
             short = f"{beginning(raw, _MOST_RAW)} [{len(raw) - _MOST_RAW} characters more]"
@@ -302,26 +309,28 @@ class Runner:
     # -- after -------------------------------------------------------------------------
 
     def _finish(self, call: Call, result: Result, *, on: bool = False) -> Call | None:
-        """Put on record what came, and what is made of it; the next call, if it is claimed."""
+        """Record the reply, and what is made of it; the next call, if it is claimed."""
         replied = _replied(call, result)
-        if acts(call.model) or call.phase.gates:
-            # What follows takes its time: what was said is safe before it begins.
-            if not self.job.decide(lambda now: [replied] if _is_open(now, call) else []).lines:
-                return self._overtaken()
-            return self._conclude(call, result, [])
-        return self._conclude(call, result, [replied], on=on)
+        if not (acts(call.model) or call.phase.gates):
+            return self._conclude(call, result, [replied], on=on)
+        # What follows takes its time: the reply is safe before it begins.
+        if not self.job.decide(lambda now: [replied] if _is_open(now, call) else []).lines:
+            return self._watch("overtaken", self.job.known())
+        return self._conclude(call, result, [])
 
     def _conclude(
         self, call: Call, result: Result, before: list[Record], *, on: bool = False
     ) -> Call | None:
-        """What is made of a reply, and where the job goes from there."""
+        """Judge a reply, and decide where the job goes from there."""
+        tree = None
         try:
             with self._around:
                 verdict = verdict_on(call, result, self.job.known(), self.workspace, self._clock)
-            tree = self._kept(call, verdict)
+            # The files after a call that could change them, and at each recovery point.
+            if call.tree or (self._files_change and verdict.action == "COMPLETED"):
+                tree = self.workspace.snapshot(f"after call {call.sequence}")
         except Unkept as error:
-            state, tree = self.job.known(), None
-            verdict = without_files(call, result, state, self.workspace, error)
+            verdict = without_files(call, result, self.job.known(), self.workspace, error)
 
         def decide(state: JobState) -> Decision[Prepared | None]:
             if not _is_open(state, call):
@@ -334,87 +343,37 @@ class Runner:
                 return lines, None
             # The next prompt is made of what the history will say: secrets are masked in it.
             after = self.job.ahead(lines)
-            following = self._following(after, call)
-            if following is not None:
-                _, asked, _, _, aside = following
-                lines += _intent(after, following.call, asked, aside, self._part_name)
+            if (following := self._following(after, call)) is not None:
+                lines += _intent(after, following, self._part_name)
             return lines, following
 
         written = self.job.transact(decide)
-        if not written.lines:
-            return self._overtaken()
+        if not written.lines:  # the job was cancelled in between
+            return self._watch("overtaken", self.job.known())
         if self._limited:
             self._account.settle(written.lines[-1].cursor)
         verdict.tell_audit(self.job, call.sequence, sealed=self._sealed)
         if not before or written.masked or self._sealed:
-            self._tell_masked(call, result.text)
-        following = written.value
-        self._watch("judged", self._with_warnings(verdict))
-        return self._claimed(following.call, following.request) if following else None
-
-    def _with_warnings(self, verdict: Verdict) -> JobState:
-        """The state, with what was odd about an answer that was taken: no state keeps that."""
+            job, number, record = self.job, call.sequence, {"raw_response": result.text}
+            what, ref = f"the reply of call {number}", f"{job.log.key}#{number}/secrets"
+            audit.redacted(job.home, what, record, job=job.name, sequence=number, ref=ref)
         state = self.job.known()
-        if not verdict.warnings:
-            return state
-        return {**state, "warned": [each.reason for each in verdict.warnings]}
-
-    def _overtaken(self) -> None:
-        """The job was cancelled while somebody was asked."""
-        self._watch("overtaken", self.job.known())
-
-    def _kept(self, call: Call, verdict: Verdict) -> str | None:
-        """The files behind a call that could change them, and at each recovery point."""
-        if call.tree or (self._files_change and verdict.action == "COMPLETED"):
-            return self.workspace.snapshot(f"after call {call.sequence}")
-        return None
-
-    def _tell_masked(self, call: Call, raw: str) -> None:
-        job, number = self.job, call.sequence
-        told, ref = f"the reply of call {number}", f"{job.log.key}#{number}/secrets"
-        record: Record = {"raw_response": raw}
-        audit.redacted(job.home, told, record, job=job.name, sequence=number, ref=ref)
-
-    def respond(self, raw: str) -> JobState:
-        """Take an answer from a person or a script instead of asking."""
-        check_length(raw)
-        self.recover()
-        call = self._claim("given")
-        if call is not None:
-            self._finish(call, given(raw))
-        return self.job.known()
+        if verdict.warnings:  # which no state keeps
+            state = {**state, "warned": [each.reason for each in verdict.warnings]}
+        self._watch("judged", state)
+        return self._claimed(written.value) if written.value else None
 
     def _not_before(self, state: JobState) -> str:
         """Twice as long each time, less a part by chance."""
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** state["failures"])
         return utc_stamp(ceil(self._clock.now() + pause * (0.5 + self._rng.random() / 2)))
 
-    def _wait(self, until: str | None) -> None:
-        if until is not None:
-            self._watch("waiting", self.job.known())
-            # A clock that was set back meanwhile must not hold up the job.
-            left = instant_of(until) - self._clock.now()
-            self._clock.sleep(min(max(0.0, left), _LONGEST_PAUSE))
-
-    def _prompt_of(self, sequence: int) -> str:
-        from holdfast.jobs.history import prompt_of_call  # noqa: PLC0415 - only after a crash
-
-        return prompt_of_call(self.job, sequence)
-
     def close(self) -> None:
-        self.crew.close()
+        self.models.close()
         try:
             self._account.settle()
         finally:
             self._account.close()
-
-
-def _without_keeper(call: Call, result: Result, left: int) -> Result:
-    """Whatever a program said last, it did not end by itself: how far it came is not known."""
-    again = call.phase.repeatable is True and not left
-    said = f"{told_lost(left)}: {call.model} was asked in phase {call.phase.name}"
-    why = said if again else f"{said}, which {_EFFECT}"
-    return Result("error", result.reply, why, again, result.seconds)
 
 
 def is_ready(state: JobState) -> bool:
@@ -423,32 +382,57 @@ def is_ready(state: JobState) -> bool:
 
 
 def asking_of(state: JobState, ref: str, workspace: Workspace) -> Asking:
-    """What a model is asked: who only answers cannot look into the files himself."""
+    """The question to a model: one that only answers is shown the files."""
     return asking(state, sent="json" if acts(ref) else "chat", contents=workspace.text_of)
 
 
 def check_length(raw: str) -> None:
     """Refuse an answer that the history could not keep."""
     if len(raw) > _MOST_RAW:
-        raise UsageError(
-            f"an answer of {len(raw):,} characters", hint=f"{_MOST_RAW:,} are kept at most"
-        )
+        hint = f"{_MOST_RAW:,} are kept at most"
+        raise UsageError(f"an answer of {len(raw):,} characters", hint=hint)
+
+
+# --- money ----------------------------------------------------------------------------------
+
+
+def account_of(job: Job) -> Account:
+    """The job's account in the fleet's book: each call stands there as a session of its own."""
+    return Account(job.home, job.log, f"{CACHE}/charged/{_name_in_book(job.name)}.json", _settled)
+
+
+def _settled(line: Line) -> Record | None:
+    """The line of the book for a line of a history."""
+    record = line.record
+    charge = record.get("charge")
+    if not isinstance(charge, str) or record.get("event") not in ("reply", "move"):
+        return None
+    tokens = [record.get(name) for name in ("input_tokens", "output_tokens")]
+    known = [each for each in tokens if isinstance(each, int)]
+    settle: Record = {"event": "settle", "session_id": charge, "usd": record.get("cost_usd")}
+    return settle | {"tokens": sum(known) if known else None}
+
+
+def _name_in_book(job: str) -> str:
+    """The job's name among agents, whose names are shorter and in lower case."""
+    name = f"{OF_A_JOB}{job.lower()}"
+    if is_agent_id(name) and job == job.lower():
+        return name
+    return f"{name[:50]}-{sha256(job.encode()).hexdigest()[:8]}"
 
 
 # --- lines ----------------------------------------------------------------------------------
 
 
-def _move(cause: str, status: str, reason: str | None = None, **more: object) -> Record:
-    told = {name: value for name, value in more.items() if value is not None}
-    line: Record = {"event": "move", "cause": cause, "status": status, **told}
-    return line | ({"reason": reason} if reason else {})
+def _move(cause: str, status: str, reason: str) -> Record:
+    return {"event": "move", "cause": cause, "status": status, "reason": reason}
 
 
 def _over(state: JobState, most: float | None) -> Record | None:
     """The line that ends a job's spending, if it may not ask."""
     limits, spent = state["limits"], committed_usd(state)
     if state["steps"] >= limits["max_iterations"]:
-        reason = f"{state['steps']} of {many(limits['max_iterations'], 'call')} were made"
+        reason = f"{state['steps']} of {plural(limits['max_iterations'], 'call')} were made"
         return {"event": "hold", "hold": "iterations", "reason": reason}
     if state["seconds"] >= limits["max_seconds"]:
         reason = f"{state['seconds']:.0f} of {limits['max_seconds']:.0f} seconds are used"
@@ -461,22 +445,15 @@ def _over(state: JobState, most: float | None) -> Record | None:
     return None
 
 
-def _intent(
-    state: JobState,
-    call: Call,
-    asked: Asking,
-    aside: float | None,
-    name_of: Callable[[str], str],
-) -> list[Record]:
-    texts = asked.parts
-    hashes = [name_of(text) for text in texts]
-    known: dict[str, bool] = state["parts"]
+def _intent(state: JobState, prepared: Prepared, name_of: Callable[[str], str]) -> list[Record]:
+    """The line of a call, after those of the parts that the history does not have."""
+    call, asked, request = prepared.call, prepared.asked, prepared.asked.request
+    named = {name_of(text): text for text in asked.parts}
     parts: list[Record] = [
         {"event": "part", "part": name, "text": text}
-        for name, text in dict(zip(hashes, texts, strict=True)).items()
-        if name not in known
+        for name, text in named.items()
+        if name not in state["parts"]
     ]
-    request = asked.request
     line: Record = {
         "event": "call",
         "sequence": call.sequence,
@@ -486,7 +463,7 @@ def _intent(
         "state_before": call.state_before,
         "preceded_by": state["since"],
         "sent": asked.sent,
-        "parts": hashes,
+        "parts": [name_of(text) for text in asked.parts],
         "request": {
             "job_id": request.job_id,
             "phase": request.phase,
@@ -494,19 +471,19 @@ def _intent(
             "metadata": asked.limits,
         },
     }
-    told = {
-        "reserved_usd": aside,
+    fields = {
+        "reserved_usd": prepared.reserved,
         "charge": call.charge or None,
         "tree": call.tree,
         "temperature": call.phase.temperature,
         "max_tokens": call.phase.max_tokens,
         "by_budget": call.by_budget or None,
     }
-    return [*parts, told_in(line, told)]
+    return [*parts, add_known(line, fields)]
 
 
 def _place(state: JobState) -> tuple[object, ...]:
-    """Where a job is; somebody may take it back to another place while a call is prepared."""
+    """Where a job is; a person may take it back to another place while a call is prepared."""
     return state["run"], state["phase"], state["restore"]
 
 
@@ -532,27 +509,25 @@ def _replied(call: Call, result: Result) -> Record:
         line["is_simulated"] = True
     elif reply is not None:
         line["answered_by"] = reply.model
-        told_in(line, dict(zip(reply.usage._fields, reply.usage, strict=True)))
+        add_known(line, reply.usage._asdict())
         if reply.first_text is not None:
             line["first_text_seconds"] = round(reply.first_text, 6)
     return line
 
 
 def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> Record:
-    """A recovery point behind a phase that was completed."""
-    spec = spec_of(state)
-    place = min(verdict.next_phase, len(spec.phases) - 1)
+    """A recovery point after a phase that was completed."""
+    phases, place = spec_of(state).phases, verdict.at + 1
     sure = verdict.gate is not None and verdict.gate.ok and not verdict.evidence_doubts
     name = f"{call.phase.name}-complete-{call.sequence}"
-    touched = verdict.touched
-    few = capped(touched)
+    few = capped(verdict.touched)
     point: Record = {
         "id": name,
         "checkpoint_id": name,
         "sequence": call.sequence,
-        "can_resume_from": verdict.next_phase < len(spec.phases),
+        "can_resume_from": place < len(phases),
         "description": f"{call.phase.role} completed {call.phase.name}",
-        "resume_phase": spec.phases[place].name if verdict.next_phase < len(spec.phases) else None,
+        "resume_phase": phases[place].name if place < len(phases) else None,
         "rollback_files": few,
         "metadata": {
             "confidence": "high" if sure else "medium",
@@ -560,10 +535,6 @@ def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> R
             "test_pass_rate": verdict.gate.test_pass_rate if verdict.gate else None,
         },
     }
-    if len(few) < len(touched):
-        point["rollback_count"] = len(touched)
-    return {"event": "point", "point": point, "place": verdict.next_phase, "tree": tree}
-
-
-def _unwatched(word: str, state: Record) -> None:
-    """Nobody looks."""
+    if len(few) < len(verdict.touched):
+        point["rollback_count"] = len(verdict.touched)
+    return {"event": "point", "point": point, "place": place, "tree": tree}

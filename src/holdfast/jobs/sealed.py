@@ -1,11 +1,8 @@
-"""The texts of a sensitive job: sealed in every file, open to who has the key.
+"""The texts of a sensitive job: sealed in every file, readable with the key.
 
-What is sealed is what was said: the task, the parts of prompts, replies, summaries, guidance,
-reasons, what gates printed.  Phases, states, paths, models and money can be read by everybody.
-
-Lines are sealed when they are decided and opened when they are read.  The fold in between works
-with the sealed texts as they are, so neither the state beside a view nor the view itself ever has
-anything else.
+Sealed are the task, parts of prompts, replies, summaries, guidance, reasons and gate output.
+Phases, states, paths, models and money are readable.  Lines are sealed when they are decided and
+opened when they are read; the fold works with sealed texts, so views hold nothing else.
 """
 
 from __future__ import annotations
@@ -33,10 +30,23 @@ def is_sealed(spec: Record) -> bool:
 
 def locked(line: Record, seals: Seals) -> Record:
     """A line with its texts sealed."""
-    made = _with_texts(line, seals.lock)
+    lock = seals.lock
+    made = {**_locked(line, (*_SAID, "guidance"), lock), **seals.mark}
     if isinstance(made.get("approved"), str):
         made["approved"] = seals.ring.digest(made["approved"])
-    return {**made, **seals.mark}
+    for name in ("violations", "warnings"):
+        if isinstance(line.get(name), list):
+            made[name] = [_locked(each, ("reason",), lock) for each in line[name]]
+    for name, texts in (("spec", _SPEC), ("former", _FORMER), ("point", ("description",))):
+        if isinstance(value := line.get(name), dict):
+            made[name] = _locked(cast("Record", value), texts, lock)
+    if isinstance(line.get("spec"), dict):
+        phases = cast("list[Record]", made["spec"].get("phases") or [])
+        made["spec"]["phases"] = [_locked(each, _PHASE, lock) for each in phases]
+    if isinstance(line.get("gate"), dict):
+        runs = cast("list[Record]", line["gate"].get("runs") or [])
+        made["gate"] = {**line["gate"], "runs": [_locked(each, ("output",), lock) for each in runs]}
+    return made
 
 
 def opened(value: Any, seals: Seals) -> Any:
@@ -45,7 +55,7 @@ def opened(value: Any, seals: Seals) -> Any:
 
 
 def blanked(value: Any) -> Any:
-    """A value as it is shown to who has no key."""
+    """A value as it is shown without a key."""
     return _walked(value, lambda sealed: BLANK)
 
 
@@ -56,35 +66,13 @@ def _walked(value: Any, change: Lock) -> Any:
         case list():
             return [_walked(each, change) for each in cast("list[Any]", value)]
         case dict():
-            return {
-                name: _walked(each, change) for name, each in cast("dict[str, Any]", value).items()
-            }
+            record = cast("Record", value)
+            return {name: _walked(each, change) for name, each in record.items()}
         case _:
             return value
 
 
-def _with_texts(line: Record, lock: Lock) -> Record:
-    """A copy of a line in which every text went through `lock`."""
-    made = _texts_of(line, (*_SAID, "guidance"), lock)
-    for name in ("violations", "warnings"):
-        if isinstance(line.get(name), list):
-            made[name] = [_texts_of(each, ("reason",), lock) for each in line[name]]
-    if isinstance(spec := line.get("spec"), dict):
-        made["spec"] = _texts_of(cast("Record", spec), _SPEC, lock)
-        phases = cast("list[Record]", made["spec"].get("phases") or [])
-        made["spec"]["phases"] = [_texts_of(each, _PHASE, lock) for each in phases]
-    if isinstance(former := line.get("former"), dict):
-        made["former"] = _texts_of(cast("Record", former), _FORMER, lock)
-    if isinstance(point := line.get("point"), dict):
-        made["point"] = _texts_of(cast("Record", point), ("description",), lock)
-    if isinstance(line.get("gate"), dict):
-        gate: Record = line["gate"]
-        runs = cast("list[Record]", gate.get("runs") or [])
-        made["gate"] = {**gate, "runs": [_texts_of(each, ("output",), lock) for each in runs]}
-    return made
-
-
-def _texts_of(record: Record, names: Sequence[str], lock: Lock) -> Record:
+def _locked(record: Record, names: Sequence[str], lock: Lock) -> Record:
     changed = {
         name: lock(text) for name in names if isinstance(text := record.get(name), str) and text
     }

@@ -1,4 +1,4 @@
-"""A spec from what somebody wrote: a file, a folder with one in it, or one prompt."""
+"""The spec of a job from a file, a folder with one in it, or options."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from holdfast.contracts.job_spec import (
     PhaseSpec,
 )
 from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
+from holdfast.jobs.state import add_known
 from holdfast.userfile import read
 from holdfast.workspace.attachment import ATTACHMENTS, check_name
 from holdfast.workspace.gates import words_of
@@ -44,17 +45,17 @@ _BUDGET = {
     "max_seconds": "max_seconds",
     "max_iterations": "max_iterations",
 }
-_SAID = {"max_cost_usd": "max_cost", "max_seconds": "max_time", "timeout_seconds": "timeout"}
+_SHOWN = {"max_cost_usd": "max_cost", "max_seconds": "max_time", "timeout_seconds": "timeout"}
 _IGNORED = frozenset(
     {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
 )
-"""What belongs to a manifest, which people take for a spec."""
+"""Fields of a manifest, which people take for a spec."""
 
 
 class Read(NamedTuple):
     spec: JobSpec
     notes: list[str]
-    """What was taken otherwise than it stands there."""
+    """What was read otherwise than it is written."""
 
 
 def read_spec(path: str) -> Read:
@@ -62,31 +63,34 @@ def read_spec(path: str) -> Read:
     if os.path.isdir(path):
         found = [name for name in NAMES if os.path.isfile(os.path.join(path, name))]
         if not found:
-            raise NotFound(
-                f"no spec in {path}", hint=f"it has none of {', '.join(NAMES)}", path=path
-            )
+            hint = f"it has none of {', '.join(NAMES)}"
+            raise NotFound(f"no spec in {path}", hint=hint, path=path)
         path = os.path.join(path, found[0])
     if not os.path.isfile(path):
         raise NotFound(f"there is no spec {path}", hint="name a file or a folder", path=path)
     with typed("reading the spec", path):
-        told = parse(read(path, MOST_BYTES), path)
-    if not isinstance(told, dict):
+        fields = parse(read(path, MOST_BYTES), path)
+    if not isinstance(fields, dict):
         raise BadValue(f"{path}: a spec is an object", hint="see docs/jobs.md", path=path)
-    return spec_from(told, path, folder=os.path.dirname(os.path.abspath(path)))
+    return spec_from(fields, path, folder=os.path.dirname(os.path.abspath(path)))
 
 
-def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "") -> Read:
-    """A spec as somebody wrote it, with durations as text and older names."""
+def spec_from(fields: Mapping[str, Any], where: str = "spec", *, folder: str = "") -> Read:
+    """A spec as people write it, with durations as text and older names."""
     notes: list[str] = []
     value: dict[str, Any] = {}
-    for name, each in told.items():
+    for name, each in fields.items():
         if name in _IGNORED:
             notes.append(f"{where}: {name} is no part of a spec, and left out")
         else:
-            _say(value, _OTHER_NAMES.get(name, name), each, where)
+            _put(value, _OTHER_NAMES.get(name, name), each, where)
     _limits(value, notes, where)
     _roles(value, where)
-    value["phases"] = [_phase(each, where) for each in _phases_told(value.get("phases"), where)]
+    if not isinstance(value.get("phases"), list | None):
+        what, hint = f"phases: {_kind(value['phases'])}, not a list", "each begins with `- name: …`"
+        raise BadValue(f"{where}: {what}", hint=hint)
+    phases = cast("list[Any]", value.get("phases") or [])
+    value["phases"] = [_phase(each, where) for each in phases]
     if folder and isinstance(value.get("source"), str):
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
     if folder and isinstance(value.get("attachments"), list):
@@ -94,19 +98,11 @@ def spec_from(told: Mapping[str, Any], where: str = "spec", *, folder: str = "")
     return Read(_checked(value, where), notes)
 
 
-def _say(value: dict[str, Any], name: str, each: Any, where: str) -> None:
-    """Put in what has several names; of two limits one would hold, and nobody knew which."""
+def _put(value: dict[str, Any], name: str, each: Any, where: str) -> None:
+    """Set a field that has several names; BadValue if two of them differ."""
     if value.get(name) not in (None, each):
         raise BadValue(f"{where}: {name} is said twice", hint="leave one of its names out")
     value[name] = each
-
-
-def _phases_told(told: Any, where: str) -> list[Any]:
-    if told is None or isinstance(told, list):
-        return cast("list[Any] | None", told) or []
-    raise BadValue(
-        f"{where}: phases: {_kind(told)}, not a list", hint="each begins with `- name: …`"
-    )
 
 
 def _kind(told: object) -> str:
@@ -115,22 +111,24 @@ def _kind(told: object) -> str:
 
 
 def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
-    told = value.pop("budget", None)
-    if not isinstance(told, dict | None):
+    given = value.pop("budget", None)
+    if not isinstance(given, dict | None):
         hint = f"such as {{max_cost: 2.5}}; it has {', '.join(_BUDGET)}"
-        raise BadValue(f"{where}: budget: {_kind(told)}, not a mapping", hint=hint)
+        raise BadValue(f"{where}: budget: {_kind(given)}, not a mapping", hint=hint)
     budget: dict[str, Any] = {}
-    for name, each in cast("dict[str, Any]", told or {}).items():
+    for name, each in cast("dict[str, Any]", given or {}).items():
         if name not in _BUDGET:
             raise BadValue(f"{where}: budget has no {name}", hint=f"one of {', '.join(_BUDGET)}")
-        _say(budget, _BUDGET[name], _amount(name, each, where), where)
+        if name == "max_time":
+            each = duration(each, f"{where}: {name}")
+        _put(budget, _BUDGET[name], each if name == "max_iterations" else _number(each), where)
     cents = _threshold(value, "cost_threshold", where)
     if cents is not None:
-        _say(budget, "max_cost_usd", cents / 100, where)
+        _put(budget, "max_cost_usd", cents / 100, where)
         notes.append(f"{where}: cost_threshold {cents:g} is in cents: {cents / 100:.2f} USD")
     minutes = _threshold(value, "time_threshold_minutes", where)
     if minutes is not None:
-        _say(budget, "max_seconds", minutes * 60, where)
+        _put(budget, "max_seconds", minutes * 60, where)
     money = budget.get("max_cost_usd")
     if isinstance(money, float) and money >= _MOST_MONEY:
         hint = f"in USD, below {_MOST_MONEY:,.0f}"
@@ -140,59 +138,54 @@ def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
 
 
 def _roles(value: dict[str, Any], where: str) -> None:
-    told = value.get("models")
-    if isinstance(told, dict):
+    given = value.get("models")
+    if isinstance(given, dict):
         value["models"] = dict[str, Any]()
-        for role, model in cast("dict[Any, Any]", told).items():
+        for role, model in cast("dict[Any, Any]", given).items():
             name = role.lower() if isinstance(role, str) else role
-            _say(value["models"], name, model, f"{where}: models")
+            _put(value["models"], name, model, f"{where}: models")
 
 
 def _threshold(value: dict[str, Any], name: str, where: str) -> float | None:
-    told = value.pop(name, None)
-    if told is None or (isinstance(told, int | float) and not isinstance(told, bool)):
-        return told
-    raise BadValue(f"{where}: {name}: {told!r:.40} is no number", hint="without quotes, such as 50")
-
-
-def _amount(name: str, value: Any, where: str) -> Any:
-    if name == "max_time":
-        return duration(value, f"{where}: {name}")
-    return value if name == "max_iterations" else _number(value)
+    given = value.pop(name, None)
+    if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
+        return given
+    hint = "without quotes, such as 50"
+    raise BadValue(f"{where}: {name}: {given!r:.40} is no number", hint=hint)
 
 
 def _number(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-def _phase(told: Any, where: str) -> Any:
-    if isinstance(told, str):
-        return {"name": told}
-    if not isinstance(told, dict):
-        return told
+def _phase(given: Any, where: str) -> Any:
+    if isinstance(given, str):
+        return {"name": given}
+    if not isinstance(given, dict):
+        return given
     phase: dict[str, Any] = {}
-    for name, each in cast("dict[str, Any]", told).items():
+    for name, each in cast("dict[str, Any]", given).items():
         if name in _TIMES:
-            _say(phase, _TIMES[name], duration(each, f"{where}: {name}"), where)
+            _put(phase, _TIMES[name], duration(each, f"{where}: {name}"), where)
         elif name == "gate":
-            _say(phase, "gates", [_gate(each, where)], where)
+            _put(phase, "gates", [_gate(each, where)], where)
         elif name == "gates" and isinstance(each, list):
-            _say(phase, "gates", [_gate(one, where) for one in cast("list[Any]", each)], where)
+            _put(phase, "gates", [_gate(one, where) for one in cast("list[Any]", each)], where)
         elif name == "temperature":
             phase[name] = _number(each)
         else:
-            _say(phase, _PHASE_NAMES.get(name, name), each, where)
+            _put(phase, _PHASE_NAMES.get(name, name), each, where)
     return phase
 
 
-def _gate(told: Any, where: str) -> Any:
-    if isinstance(told, str):
-        return {"run": told}
-    if not isinstance(told, dict):
-        return told
-    gate = dict(cast("dict[str, Any]", told))
+def _gate(given: Any, where: str) -> Any:
+    if isinstance(given, str):
+        return {"run": given}
+    if not isinstance(given, dict):
+        return given
+    gate = dict(cast("dict[str, Any]", given))
     if "timeout" in gate:
-        _say(gate, "timeout_seconds", duration(gate.pop("timeout"), f"{where}: gate"), where)
+        _put(gate, "timeout_seconds", duration(gate.pop("timeout"), f"{where}: gate"), where)
     return gate
 
 
@@ -211,12 +204,9 @@ def _checked(value: dict[str, Any], where: str) -> JobSpec:
         spec = JobSpec.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        at = ".".join(_SAID.get(str(each), str(each)) for each in first["loc"])
-        hint = (
-            f"isolation is one of {', '.join(ISOLATIONS)}"
-            if at == "isolation"
-            else "see docs/jobs.md"
-        )
+        at = ".".join(_SHOWN.get(str(each), str(each)) for each in first["loc"])
+        isolation = f"isolation is one of {', '.join(ISOLATIONS)}"
+        hint = isolation if at == "isolation" else "see docs/jobs.md"
         raise BadValue(f"{where}: {at or 'spec'}: {first['msg']}", hint=hint) from None
     unknown = sorted(spec.unknown_fields())
     if unknown:
@@ -231,7 +221,7 @@ def _checked(value: dict[str, Any], where: str) -> JobSpec:
 
 
 class Options(NamedTuple):
-    """What a command line says beside a spec, and instead of it."""
+    """Options of the command line, which replace fields of a spec."""
 
     prompt: str | None = None
     worker: str | None = None
@@ -254,47 +244,32 @@ class Options(NamedTuple):
     sensitive: bool = False
 
 
+_FIELDS = (
+    *("prompt", "description", "objective", "details", "acceptance"),
+    *("isolation", "base"),
+)
+
+
 def settled(spec: JobSpec, options: Options) -> JobSpec:
-    """The spec with what options say, and with every phase written out."""
+    """The spec with the options, and with every phase written out."""
     value = spec.value()
-    for name in (
-        "prompt",
-        "description",
-        "objective",
-        "details",
-        "acceptance",
-        "isolation",
-        "base",
-    ):
-        if (said := getattr(options, name)) is not None:
-            value[name] = said
+    value |= {name: given for name in _FIELDS if (given := getattr(options, name)) is not None}
     if options.source is not None:
         value["source"] = os.path.abspath(options.source)
     if value.get("source") is not None and "isolation" not in value:
-        value["isolation"] = "worktree" if _is_repository(value["source"]) else "directory"
-    models = dict(value.get("models") or {})
-    models |= {
-        role: ref
-        for role, ref in ((WORKER, options.worker), (SUPERVISOR, options.supervisor))
-        if ref is not None
-    }
-    if models:
+        repository = os.path.lexists(os.path.join(value["source"], ".git"))
+        value["isolation"] = "worktree" if repository else "directory"
+    models = {WORKER: options.worker, SUPERVISOR: options.supervisor}
+    if models := add_known(dict(value.get("models") or {}), models):
         value["models"] = {role.lower(): ref for role, ref in models.items()}
-    budget = {
-        name: said
-        for name, said in (
-            ("max_cost_usd", options.max_cost),
-            ("max_seconds", options.max_seconds),
-            ("max_iterations", options.max_iterations),
-        )
-        if said is not None
-    }
-    if budget:
+    limits = ("max_cost_usd", "max_seconds", "max_iterations")
+    given = (options.max_cost, options.max_seconds, options.max_iterations)
+    if budget := add_known({}, dict(zip(limits, given, strict=True))):
         value["budget"] = {**(value.get("budget") or {}), **budget}
     value["phases"] = _phases(value, options)
     for name in ("files", "attachments"):
-        if said := getattr(options, name):
-            value[name] = [*(value.get(name) or []), *said]
+        if given := getattr(options, name):
+            value[name] = [*(value.get(name) or []), *given]
     if options.tolerant:
         value["reply"] = {**(value.get("reply") or {}), "tolerant": True}
     if options.sensitive:
@@ -305,9 +280,20 @@ def settled(spec: JobSpec, options: Options) -> JobSpec:
 
 
 def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
-    phases: list[dict[str, Any]] = list(value.get("phases") or _default_phases(value))
+    phases: list[dict[str, Any]] = list(value.get("phases") or [])
+    review = {"name": "review", "role": SUPERVISOR}
+    if not phases and SUPERVISOR in (value.get("models") or {}):
+        phases = [{"name": "work", "role": WORKER}, review]
+    phases = phases or [{"name": DEFAULT_PHASE, "role": WORKER}]
     if options.supervisor is not None and not any(map(_reviews, phases)):
-        phases = _with_review(phases)
+        work, *more = phases
+        if more or work["name"] != DEFAULT_PHASE:
+            raise UsageError(
+                "a supervisor, but no phase with the role supervisor",
+                hint="add one to the phases of the spec: without it nothing would be reviewed",
+            )
+        timeout = {key: work[key] for key in ("timeout_seconds",) if key in work}
+        phases = [{**work, "name": "work"}, review | timeout]
     if options.timeout is not None:
         phases = [{**each, "timeout_seconds": options.timeout} for each in phases]
     if options.gates:
@@ -317,35 +303,12 @@ def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
     return phases
 
 
-def _default_phases(value: dict[str, Any]) -> list[dict[str, Any]]:
-    if SUPERVISOR in (value.get("models") or {}):
-        return [{"name": "work", "role": WORKER}, {"name": "review", "role": SUPERVISOR}]
-    return [{"name": DEFAULT_PHASE, "role": WORKER}]
-
-
-def _with_review(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The default phase and a review behind it; where others are named, who knows its place?"""
-    work, *more = phases
-    if more or work["name"] != DEFAULT_PHASE:
-        raise UsageError(
-            "a supervisor, but no phase with the role supervisor",
-            hint="add one to the phases of the spec: without it nothing would be reviewed",
-        )
-    review = {"name": "review", "role": SUPERVISOR}
-    timeout = {key: work[key] for key in ("timeout_seconds",) if key in work}
-    return [{**work, "name": "work"}, review | timeout]
-
-
 def _reviews(phase: dict[str, Any]) -> bool:
     return PhaseSpec.model_validate(phase).reviews
 
 
-def _is_repository(path: str) -> bool:
-    return os.path.lexists(os.path.join(path, ".git"))
-
-
 def check_there(spec: JobSpec) -> None:
-    """See that what a spec names on this machine is there, before a job is made of it."""
+    """Refuse a spec that names what is not on this machine, before a job is made of it."""
     source = spec.source
     if source is not None and not os.path.isdir(source):
         raise NotFound(f"there is no folder {source}", hint="--source names one", path=source)

@@ -1,8 +1,7 @@
-"""What the lines of a job come to: the fold behind `manifest.json`.  Pure.
+"""The state of a job, folded from the lines of its history.  Pure.
 
-The state holds what the next step needs, and the trail: a short entry for each thing that happened.
-A line that says what the state does not allow changes nothing: it was written by a runner that had
-been replaced, or by hand.
+It holds what the next step needs, and the trail: a short entry for each event.  A line that the
+state does not allow changes nothing: a replaced runner wrote it, or a hand.
 """
 
 from __future__ import annotations
@@ -17,10 +16,17 @@ from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
-from holdfast.contracts.job_states import FINAL, STATES, TRANSITIONS, Cause, State
+from holdfast.contracts.job_states import (
+    FINAL,
+    STATES,
+    SUSPENDABLE,
+    TRANSITIONS,
+    Cause,
+    Hold,
+    State,
+    allowed,
+)
 from holdfast.errors import Corrupt, HoldfastError
-from holdfast.jobs.doable import SAID, doable
-from holdfast.jobs.said import as_said
 from holdfast.store.primitives import Line
 
 Job = dict[str, Any]
@@ -39,47 +45,18 @@ class Refused(HoldfastError):
 
 
 def initial() -> Job:
+    absent = "created_at updated_at hold why call not_before former last tree restore base result"
     return {
+        **dict.fromkeys([*absent.split(), "origin", "foreign", "archived"]),
+        **dict.fromkeys(("phase", "run", "sequence", "steps", "failures", "fence"), 0),
+        **dict.fromkeys(("unknown", "tokens"), 0),
+        **dict.fromkeys(("cost_usd", "assumed_usd", "seconds"), 0.0),
+        **{name: list[Any]() for name in ("guidance", "attachments", "context", "points", "since")},
+        **{name: dict[str, Any]() for name in ("spec", "retries", "tries", "limits", "parts")},
         "job_id": "",
-        "created_at": None,
-        "updated_at": None,
-        "spec": {},
         "status": "DRAFT",
-        "hold": None,
         "suspending": False,
-        "why": None,
-        "phase": 0,
-        "run": 0,
-        "sequence": 0,
-        "call": None,
-        "steps": 0,
-        "retries": {},
-        "tries": {},
-        "failures": 0,
-        "not_before": None,
-        "cost_usd": 0.0,
-        "unknown": 0,
-        "assumed_usd": 0.0,
-        "seconds": 0.0,
-        "tokens": 0,
-        "limits": {},
-        "former": None,
-        "last": None,
-        "guidance": [],
-        "attachments": [],
-        "context": [],
-        "points": [],
-        "parts": {},
-        "since": [],
         "asked": {},
-        "tree": None,
-        "restore": None,
-        "base": None,
-        "result": None,
-        "fence": 0,
-        "origin": None,
-        "foreign": None,
-        "archived": None,
         "trail": [],
     }
 
@@ -110,32 +87,24 @@ def capped(paths: Sequence[str]) -> list[str]:
     return kept
 
 
-def told_in(line: Record, told: Record) -> Record:
-    """A line with what is known of what it may tell."""
-    for name, value in told.items():
-        if value is not None:
-            line[name] = value
+def add_known(line: Record, fields: Record) -> Record:
+    """A line with those of the fields that are known."""
+    line |= {name: value for name, value in fields.items() if value is not None}
     return line
 
 
+@lru_cache(maxsize=64)
 def utc_of(stamp: object) -> str:
     """A time of the history, as the format has it."""
-    return _utc_of(str(stamp))
-
-
-@lru_cache(maxsize=64)
-def _utc_of(stamp: str) -> str:
     try:
-        return utc_stamp(instant_of(stamp))
+        return utc_stamp(instant_of(str(stamp)))
     except ValueError:
         return utc_stamp(0.0)
 
 
-def _tell(state: Job, record: Record, **more: Any) -> None:
-    """One entry of the trail."""
-    entry = told_in({"timestamp": utc_of(record.get("ts"))}, more)
-    entry["new_status"] = state["status"]
-    state["trail"].append(entry)
+def _add_to_trail(state: Job, record: Record, **more: Any) -> None:
+    entry = add_known({"timestamp": utc_of(record.get("ts"))}, more)
+    state["trail"].append(entry | {"new_status": state["status"]})
 
 
 # --- reading a state ------------------------------------------------------------------------
@@ -143,8 +112,8 @@ def _tell(state: Job, record: Record, **more: Any) -> None:
 
 def spec_of(state: Job) -> JobSpec:
     """The spec as it stands; checked when it was written, so it is not checked again."""
-    known = _SPECS.get(id(state["spec"]))
-    if known is None or known[0] is not state["spec"]:
+    global _last_spec
+    if _last_spec is None or _last_spec[0] is not state["spec"]:
         try:
             spec = JobSpec.model_validate(state["spec"])
         except ValidationError as error:
@@ -152,19 +121,17 @@ def spec_of(state: Job) -> JobSpec:
                 f"the spec of {state['job_id']} cannot be read: {error.errors()[0]['msg']}",
                 hint="`holdfast check` tells whether its history was changed",
             ) from None
-        _SPECS.clear()
-        known = _SPECS[id(state["spec"])] = (state["spec"], spec)
-    return known[1]
+        _last_spec = state["spec"], spec
+    return _last_spec[1]
 
 
-_SPECS: dict[int, tuple[Any, JobSpec]] = {}
-"""The last one, by the object that it was made of: a run asks thousands of times."""
+_last_spec: tuple[Any, JobSpec] | None = None
+"""With the object that it was made of: a run asks thousands of times."""
 
 
 def phase_of(state: Job) -> PhaseSpec:
-    phases = spec_of(state).phases
-    at: int = min(state["phase"], len(phases) - 1)
-    return phases[at]
+    phases, at = spec_of(state).phases, cast("int", state["phase"])
+    return phases[min(at, len(phases) - 1)]
 
 
 def ready_state(phase: PhaseSpec) -> State:
@@ -178,6 +145,44 @@ def committed_usd(state: Job) -> float:
     return state["cost_usd"] + state["assumed_usd"] + (call.get("reserved_usd") or 0.0)
 
 
+def waits_for_approval(state: Job) -> bool:
+    """Whether a person can agree; an imported job may be held for it in another state."""
+    return state["hold"] == "approval" and state["status"] in TRANSITIONS["approve"][0]
+
+
+_VERBS: dict[Cause, str] = {
+    "claim": "run",
+    "continue": "steward continue",
+    "halt": "steward halt",
+}
+_BY_PEOPLE = frozenset(("activate", "claim", "continue", "halt", "resume", "rewind", "cancel"))
+_WHEN_HELD: dict[Hold, tuple[str, ...]] = {
+    "suspended": ("resume",),
+    "approval": (),
+    "iterations": ("resume --max-iterations",),
+}
+
+
+def allowed_actions(state: Job) -> list[str]:
+    """The verbs that are not refused, beside those that only look or make a recovery point."""
+    status, hold = cast("State", state["status"]), cast("Hold | None", state["hold"])
+    if waits_for_approval(state):
+        actions = ["cancel", "steward approve", "steward reject"]
+    else:
+        actions = [_VERBS.get(each, each) for each in allowed(status) if each in _BY_PEOPLE]
+        if "steward continue" in actions:
+            actions.append("steward answer")
+        if hold is not None:
+            actions = [*(each for each in actions if each != "run"), *_WHEN_HELD[hold]]
+    if status == "DRAFT":
+        actions += ["run", "set"]
+    if state["suspending"]:
+        actions.append("resume")
+    elif hold is None and status in SUSPENDABLE:
+        actions.append("suspend")
+    return sorted(actions)
+
+
 def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
     """What is wrong with doing `cause` now, and what could be done instead."""
     name, status, hold = state["job_id"], state["status"], state["hold"]
@@ -185,14 +190,14 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
     if status in FINAL:
         hint = "it is over; `holdfast job new` begins another one"
     else:
-        hint = f"what can be done now: {', '.join(doable(state))}"
+        hint = f"what can be done now: {', '.join(allowed_actions(state))}"
     return Refused(f"{name} is {status}{held}: {cause} is refused{why and f', {why}'}", hint=hint)
 
 
 def check(state: Job, cause: Cause) -> None:
     """Refuse what the table does not allow."""
     if state["status"] not in TRANSITIONS[cause][0]:
-        raise refusal(state, SAID.get(cause, cause))
+        raise refusal(state, _VERBS.get(cause, cause))
 
 
 # --- one act for each event -----------------------------------------------------------------
@@ -244,7 +249,13 @@ def _move(state: Job, record: Record) -> None:
         state["suspending"] = False  # the line says whether it stays so
     if known == "approve":
         state["tries"] = {}
-        _let_resume(state)
+        last, phases = state["sequence"] - 1, len(state["spec"].get("phases", []))
+        state["points"] = [
+            {**each, "can_resume_from": True}
+            if each.get("sequence") == last and (each.get("place") or 0) < phases
+            else each
+            for each in state["points"]
+        ]
     if known == "rewind":
         state["former"] = record.get("former")
         state["tree"] = state["restore"] = record.get("tree")
@@ -253,24 +264,18 @@ def _move(state: Job, record: Record) -> None:
             state |= {**zero, "run": state["run"] + 1, "former": None}
     if isinstance(record.get("limits"), dict):
         state["limits"] = {**state["limits"], **record["limits"]}
-    _hear(state, record)
+    _add_guidance(state, record)
     _suspend_if_asked(state)
-    event = _EVENTS.get(known, known.upper())
-    _tell(state, record, event=event, description=_described(record))
+    event = {"lost": "AUTOMATIC_RECOVERY", "rewind": "RESTEP"}.get(known, known.upper())
+    parts = [record.get(name) for name in ("reason", "guidance", "previous_phase")]
+    description = "; ".join(str(each) for each in parts if each) or None
+    _add_to_trail(state, record, event=event, description=description)
 
 
-_EVENTS: dict[Cause, str] = {"lost": "AUTOMATIC_RECOVERY", "rewind": "RESTEP"}
-
-
-def _described(record: Record) -> str | None:
-    parts = (record.get("reason"), record.get("guidance"), record.get("previous_phase"))
-    return "; ".join(str(each) for each in parts if each) or None
-
-
-def _hear(state: Job, record: Record) -> None:
+def _add_guidance(state: Job, record: Record) -> None:
     if record.get("guidance"):
-        told = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
-        state["guidance"] = [*state["guidance"], told]
+        given = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
+        state["guidance"] = [*state["guidance"], given]
 
 
 def _is_cancelled(state: Job, record: Record) -> bool:
@@ -289,9 +294,8 @@ def _drop_call(state: Job, *, again: bool) -> None:
         state["asked"][call["model"]] -= 1
         state["restore"] = call["tree"]
     if call.get("outcome") is None:
-        reserved = call.get("reserved_usd") or 0.0
         state["unknown"] += 1
-        state["assumed_usd"] += reserved
+        state["assumed_usd"] += call.get("reserved_usd") or 0.0
     state["call"] = None
 
 
@@ -308,7 +312,9 @@ def _hold(state: Job, record: Record) -> None:
         state["hold"] = hold
         if state["status"] != "INTERVENTION_REQUIRED":  # where it says what was asked
             state["why"] = record.get("reason", state["why"])
-    _tell(state, record, event=str(hold or "released").upper(), description=record.get("reason"))
+    _add_to_trail(
+        state, record, event=str(hold or "released").upper(), description=record.get("reason")
+    )
 
 
 _CAN_BE_HELD: tuple[State, ...] = ("PENDING", "REVIEWING", "RUNNING", "INTERVENTION_REQUIRED")
@@ -322,8 +328,7 @@ def _suspend_if_asked(state: Job) -> None:
         state["hold"] = "suspended"
 
 
-def _part(state: Job, record: Record) -> None:
-    """Nothing to remember: the call that names it does."""
+_OF_A_CALL = ("sequence", "state_before", "phase", "model", "tree", "by_budget", "charge")
 
 
 def _call(state: Job, record: Record) -> None:
@@ -332,18 +337,9 @@ def _call(state: Job, record: Record) -> None:
     state["status"], state["since"], state["not_before"] = "RUNNING", [], None
     state["why"] = None
     tree, model = record.get("tree"), str(record.get("model"))
-    state["call"] = {
-        "sequence": record.get("sequence"),
-        "state_before": record.get("state_before"),
-        "phase": record.get("phase"),
-        "model": record.get("model"),
-        "reserved_usd": record.get("reserved_usd"),
-        "tree": tree,
-        "by_budget": record.get("by_budget"),
-        "charge": record.get("charge"),
-        "at": record.get("ts"),
-        "outcome": None,
-    }
+    state["call"] = {name: record.get(name) for name in _OF_A_CALL}
+    state["call"] |= {"at": record.get("ts"), "outcome": None}
+    state["call"]["reserved_usd"] = record.get("reserved_usd")
     state["sequence"] = int(record.get("sequence", state["sequence"])) + 1
     state["steps"] += 1
     state["restore"] = None
@@ -405,13 +401,16 @@ def _judged(state: Job, record: Record) -> None:
     _count(state, record, name)
     if isinstance(record.get("next_phase"), int) and record["next_phase"] != state["phase"]:
         if record["next_phase"] > state["phase"]:
-            _begin_anew(state, name, reviewed=call.get("state_before") == "REVIEWING")
+            if state["status"] != "REVIEWING":
+                state["tries"] = {}
+            elif call.get("state_before") != "REVIEWING":  # a reviewer can send back to this work
+                state["tries"] = {name: state["tries"].get(name, 1)}
         state["phase"], state["tree"] = record["next_phase"], None
     evidence = capped([str(each) for each in record.get("evidence_files", [])])
     _suspend_if_asked(state)
     summary = record.get("summary_for_supervisor")
-    _tell(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
-    former = as_said(record) | {"role": role, "phase": name, "evidence_files": evidence}
+    _add_to_trail(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
+    former = reported(record) | {"role": role, "phase": name, "evidence_files": evidence}
     state["last"] = {**former, "model": call.get("model"), "status": state["status"]}
     if action == "RETRY" and record.get("outcome") == "ERROR":
         return  # nobody said anything
@@ -424,20 +423,29 @@ def _judged(state: Job, record: Record) -> None:
 def _named(state: Job, evidence: Sequence[str]) -> list[str]:
     """The files that the next one is told of: all that people gave, and the latest evidence."""
     new = [each for each in evidence if len(each) <= _LONGEST_PATH and not escapes(each)]
-    told = list(dict.fromkeys([*state["context"], *new]))
-    if len(told) <= _CONTEXT_KEPT:
-        return told
+    named = list(dict.fromkeys([*state["context"], *new]))
+    if len(named) <= _CONTEXT_KEPT:
+        return named
     given = {*state["spec"].get("files", []), *state["attachments"]}
-    kept = {*given, *[each for each in told if each not in given][-_CONTEXT_KEPT:]}
-    return [each for each in told if each in kept]
+    kept = {*given, *[each for each in named if each not in given][-_CONTEXT_KEPT:]}
+    return [each for each in named if each in kept]
 
 
-def _begin_anew(state: Job, name: str, *, reviewed: bool) -> None:
-    """New work is tried and looked at for the first time; a reviewer can send back to the old."""
-    if state["status"] != "REVIEWING":
-        state["tries"] = {}
-    elif not reviewed:
-        state["tries"] = {name: state["tries"].get(name, 1)}
+def reported(judged: Record) -> Record:
+    """What an agent reported, by a `judged` line: the line's action is what is done about it.
+
+    `unsaid` is there if it reported nothing that counts; the summary says why.
+    """
+    complaint = judged.get("complaint")
+    found: Record = {
+        "action": judged.get("action") if complaint is None else "COMPLETED",
+        "summary": judged.get("summary_for_supervisor"),
+        "complaint": complaint,
+    }
+    nothing = {"ERROR": "failed", "TIMEOUT": "late"}.get(str(judged.get("outcome")))
+    if nothing is None and judged.get("violations"):
+        nothing = "refused"
+    return found | ({"unsaid": nothing} if nothing else {})
 
 
 def _count(state: Job, record: Record, name: str) -> None:
@@ -456,39 +464,17 @@ def _count(state: Job, record: Record, name: str) -> None:
 
 
 def _point(state: Job, record: Record) -> None:
-    point = record.get("point")
-    if isinstance(point, dict):
-        told = {**_with_few_files(cast("Record", point)), "tree": record.get("tree")}
-        told |= {"former": state["former"], "place": record.get("place")}
-        if _is_behind_approval(state, record.get("place")):
-            told["can_resume_from"] = False
-        others = [each for each in state["points"] if each["id"] != told.get("id")]
-        state["points"] = [*others, told][-_POINTS_KEPT:]
-
-
-def _is_behind_approval(state: Job, place: object) -> bool:
-    """Whether going on from a place would be what a person has yet to agree with."""
-    return state["hold"] == "approval" and isinstance(place, int) and place > state["phase"]
-
-
-def _let_resume(state: Job) -> None:
-    """What was approved just now can be gone back to."""
-    last, ahead = state["sequence"] - 1, len(state["spec"].get("phases", []))
-    state["points"] = [
-        {**each, "can_resume_from": True}
-        if each.get("sequence") == last and (each.get("place") or 0) < ahead
-        else each
-        for each in state["points"]
-    ]
-
-
-def _with_few_files(point: Record) -> Record:
-    """Points of before named all of them, however many."""
+    if not isinstance(record.get("point"), dict):
+        return
+    point, place = cast("Record", record["point"]), record.get("place")
     files: list[str] = point.get("rollback_files") or []
-    few = capped(files)
-    if len(few) == len(files):
-        return point
-    return {**point, "rollback_files": few, "rollback_count": len(files)}
+    if len(few := capped(files)) < len(files):  # older points named all of them
+        point = {**point, "rollback_files": few, "rollback_count": len(files)}
+    point = {**point, "tree": record.get("tree"), "former": state["former"], "place": place}
+    if state["hold"] == "approval" and isinstance(place, int) and place > state["phase"]:
+        point["can_resume_from"] = False  # it was not approved yet
+    others = [each for each in state["points"] if each["id"] != point.get("id")]
+    state["points"] = [*others, point][-_POINTS_KEPT:]
 
 
 def _attach(state: Job, record: Record) -> None:
@@ -500,7 +486,7 @@ def _attach(state: Job, record: Record) -> None:
 
 
 def _note(state: Job, record: Record) -> None:
-    _hear(state, record)
+    _add_guidance(state, record)
     if record.get("tree") is None and state["status"] in TRANSITIONS["claim"][0]:
         state["why"] = record.get("reason") or state["why"]
     if record.get("tree") is not None and record["tree"] == state["restore"]:
@@ -541,7 +527,7 @@ _ACTS: dict[str, Callable[[Job, Record], None]] = {
     "set": _set,
     "move": _move,
     "hold": _hold,
-    "part": _part,
+    "part": lambda state, record: None,  # the call that names it is remembered
     "call": _call,
     "reply": _reply,
     "judged": _judged,

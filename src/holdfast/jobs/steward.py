@@ -1,7 +1,6 @@
-"""What people decide about a job.
+"""Decisions of people about a job.
 
-A decision is bound to what was decided on: its hash is shown with it, and a decision that names
-another hash was made about something that is gone.
+A decision is bound to what was shown: it names a hash, and is refused where that has changed.
 """
 
 from __future__ import annotations
@@ -9,26 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from os.path import basename
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS
 from holdfast.errors import BadName, Busy, NotFound, UsageError
-from holdfast.jobs.crew import any_acts
-from holdfast.jobs.doable import waits_for_approval
-from holdfast.jobs.remains import end_remains
-from holdfast.jobs.state import Refused, check, phase_of, ready_state, refusal, spec_of
-from holdfast.jobs.touched import Touched, touched
+from holdfast.jobs.models import any_acts
+from holdfast.jobs.place import Changed, changed, end_orphans
+from holdfast.jobs.state import (
+    Refused,
+    check,
+    phase_of,
+    ready_state,
+    refusal,
+    spec_of,
+    waits_for_approval,
+)
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
+    from holdfast.store.primitives import Decision
 
 _SHORTEST, _LONGEST_NAME = 8, 128
 _MOST_GUIDANCE, _MOST_TIMES = 1 << 20, 1000
-"""Characters in all, and how often: each is a part of every later request, which a line has to
-name, and none of it can be taken back."""
+"""Characters in all, and how often: each is a part of every later request."""
 
 
 class Stale(Refused):
@@ -107,57 +112,38 @@ class Shown(NamedTuple):
     """What a decision is about, as it is now."""
 
     hash: str
-    touched: Touched
+    changed: Changed
 
 
-def shown(job: Job) -> Shown:
-    """Names what a decision is about: the last call, what came of it, and the files.
+def shown_now(job: Job) -> Shown:
+    """What a decision is about: the last call, what came of it, and the files.
 
-    Who is shown a sensitive job sees less of it than who decides, but it is the same job.
+    A sensitive job has the same hash with its key and without.
     """
     state = job.stored()
-    about = [state["job_id"], state["sequence"], state["status"], state["hold"], state["why"]]
-    points: list[Record] = state["points"][-1:]
-    found = touched(job, state)
+    about = [state[name] for name in ("job_id", "sequence", "status", "hold", "why", "former")]
+    found = changed(job, state)
     files = [] if found.mark is None else [found.mark]
-    told = encode([*about, state["former"], points, *files], limit=MAX_DOCUMENT)
-    return Shown(sha256(told).hexdigest(), found)
+    text = encode([*about, state["points"][-1:], *files], limit=MAX_DOCUMENT)
+    return Shown(sha256(text).hexdigest(), found)
 
 
-def shown_hash(job: Job) -> str:
-    return shown(job).hash
-
-
-def _check_shown(job: Job, said: str | None, verb: str, now: Shown | None = None) -> None:
-    """Refuse a decision about what has changed since."""
-    if said is None:
-        return
-    if len(said) < _SHORTEST:
-        raise UsageError(f"--shown {said!r} is too short", hint="as `holdfast job show` tells it")
-    now = now or shown(job)
-    if not now.hash.startswith(said.lower()):
-        told = f"{verb} of {said[:16]}, but what waits is {now.hash[:16]}"
-        because = f": {now.touched.told}" if now.touched.after_the_agent else ""
-        audit.tell(job.home, "stale_approval", told, job=job.name)
+def _check_shown(job: Job, named: str | None, verb: str) -> Shown | None:
+    """Refuse a decision about what has changed since; what it is about, if it names it."""
+    if named is None:
+        return None
+    if len(named) < _SHORTEST:
+        raise UsageError(f"--shown {named!r} is too short", hint="as `holdfast job show` tells it")
+    now = shown_now(job)
+    if not now.hash.startswith(named.lower()):
+        what = f"{verb} of {named[:16]}, but what waits is {now.hash[:16]}"
+        because = f": {now.changed.in_words}" if now.changed.after_the_agent else ""
+        audit.tell(job.home, "stale_approval", what, job=job.name)
         raise Stale(
-            f"{job.name} has changed since {said[:16]} was shown{because}",
+            f"{job.name} has changed since {named[:16]} was shown{because}",
             hint=f"`holdfast job show {job.name}` shows what waits now ({now.hash[:16]})",
         )
-
-
-def _agreed(job: Job, said: str | None) -> str:
-    """The hash of what is agreed with; nobody agrees unseen with what the agent did not leave."""
-    now = shown(job)
-    _check_shown(job, said, "approval", now)
-    if said is None and now.touched.after_the_agent:
-        told = f"approval without --shown: {now.touched.told}"
-        audit.tell(job.home, "stale_approval", told, job=job.name)
-        raise Stale(
-            f"{job.name} is not what the agent left: {now.touched.told}",
-            hint=f"look at it with `holdfast job show {job.name}`, then "
-            f"`holdfast job steward {job.name} approve --shown HASH`",
-        )
-    return now.hash
+    return now
 
 
 def _check_guidance(state: JobState, guidance: str | None) -> None:
@@ -165,25 +151,22 @@ def _check_guidance(state: JobState, guidance: str | None) -> None:
         return
     before = sum(len(each["text"]) for each in state["guidance"])
     if before + len(guidance) > _MOST_GUIDANCE:
-        told = f"guidance of {len(guidance):,} characters, and {before:,} before it"
-        most = f"{_MOST_GUIDANCE:,} are kept at most"
+        what = f"guidance of {len(guidance):,} characters, and {before:,} before it"
+        most = _MOST_GUIDANCE
     elif len(state["guidance"]) >= _MOST_TIMES:
-        told = f"guidance was given {len(state['guidance']):,} times"
-        most = f"{_MOST_TIMES:,} are kept at most"
+        what, most = f"guidance was given {len(state['guidance']):,} times", _MOST_TIMES
     else:
         return
-    raise UsageError(
-        f"{told}: {most}",
-        hint=f"put it into a file: holdfast job attach FILE --job {state['job_id']}",
-    )
+    hint = f"put it into a file: holdfast job attach FILE --job {state['job_id']}"
+    raise UsageError(f"{what}: {most:,} are kept at most", hint=hint)
 
 
 # --- decisions ------------------------------------------------------------------------------
 
 
 def move(cause: str, status: str, **more: object) -> Record:
-    told = {name: value for name, value in more.items() if value not in (None, "")}
-    return {"event": "move", "cause": cause, "status": status, **told}
+    known = {name: value for name, value in more.items() if value not in (None, "")}
+    return {"event": "move", "cause": cause, "status": status, **known}
 
 
 def _kept(state: JobState) -> str | None:
@@ -221,22 +204,30 @@ def halt(
 def approve(
     job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
 ) -> None:
-    """Agree with what a phase did: the job goes on behind it."""
+    """Agree with what a phase did, and go on after it.
+
+    Without `shown`, nothing is approved that was changed after the agent ended.
+    """
 
     def decide(state: JobState) -> Sequence[Record]:
         if state["hold"] != "approval":
             raise refusal(state, "approve")
         check(state, "approve")
-        agreed = _agreed(job, shown)
+        now = _check_shown(job, shown, "approval")
+        if now is None and (now := shown_now(job)).changed.after_the_agent:
+            what = f"approval without --shown: {now.changed.in_words}"
+            audit.tell(job.home, "stale_approval", what, job=job.name)
+            raise Stale(
+                f"{job.name} is not what the agent left: {now.changed.in_words}",
+                hint=f"look at it with `holdfast job show {job.name}`, then "
+                f"`holdfast job steward {job.name} approve --shown HASH`",
+            )
         _check_guidance(state, guidance)
-        phases = spec_of(state).phases
-        after: int = state["phase"] + 1
-        over = after >= len(phases)
-        status = "SUCCESS" if over else ready_state(phases[after])
-        place = state["phase"] if over else after
-        hold = None if over else _kept(state)
-        told = move("approve", status, phase=place, guidance=guidance, by=by, hold=hold)
-        return [told | {"approved": agreed}]
+        phases, after = spec_of(state).phases, cast("int", state["phase"]) + 1
+        line = {"phase": after, "guidance": guidance, "by": by, "approved": now.hash}
+        if after >= len(phases):
+            return [move("approve", "SUCCESS", **line | {"phase": state["phase"]})]
+        return [move("approve", ready_state(phases[after]), **line, hold=_kept(state))]
 
     job.decide(decide)
 
@@ -262,12 +253,12 @@ def suspend(job: Job, reason: str | None = None) -> None:
     """Let a job wait; one whose call is in flight waits when that has ended."""
 
     def decide(state: JobState) -> Sequence[Record]:
+        suspended = state["hold"] == "suspended" or state["suspending"]
         if state["status"] not in SUSPENDABLE:
             raise refusal(state, "suspend")
-        if state["hold"] == "suspended" or state["suspending"]:
-            raise refusal(state, "suspend", why="it is suspended already")
-        if state["hold"] is not None:
-            raise refusal(state, "suspend", why="it waits already")
+        if suspended or state["hold"] is not None:
+            what = "is suspended" if suspended else "waits"
+            raise refusal(state, "suspend", why=f"it {what} already")
         return [{"event": "hold", "hold": "suspended", "reason": reason or "suspended"}]
 
     job.decide(decide)
@@ -283,15 +274,8 @@ def resume(
     """Let a job go on that was suspended, or that used up what it may, with a higher limit."""
     if max_iterations is not None and max_iterations < 1:
         raise UsageError(f"--max-iterations {max_iterations}", hint="a number of calls, from 1 on")
-    limits: Record = {
-        name: value
-        for name, value in (
-            ("max_cost_usd", max_cost),
-            ("max_seconds", max_seconds),
-            ("max_iterations", max_iterations),
-        )
-        if value is not None
-    }
+    asked = zip(_OPTION, (max_cost, max_seconds, max_iterations), strict=True)
+    limits: Record = {name: value for name, value in asked if value is not None}
 
     def decide(state: JobState) -> Sequence[Record]:
         status, hold = state["status"], state["hold"]
@@ -302,8 +286,15 @@ def resume(
         if not (halted or held or (let_go and hold is None and limits)):
             raise refusal(state, "resume", why="it is not suspended")
         needed = [name for word, name in _NEEDED.items() if word in (status, hold)]
+        used = {
+            "max_cost_usd": state["cost_usd"] + state["assumed_usd"],
+            "max_seconds": state["seconds"],
+            "max_iterations": state["steps"],
+        }
         for name in dict.fromkeys([*needed, *limits]):
-            _check_raised(state, limits, name)
+            if limits.get(name, 0) <= used[name]:
+                why = f"it needs {_OPTION[name]} above what is used ({used[name]:g})"
+                raise refusal(state, "resume", why=why)
         if halted:
             return [move("resume", ready_state(phase_of(state)), limits=limits)]
         line: Record = {"event": "hold", "hold": None, "reason": "resumed"}
@@ -325,37 +316,25 @@ _OPTION = {
 }
 
 
-def _check_raised(state: JobState, limits: Record, name: str) -> None:
-    used: float = {
-        "max_cost_usd": state["cost_usd"] + state["assumed_usd"],
-        "max_seconds": state["seconds"],
-        "max_iterations": state["steps"],
-    }[name]
-    if limits.get(name, 0) <= used:
-        raise refusal(
-            state, "resume", why=f"it needs {_OPTION[name]} above what is used ({used:g})"
-        )
-
-
 def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
     state = job.state()
     check(state, "cancel")
     ended = ""
     if state["call"] is not None and job.holder() is None:
         try:
-            ended = end_remains(job)
+            ended = end_orphans(job)
         except (Busy, UsageError) as error:
-            ended = error.message  # a job that cannot be cancelled over it would help nobody
-    said = "; ".join(each for each in (reason or "cancelled", ended) if each)
+            ended = error.message  # the job is cancelled all the same
+    why = "; ".join(each for each in (reason or "cancelled", ended) if each)
 
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "cancel")
         call: Record = state["call"] or {}
-        # Nobody will answer for it: what was set aside for it counts as spent.
+        # It gets no verdict: what was reserved for it counts as spent.
         ends = {name: call.get(name) for name in ("sequence", "charge")}
-        return [move("cancel", "CANCELED", reason=said, by=by, **ends)]
+        return [move("cancel", "CANCELED", reason=why, by=by, **ends)]
 
-    # Whose key is lost can still be ended.
+    # Cancelling needs no key.
     job.decide(decide, blind=reason is None)
 
 
@@ -368,7 +347,7 @@ def activate(job: Job) -> None:
 
 
 def check_activates(state: JobState) -> None:
-    """Refuse a job that is no draft, or of which nobody said what is to be done."""
+    """Refuse a job that is no draft, or has no task."""
     check(state, "activate")
     if not _says_what(state):
         raise Refused(
@@ -379,7 +358,7 @@ def check_activates(state: JobState) -> None:
     attached = {basename(path) for path in state["attachments"]}
     missing = [path for path in spec.attachments if basename(path) not in attached]
     if missing and "replayed_from" not in (state["origin"] or {}):
-        # Whoever made it was ended before he had put everything in its place.
+        # Its maker was ended before everything was in its place.
         raise Refused(
             f"{state['job_id']} was to have {basename(missing[0])[:80]!r} attached, and has not",
             hint=f"holdfast job attach {missing[0]} --job {state['job_id']}",
@@ -403,23 +382,20 @@ def rewind(
     dry_run: bool = False,
 ) -> Record:
     """Go back to a phase, a recovery point or the start; the line that says so."""
-    line: Record = {}
 
-    def decide(state: JobState) -> Sequence[Record]:
-        nonlocal line
+    def decide(state: JobState) -> Decision[Record]:
         check(state, "rewind")
         if waits_for_approval(state):
             raise refusal(state, "rewind", why="what waits for approval is rejected instead")
         place = None if phase is None else _place_of(state, phase)
         line = _rewound(state, place, point, start=start)
-        return [] if dry_run else [line]
+        return [] if dry_run else [line], line
 
-    job.decide(decide)
-    return line
+    return job.transact(decide).value
 
 
 def _place_of(state: JobState, phase: int | str) -> int:
-    """The number of a phase; a phase that is called like a number is meant by its name."""
+    """The number of a phase; the name of a phase counts, even if it looks like a number."""
     names = [each.name for each in spec_of(state).phases]
     if phase in names:
         return names.index(str(phase))
@@ -451,35 +427,22 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         why = f"{phases[place].name} is ahead of {here}: what is between them would be left out"
         raise refusal(state, "rewind", why=why)
     if start:
-        _check_start(state)
+        spec, origin = spec_of(state), cast("Record", state["origin"] or {})
+        job = origin.get("replayed_from")
+        if job and origin.get("calls") and spec.isolation != "none" and any_acts(spec):
+            why = f"the files of the start stayed with {job}; --phase 0 leaves them as they are"
+            raise refusal(state, "rewind", why=why)
         tree = state["base"]
-    told = f"back to {point or phases[place].name}"
-    line = move(
-        "rewind",
-        ready_state(phases[place]),
-        phase=place,
-        reason=told,
-        tree=tree,
-        hold=_kept(state),
-    )
+    back, why = ready_state(phases[place]), f"back to {point or phases[place].name}"
+    line = move("rewind", back, phase=place, reason=why, tree=tree, hold=_kept(state))
     return line | {"previous_phase": here, "former": former} | ({"start": True} if start else {})
 
 
-def _check_start(state: JobState) -> None:
-    """Refuse to begin anew with files that are those of the middle of another job."""
-    spec = spec_of(state)
-    origin: Record = state["origin"] or {}
-    former = origin.get("replayed_from")
-    if former and origin.get("calls") and spec.isolation != "none" and any_acts(spec):
-        why = f"the files of the start stayed with {former}; --phase 0 leaves them as they are"
-        raise refusal(state, "rewind", why=why)
-
-
 def _check_resumable(state: JobState, point: Record) -> None:
-    """Refuse a point that nothing follows, that nobody agreed with, or whose files are gone."""
+    """Refuse a point that nothing follows, that was not approved, or whose files are gone."""
     spec, name = spec_of(state), point["id"]
     origin: Record = state["origin"] or {}
-    # Where nobody can change files, they are as they were.
+    # Files that no model can change are as they were.
     kept = point["tree"] is not None or spec.isolation == "none"
     kept = kept or not (any_acts(spec) or origin.get("replayed_from"))
     if point["place"] is None or point["place"] >= len(spec.phases):
@@ -500,7 +463,7 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
         check_checkpoint(state, name)
         phase = phase_of(state)
         former: Record = state["former"] or {}
-        evidence: list[str] = former.get("evidence_files", [])
+        count = len(former.get("evidence_files", []))
         point: Record = {
             "id": name,
             "checkpoint_id": name,
@@ -509,11 +472,7 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
             "description": description or "made by hand",
             "resume_phase": phase.name,
             "rollback_files": list(state["context"]),
-            "metadata": {
-                "confidence": "medium",
-                "evidence_count": len(evidence),
-                "test_pass_rate": None,
-            },
+            "metadata": {"confidence": "medium", "evidence_count": count, "test_pass_rate": None},
         }
         return [{"event": "point", "point": point, "place": state["phase"], "tree": tree}]
 

@@ -1,7 +1,7 @@
-"""What happened to a job, in the order in which people want to read it.
+"""The events of a job in order, and its state in words.
 
-Calls as `jobHistory.json` has them; between them what people and the engine decided; and the call
-that is under way.  One reading of the history gives all three.
+Calls are as `jobHistory.json` has them; between them stands what people and the engine decided, and
+at the end the call that is under way.  One reading of the history gives all three.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.jobs.history import Calls, points
-from holdfast.jobs.said import answer_in
-from holdfast.jobs.state import committed_usd, spec_of, utc_of
+from holdfast.jobs.state import committed_usd, reported, spec_of, utc_of
+from holdfast.text import plural
 
 if TYPE_CHECKING:
     from holdfast.jobs.job import Job
@@ -24,6 +24,7 @@ _EVIDENCE = {"evidence_missing": "missing", "evidence_escape": "outside"}
 _QUOTED = 200
 """Characters of a path that a complaint quotes, where it does not name the path as it is."""
 
+_NO_ACTION = {"failed": "failed", "late": "no answer in time", "refused": "refused"}
 ACTED = {"COMPLETED": "good", "RETRY": "care", "STUCK": "bad"}
 """What an action means, as colour and shape tell it: see design/look.md."""
 _MEANINGS = {
@@ -39,8 +40,8 @@ class Timeline(NamedTuple):
     total: int
     """Calls that have ended, shown or not."""
     calls: list[Record]
-    """Each with `heard`, which is no action where none was said that counts; with `evidence`, what
-    became of the files that it named; and with `wrong`."""
+    """Each with `heard`: the action, or why there is none; with `evidence`: what became of the
+    files that it named; and with `wrong`."""
     events: list[Record]
     """Each with `before`: the number of the call that came next."""
     asking: Record | None
@@ -97,6 +98,12 @@ def _examined(response: Record) -> Record:
     that is wrong."""
     doubts: dict[str, str] = {}
     wrong: list[Record] = []
+    answer = reported(
+        {**response, "outcome": response["status"], "complaint": response.get("overruled")}
+    )
+    heard = _NO_ACTION.get(answer.get("unsaid", ""), str(answer["action"]))
+    if "unsaid" not in answer and answer["complaint"] is not None:
+        heard += ", not accepted"
     for name, bad in (("violations", True), ("warnings", False)):
         for each in response.get(name) or ():
             path, state = each["reason"].rpartition(":")[0], _EVIDENCE.get(each["kind"])
@@ -111,7 +118,7 @@ def _examined(response: Record) -> Record:
         {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
         for path in response["evidence_files"]
     ]
-    return {"heard": answer_in(response), "evidence": files, "wrong": wrong}
+    return {"heard": heard, "evidence": files, "wrong": wrong}
 
 
 def headline(complaint: str) -> str:
@@ -168,7 +175,7 @@ def _asking(reading: Calls, asked: Record | None) -> Record | None:
 
 
 def places(state: JobState) -> list[Record]:
-    """The phases of a job, and which are behind it, which is its own, and which are ahead."""
+    """The phases of a job: behind it, here, or ahead."""
     spec, here, over = spec_of(state), state["phase"], state["status"] == "SUCCESS"
     return [
         {
@@ -183,28 +190,35 @@ def places(state: JobState) -> list[Record]:
 
 
 def used(state: JobState) -> Record:
-    """How much of what it may use a job has used, and whether that is still green."""
-    limits = state["limits"]
-    shares = {
-        "cost": _share(committed_usd(state), limits.get("max_cost_usd")),
-        "time": _share(state["seconds"], limits.get("max_seconds")),
-        "iterations": _share(state["steps"], limits.get("max_iterations")),
-    }
-    return {name: {"share": share, "level": level(share)} for name, share in shares.items()}
+    """The share of each limit that a job has used: yellow from three quarters on, red when all."""
+    found: Record = {}
+    for name, amount, limit in (
+        ("cost", committed_usd(state), "max_cost_usd"),
+        ("time", state["seconds"], "max_seconds"),
+        ("iterations", state["steps"], "max_iterations"),
+    ):
+        most: float | None = state["limits"].get(limit)
+        share = None if most is None else round(amount / most, 4) if most else 1.0
+        level = "red" if (share or 0) >= 1 else "yellow" if (share or 0) >= 0.75 else "green"
+        found[name] = {"share": share, "level": level}
+    return found
 
 
-def level(share: float | None) -> str:
-    """Green, yellow from three quarters on, red when all is used."""
-    if share is None:
-        return "green"
-    return "red" if share >= 1 else "yellow" if share >= 0.75 else "green"
+def shown_usd(cost_usd: float | None, unknown: int, most: float | None = None) -> str:
+    """Money as people read it: an unknown cost is named, and never shown as 0."""
+    limit = "" if most is None else f" of {most:g}"
+    known = f"{cost_usd or 0.0:.4f}{limit} USD"
+    if not unknown:
+        return known
+    hidden = f"cost unknown for {plural(unknown, 'call')}"
+    if cost_usd:
+        return f"{known}, {hidden}"
+    return hidden if most is None else f"{hidden} (limit {most:g} USD)"
 
 
-def _share(used: float, most: float | None) -> float | None:
-    """None where there is no limit; of nothing, all is used."""
-    if most is None:
-        return None
-    return round(used / most, 4) if most else 1.0
+def known_usd(state: JobState) -> float | None:
+    """What was spent; None if no cost is known."""
+    return round(state["cost_usd"], 6) or (None if state["unknown"] else 0.0)
 
 
 def in_words(state: JobState) -> str:
@@ -220,5 +234,5 @@ def words(status: object) -> str:
 
 
 def meaning(state: JobState) -> str:
-    """What the state of a job means to somebody who looks whether anything is wrong."""
+    """What the state of a job means to a person who looks for what is wrong."""
     return "care" if state["hold"] else _MEANINGS.get(state["status"], "quiet")

@@ -1,22 +1,28 @@
-"""All jobs of a home: which there are, what is shown of them made again, and what is amiss."""
+"""The jobs of a home: listing, rebuilding what is shown of them, finding what is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.calls.sealing import MARK
 from holdfast.codec import Record
+from holdfast.errors import Corrupt
 from holdfast.jobs import history
-from holdfast.jobs.damage import spoilt_views
-from holdfast.jobs.job import Job, is_job_id
-from holdfast.jobs.lost import is_lost
+from holdfast.jobs.job import Job, is_lost
 from holdfast.jobs.queue import Queue, folders
+from holdfast.jobs.reply import TAG
+from holdfast.jobs.request import hash_of
+from holdfast.jobs.sealed import SPOILT
 from holdfast.layout import HOLDFAST, Layout
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _LONG_IN_THE_MAKING = 3600.0
+_BACKUP = "`holdfast check` names every line; compare with a backup"
 
 
 def known(home: Home, layout: Layout = HOLDFAST, listed: Sequence[str] | None = None) -> list[str]:
@@ -43,35 +49,7 @@ def list_them(home: Home, layout: Layout = HOLDFAST) -> list[str]:
 
 
 def _there(home: Home, layout: Layout) -> set[str]:
-    with home.opened_dir(layout.above("job")) as directory:
-        names = [name for name in directory.names() if is_job_id(name)] if directory else []
-    return {name for name in names if has_history(home, layout.path("job", name))}
-
-
-def _unmade(home: Home, layout: Layout) -> list[str]:
-    """Folders in which nothing is told, and that nobody can still be about to fill."""
-    there, newest = _there(home, layout), home.clock.now() - _LONG_IN_THE_MAKING
-    with home.opened_dir(layout.above("job")) as directory:
-        if directory is None:
-            return []
-        names = sorted(name for name in directory.names() if is_job_id(name) and name not in there)
-        found = [(name, directory.stat(name)) for name in names]
-    old = [name for name, it in found if it and it.kind == "dir" and it.mtime < newest]
-    return [name for name in old if not is_lost(home, layout.path("job", name))]
-
-
-def _lost(home: Home, layout: Layout) -> list[str]:
-    """Jobs whose history is emptied or gone; what was shown of them is still there."""
-    there, found = _there(home, layout), list[str]()
-    for name in folders(home, layout):
-        key = layout.path("job", name)
-        if name in there:
-            with Job(home, name, layout) as job:
-                if job.exists():
-                    continue
-        if is_lost(home, key):
-            found.append(name)
-    return found
+    return {name for name in folders(home, layout) if has_history(home, layout.path("job", name))}
 
 
 def has_history(home: Home, key: str) -> bool:
@@ -80,13 +58,10 @@ def has_history(home: Home, key: str) -> bool:
     return any(name.startswith("history.") for name in names)
 
 
-# --- shown ----------------------------------------------------------------------------------
-
-
 def rebuilt(
     home: Home, layout: Layout = HOLDFAST, *, dry_run: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
-    """Make every file anew that shows jobs; its key, and the names of edited ones kept aside."""
+    """Rewrite every file that shows jobs; its key, and the names of edited ones that were kept."""
     if not dry_run:
         list_them(home, layout)
     for name in sorted(_there(home, layout)):
@@ -100,7 +75,7 @@ def rebuilt(
             yield queue.key, [] if dry_run else queue.log.rebuild()
 
 
-# --- amiss ----------------------------------------------------------------------------------
+# --- what is wrong --------------------------------------------------------------------------
 
 
 class Trouble(NamedTuple):
@@ -110,26 +85,99 @@ class Trouble(NamedTuple):
 
 
 def troubles(home: Home, layout: Layout = HOLDFAST) -> Iterator[Trouble]:
-    """What somebody should look at; a job that waits in the queue is none, however long."""
+    """What a person should look at; a job that waits in the queue is none, however long."""
+    there = _there(home, layout)
     for name in unlisted(home, layout):
         fix = "`holdfast doctor --fix` lists it"
         yield Trouble(name, "not listed: whoever made it was ended", fix)
-    for name in _lost(home, layout):
-        fix = "bring history.jsonl back from a backup; manifest.json shows where the job was"
-        yield Trouble(name, "its history is damaged or gone", fix)
-    for name in _unmade(home, layout):
-        where = f"{home.path}/{layout.path('job', name)}"
-        yield Trouble(name, "files without a job: whoever made it was ended", f"remove {where}")
+    for name in folders(home, layout):
+        lost = is_lost(home, layout.path("job", name))
+        if name in there and lost:  # unless the history that is there still says something
+            with Job(home, name, layout) as job:
+                lost = not job.exists()
+        if lost:
+            fix = "bring history.jsonl back from a backup; manifest.json shows where the job was"
+            yield Trouble(name, "its history is damaged or gone", fix)
+        elif name not in there and _is_old(home, layout, name):
+            where = f"{home.path}/{layout.path('job', name)}"
+            yield Trouble(name, "files without a job: whoever made it was ended", f"remove {where}")
     for name in known(home, layout):
         with Job(home, name, layout) as job:
             state = job.state()
-            if state["status"] == "RUNNING" and job.holder() is None:
+            if job.holder() is not None:
+                continue
+            if state["status"] == "RUNNING":
                 call: Record = state["call"] or {}
-                whom = f" while {call['model']} was asked" if call else ""
+                model = f" while {call['model']} was asked" if call else ""
                 fix = f"`holdfast job run {name}` goes on, or asks you whether to"
-                yield Trouble(name, f"its runner died{whom}", fix)
-            if job.holder() is None:
-                for key in spoilt_views(job):
-                    file = key.rpartition("/")[2]
-                    fix = "`holdfast rebuild` makes it anew from the history, which counts"
-                    yield Trouble(name, f"{file} is not what was written", fix)
+                yield Trouble(name, f"its runner died{model}", fix)
+            for key in spoilt_views(job):
+                fix = "`holdfast rebuild` makes it anew from the history, which counts"
+                yield Trouble(name, f"{key.rpartition('/')[2]} is not what was written", fix)
+
+
+def _is_old(home: Home, layout: Layout, name: str) -> bool:
+    """Whether no process can still be about to fill a folder."""
+    with home.opened_dir(layout.above("job")) as directory:
+        found = directory.stat(name) if directory is not None else None
+    newest = home.clock.now() - _LONG_IN_THE_MAKING
+    return found is not None and found.kind == "dir" and found.mtime < newest
+
+
+# --- damage ---------------------------------------------------------------------------------
+
+
+def damage(job: Job) -> list[str]:
+    """Each place where the history is not what was written; other readers leave bad lines out.
+
+    What a crash left is none: a last line in progress, bytes that no line counts on.
+    """
+    found = [f"{each.segment}:{each.line}: {each.detail}" for each in job.log.verify().problems]
+    if found:
+        return found
+    # Lines that are gone from the end leave a chain that holds; what is shown had seen them.
+    with closing(job.home.cell(f"{job.key}/manifest.json")) as cell:
+        stamp = cell.peek()
+    if stamp is None or job.log.contains(stamp.cursor):
+        return []
+    return [f"{job.log.key}: line {stamp.cursor.seq} was there and is not there any more"]
+
+
+def spoilt_views(job: Job) -> list[str]:
+    """The files made from the history that hold something else, or are gone."""
+    found: list[str] = []
+    for name in ("manifest.json", "jobHistory.json"):
+        with closing(job.home.cell(f"{job.key}/{name}")) as cell:
+            stamp = cell.peek()
+        if stamp is not None and not stamp.shown:
+            found.append(f"{job.key}/{name}")
+    return found
+
+
+def check_undamaged(job: Job) -> None:
+    """Corrupt, naming the line, if the history is not what was written; or the part of a prompt."""
+    found = damage(job)
+    if not found:
+        wrong = (
+            f"{line.segment}: line {line.seq}: part {str(line.record.get('part'))[:16]} is another "
+            "text than its name says"
+            for line in job.lines()
+            if line.record.get("event") == "part" and not _is_named_right(job, line.record)
+        )
+        found = [*islice(wrong, 1)]
+    if found:
+        more = f", and {len(found) - 1} more" if found[1:] else ""
+        what = f"the history of {job.name} is damaged: {found[0]}{more}"
+        raise Corrupt(what, hint=_BACKUP, path=job.log.key)
+
+
+def _is_named_right(job: Job, part: Record) -> bool:
+    text, name = str(part.get("text")), part.get("part")
+    if MARK not in part:
+        # Named before its secrets were masked, it has a name that cannot be made again.
+        return hash_of(text) == name or TAG.search(text) is not None
+    if text == SPOILT:
+        return False
+    # By another key, or copied from another job, it was named with a key that is not the current.
+    other = part[MARK] != job.seals.ring.current.id or "copied_from" in part
+    return other or TAG.search(text) is not None or job.seals.ring.digest(text) == name

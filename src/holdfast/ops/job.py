@@ -11,16 +11,15 @@ from holdfast.codec import Record
 from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError, recorded
-from holdfast.jobs.crew import Crew
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.money import shown_usd
+from holdfast.jobs.models import Models
 from holdfast.jobs.packing import check_kept
 from holdfast.jobs.spec import Options, check_amount, check_there, is_attached, read_spec, settled
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
+from holdfast.jobs.timeline import shown_usd
 from holdfast.jobs.upkeep import known
-from holdfast.jobs.verdict import many
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show, tally
 from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_views
@@ -28,7 +27,7 @@ from holdfast.ops.job_watch import words_of
 from holdfast.ops.jobs import Decrypt, Id, details, indented, opened, queue_of, row, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
-from holdfast.text import duration, one_line
+from holdfast.text import duration, one_line, plural
 from holdfast.workspace.attachment import ATTACHMENTS
 from holdfast.workspace.gates import doubts
 from holdfast.workspace.sandbox import hidden_in
@@ -272,11 +271,11 @@ def _activate(call: Context, job: Job, rank: int | None) -> None:
     workspace.make()
     for note in workspace.notes:
         call.warn(note)
-    crew = Crew(workspace.path, clock=call.clock)
+    models = Models(workspace.path, clock=call.clock)
     try:
-        crew.check(job.spec)
+        models.check(job.spec)
     finally:
-        crew.close()
+        models.close()
     activated(job)
     run = f"`holdfast job run {job.name}` runs it"
     with recorded(f"the start of {job.name}", run), queue_of(call, change=True) as queue:
@@ -373,7 +372,7 @@ def _text(told: Record) -> str:
         f"  {shown_usd(told['cost_usd'], told['unknown_costs'], limits.get('max_cost_usd', 0))} "
         f"({used['cost']['level']}), {told['seconds']:.0f} of {limits.get('max_seconds', 0):g} s "
         f"({used['time']['level']}), "
-        f"{told['calls']} of {many(limits.get('max_iterations', 0), 'call')}"
+        f"{told['calls']} of {plural(limits.get('max_iterations', 0), 'call')}"
     )
     if told["runner"]:
         lines.append(f"  run by process {told['runner']}")

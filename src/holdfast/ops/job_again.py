@@ -8,23 +8,23 @@ from typing import Annotated
 
 from holdfast.codec import Record
 from holdfast.errors import UsageError
-from holdfast.jobs.again import begin_again, beginning_of, files_in_place
-from holdfast.jobs.crew import Crew
-from holdfast.jobs.damage import check_undamaged
 from holdfast.jobs.job import Job
-from holdfast.jobs.money import known_usd, shown_usd
+from holdfast.jobs.models import Models
 from holdfast.jobs.packing import needing_files
 from holdfast.jobs.replay import NothingToReplay
 from holdfast.jobs.replay import replay as replayed
+from holdfast.jobs.rerun import begin_again, beginning_of, files_in_place
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
-from holdfast.jobs.verdict import many
+from holdfast.jobs.timeline import known_usd, shown_usd
+from holdfast.jobs.upkeep import check_undamaged
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running
 from holdfast.ops.jobs import Id, opened, queue_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.text import plural
 
 
 @example("holdfast job replay hello")
@@ -58,15 +58,15 @@ def replay(
         found = replayed(job, until)
         if found.unproven and not found.calls and from_ is None:
             raise NothingToReplay(
-                f"{job.name}: {many(found.unproven, 'imported call')} without answers or states",
+                f"{job.name}: {plural(found.unproven, 'imported call')} without answers or states",
                 hint=f"`holdfast job history {job.name}` shows what was recorded of them",
             )
         if from_ is None:
             data = {"job": job.name, **found._asdict()}
-            calls = many(found.calls, "call")
+            calls = plural(found.calls, "call")
             said = f"{job.name}: {calls} replayed, {found.status}: every state follows\n"
             if found.unproven:
-                left = many(found.unproven, "imported call")
+                left = plural(found.unproven, "imported call")
                 said += f"{left} without answers or states: nothing is proven of them\n"
             return Show(data, text=said)
         return _again(call, job, from_, model)
@@ -87,9 +87,9 @@ def _again(call: Context, job: Job, behind: int, model: str | None) -> Show:
             needing_files(job, "replay --from"),
             files_in_place(job, begun, name, key) as workspace,
         ):
-            crew = Crew(workspace.path, clock=call.clock, sandbox=workspace.sandbox)
-            with closing(crew):
-                crew.check(begun.spec)
+            models = Models(workspace.path, clock=call.clock, sandbox=workspace.sandbox)
+            with closing(models):
+                models.check(begun.spec)
             begin_again(job, new, begun, {"calls": behind, "model": model})
         with queue_of(call, change=True) as queue:
             queue.register(name, new.state()["created_at"], use=False)
@@ -119,5 +119,5 @@ def _figures(state: Record) -> Record:
 
 def _told(figures: Record) -> str:
     cost = shown_usd(figures["cost_usd"], figures["unknown_costs"])
-    calls = many(figures["calls"], "call")
+    calls = plural(figures["calls"], "call")
     return f"{figures['status']} after {calls}, {figures['seconds']:.1f} s, {cost}"

@@ -6,10 +6,9 @@ import os
 from contextlib import suppress
 
 from holdfast.codec import Record
-from holdfast.jobs.damage import damage, spoilt_views
-from holdfast.jobs.job import Job
-from holdfast.jobs.lost import is_lost
+from holdfast.jobs.job import Job, is_lost
 from holdfast.jobs.queue import folders
+from holdfast.jobs.upkeep import damage, spoilt_views
 from holdfast.ops.context import Context
 
 DAMAGED = "DAMAGED"

@@ -8,7 +8,7 @@ from holdfast.codec import Record
 from holdfast.errors import ConfigError, HoldfastError, NotFound
 from holdfast.jobs import packing
 from holdfast.jobs.job import Job
-from holdfast.jobs.restoring import put_back
+from holdfast.jobs.place import put_back
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
 from holdfast.ops.jobs import Id, opened, workspace_of

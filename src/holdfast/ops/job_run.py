@@ -19,7 +19,7 @@ from holdfast.jobs.request import model_request, prompt_of
 from holdfast.jobs.runner import Runner, Watch, asking_of, check_length, is_ready
 from holdfast.jobs.state import phase_of, refusal, spec_of
 from holdfast.jobs.steward import activate, check_activates
-from holdfast.jobs.verdict import verdict_on
+from holdfast.jobs.verdict import Call, given, verdict_on
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
 from holdfast.ops.job_damage import warn_of_damage
@@ -135,7 +135,7 @@ def running(call: Context, job: Job, watch: Watch | None = None) -> Generator[Ru
             closing = suppress(HoldfastError)  # the first error says what was not done
             try:
                 if state["status"] == "DRAFT":
-                    runner.crew.check(spec_of(state))
+                    runner.models.check(spec_of(state))
                     activate(job)
                 try:
                     yield runner
@@ -214,8 +214,6 @@ def _exit(state: Record, *, one: bool = False) -> int:
 
 def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     """What would be asked, or where an answer would lead."""
-    from holdfast.jobs.call import Call, given
-
     state = job.state()
     if state["status"] not in ("DRAFT", "PENDING", "REVIEWING") or state["hold"] is not None:
         raise refusal(state, "step")

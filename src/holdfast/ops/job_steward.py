@@ -11,10 +11,9 @@ from holdfast.codec import Record
 from holdfast.errors import StorageError, UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
-from holdfast.jobs.money import account_of
 from holdfast.jobs.packing import check_kept
-from holdfast.jobs.restoring import put_back
-from holdfast.jobs.runner import is_ready
+from holdfast.jobs.place import put_back
+from holdfast.jobs.runner import account_of, is_ready
 from holdfast.jobs.spec import check_amount
 from holdfast.jobs.state import check
 from holdfast.ops.context import Context

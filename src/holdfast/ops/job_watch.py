@@ -10,14 +10,12 @@ from typing import NamedTuple
 from holdfast.clock import Clock, instant_of
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
-from holdfast.jobs.money import shown_usd
 from holdfast.jobs.runner import Watch
 from holdfast.jobs.sealed import BLANK, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.timeline import headline
-from holdfast.jobs.verdict import many
+from holdfast.jobs.timeline import headline, shown_usd
 from holdfast.ops.context import Context
-from holdfast.text import one_line
+from holdfast.text import one_line, plural
 
 _REFUSED = "The answer breaks the rules: "
 _WARNED = 5
@@ -163,7 +161,7 @@ def _again(state: Record) -> str:
 
 def _used(state: Record, *, answered: bool = False, brief: bool = False) -> str:
     """What was used; with an answer the next call may be on record already."""
-    calls = many(state["steps"] - (answered and state["call"] is not None), "call")
+    calls = plural(state["steps"] - (answered and state["call"] is not None), "call")
     tokens = f", {state['tokens']:,} token{'s'[: state['tokens'] > 1]}" if state["tokens"] else ""
     unknown, most = state["unknown"], state["limits"]["max_cost_usd"]
     money = shown_usd(state["cost_usd"], 0 if brief else unknown, most)

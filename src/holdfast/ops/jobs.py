@@ -10,15 +10,13 @@ from typing import Annotated, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.errors import NotFound, UsageError
-from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.lost import check_not_lost
-from holdfast.jobs.money import known_usd
+from holdfast.jobs.job import Job, check_not_lost, job_id
 from holdfast.jobs.packing import packed_in
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.steward import could, next_commands, shown, waits_for
-from holdfast.jobs.timeline import in_words, meaning, places, used
+from holdfast.jobs.steward import could, next_commands, shown_now, waits_for
+from holdfast.jobs.timeline import in_words, known_usd, meaning, places, used
 from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
@@ -90,7 +88,7 @@ def row(job: Job, rank: int | None = None, state: Record | None = None) -> Recor
     spec = spec_of(state)
     held = job.holder()
     gone = held is None and is_abandoned(job, state)
-    about = shown(job)
+    about = shown_now(job)
     hash = about.hash[:16]
     commands = [f"holdfast job run {job.name}"] if gone else next_commands(state, hash)
     return {
@@ -113,8 +111,8 @@ def row(job: Job, rank: int | None = None, state: Record | None = None) -> Recor
         "could": could(state),
         "next": commands,
         "shown": hash,
-        "changed_files": list(about.touched.files),
-        "files_note": about.touched.note,
+        "changed_files": list(about.changed.files),
+        "files_note": about.changed.note,
         "unknown_costs": state["unknown"],
         "description": spec.description or clip(one_line(spec.task), 80),
         "updated_at": state["updated_at"],

@@ -1,4 +1,4 @@
-"""Who works on a job: models by name, each in the job's workspace."""
+"""The models of a job by name, each in the job's workspace."""
 
 from __future__ import annotations
 
@@ -15,34 +15,22 @@ if TYPE_CHECKING:
     from holdfast.models.protocol import Model
     from holdfast.workspace.sandbox import Sandbox
 
-_ONLY_ANSWER = frozenset(
-    [
-        "scripted",
-        "embedded",
-        "replay",
-        "openai",
-        "anthropic",
-        "google",
-        "ollama",
-        "vllm",
-        "llamacpp",
-        "openai-compatible",
-    ]
-)
+_SERVICES = {"openai", "anthropic", "google", "ollama", "vllm", "llamacpp", "openai-compatible"}
+_ONLY_ANSWER = _SERVICES | {"scripted", "embedded", "replay"}
 
 
 def acts(ref: str) -> bool:
-    """Whether asking a model can have an effect beside its answer; of a stranger, yes."""
+    """Whether asking a model can have an effect beside its answer; of an unknown one, yes."""
     return ref.partition(":")[0] not in _ONLY_ANSWER
 
 
 def any_acts(spec: JobSpec) -> bool:
-    """Whether somebody of a job may change its files."""
+    """Whether a model of a job may change its files."""
     return any(acts(spec.model_of(phase) or "") for phase in spec.phases)
 
 
-class Crew:
-    """Models are opened when they are first asked, and closed with the crew."""
+class Models:
+    """Opened when they are first asked, and closed together."""
 
     def __init__(
         self,
@@ -51,22 +39,21 @@ class Crew:
         clock: Clock,
         sandbox: Sandbox | None = None,
         given: Mapping[str, Model] | None = None,
-        told: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` is where programs work, `given` are models that are open already, `told` is what
-        programs find in their environment."""
+        """`folder` is where programs work, `given` are models that are open already, `environment`
+        is for programs."""
         self._folder, self._clock, self._sandbox = folder, clock, sandbox
         self._open: dict[str, Model] = dict(given or {})
-        self._told = dict(told or {})
+        self._environment = dict(environment or {})
 
     def model(self, ref: str) -> Model:
-        found = self._open.get(ref)
-        if found is None:
-            found = self._open[ref] = self._opened(ref)
-        return found
+        if ref not in self._open:
+            self._open[ref] = self._opened(ref)
+        return self._open[ref]
 
-    def tells_cost(self, ref: str) -> bool:
-        """Whether the cost of a model can be known: many programs have none that they tell."""
+    def reports_cost(self, ref: str) -> bool:
+        """Whether the cost of a model can be known: many programs report none."""
         return bool(getattr(self.model(ref), "tells_cost", True))
 
     def _opened(self, ref: str) -> Model:
@@ -74,26 +61,19 @@ class Crew:
         if provider == "command":
             from holdfast.models.command import open_command  # noqa: PLC0415 - most jobs need one kind
 
-            return open_command(
-                name,
-                env={**our_environment(), **self._told},
-                cwd=self._folder,
-                clock=self._clock,
-                sandbox=self._sandbox,
-            )
+            env, sandbox = {**our_environment(), **self._environment}, self._sandbox
+            return open_command(name, env=env, cwd=self._folder, clock=self._clock, sandbox=sandbox)
         if provider == "acp":
             from holdfast.models.acp import open_acp  # noqa: PLC0415 - an extra
 
             if self._sandbox is not None:
-                raise ConfigError(
-                    f"{ref} cannot be asked in a sandbox",
-                    hint="use a command, or isolation worktree",
-                )
+                hint = "use a command, or isolation worktree"
+                raise ConfigError(f"{ref} cannot be asked in a sandbox", hint=hint)
             return open_acp(name, cwd=self._folder)
         return open_model(ref)
 
     def check(self, spec: JobSpec) -> None:
-        """See that everybody who will be asked is there."""
+        """Open the model of each phase; ConfigError if one is not available."""
         for phase in spec.phases:
             ref = spec.model_of(phase)
             if ref is None:

@@ -1,7 +1,6 @@
-"""The rest of a job once more, behind some of its calls, perhaps with another model.
+"""Re-run a job from call N in a new job, optionally with another model.
 
-The new job begins with the lines of the old one, so that it is in the very state in which the old
-one was; from there on it goes its own way.
+The new job begins with the lines of the old one, so that it is in the same state.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.packing import has_files
 from holdfast.jobs.place import workspace_of
 from holdfast.jobs.state import FINAL, fold, initial, spec_of
-from holdfast.jobs.verdict import many
 from holdfast.layout import JOB_FILES
 from holdfast.store.primitives import Line
+from holdfast.text import plural
 from holdfast.workspace.attachment import ATTACHMENTS
 from holdfast.workspace.safedir import Folder
 from holdfast.workspace.workspace import Workspace
@@ -38,34 +37,37 @@ class Beginning(NamedTuple):
 
     spec: JobSpec
     lines: list[Record]
-    """The old ones behind the first, which says what is wanted."""
+    """Those of the old job after the first, which says what is wanted."""
     state: State
     """That they leave the job in."""
     tree: str | None
     """The files that go with it, as the old job kept them; None if nothing was kept."""
 
 
-def beginning_of(job: Job, behind: int, model: str | None) -> Beginning:
+def beginning_of(job: Job, after: int, model: str | None) -> Beginning:
     """The job up to the end of so many calls; nothing is written."""
-    lines, tree, asked_on = _lines(job, behind)
+    lines, tree, called = _lines(job, after)
     state = initial()
     for line in lines:
         state = fold(state, Line(None, None, line, "", 0, 0))
-    if not asked_on and has_files(job):
+    if not called and has_files(job):
         tree = job.state()["restore"] or workspace_of(job).snapshot()
+    spec = spec_of(state)
+    if model is not None:
+        value = spec.value()
+        phases = [{**each, "model": model} for each in value["phases"]]
+        spec = JobSpec.model_validate({**value, "phases": phases})
     # The branch that it began with may have moved on since.
-    base = workspace_of(job).base
-    spec = _with_model(spec_of(state), model)
-    spec = spec.model_copy(update={"base": base or spec.base})
+    spec = spec.model_copy(update={"base": workspace_of(job).base or spec.base})
     rest = [each for each in lines if each.get("event") not in ("new", "set")]
     return Beginning(spec, rest, state, tree)
 
 
-def _lines(job: Job, behind: int) -> tuple[list[Record], str | None, bool]:
-    """The lines, the files kept last, and whether somebody was asked after that."""
+def _lines(job: Job, after: int) -> tuple[list[Record], str | None, bool]:
+    """The lines, the files kept last, and whether a call was made after that."""
     lines: list[Record] = []
     ended, tree = 0, None
-    reached = behind == 0
+    reached = after == 0
     for line in job.lines():
         record = {name: each for name, each in line.record.items() if name not in _LOGS_OWN}
         if reached and record.get("event") in ("call", "part", "judged", "reply"):
@@ -74,78 +76,52 @@ def _lines(job: Job, behind: int) -> tuple[list[Record], str | None, bool]:
             continue
         if reached and record.get("event") == "move" and record.get("status") in FINAL:
             break
-        lines.append(_taken_over(record) | {"copied_from": line.record.get("ts")})
+        kept = {name: each for name, each in record.items() if name not in _OLD_ONES}
+        if isinstance(point := kept.get("point"), dict):
+            kept["point"] = {**point, "can_resume_from": False}
+        lines.append(kept | {"copied_from": line.record.get("ts")})
         tree = record.get("tree") or tree
         if record.get("event") == "judged":
             ended += 1
-            reached = ended >= behind
-    if ended < behind:
+            reached = ended >= after
+    if ended < after:
         raise UsageError(
-            f"{job.name} has {many(ended, 'call')} that ended, not {behind}",
+            f"{job.name} has {plural(ended, 'call')} that ended, not {after}",
             hint=f"--from 0 to --from {ended}",
         )
     return lines, tree, False
 
 
-def _taken_over(record: Record) -> Record:
-    kept = {name: each for name, each in record.items() if name not in _OLD_ONES}
-    if isinstance(point := kept.get("point"), dict):
-        kept["point"] = {**point, "can_resume_from": False}
-    return kept
-
-
-def _with_model(spec: JobSpec, model: str | None) -> JobSpec:
-    if model is None:
-        return spec
-    value = spec.value()
-    value["phases"] = [{**each, "model": model} for each in value["phases"]]
-    return JobSpec.model_validate(value)
-
-
-# --- the new job ----------------------------------------------------------------------------
-
-
 @contextmanager
 def files_in_place(job: Job, begun: Beginning, name: str, key: str) -> Generator[Workspace]:
-    """The files of a job that is not there yet; they are gone again if it does not come to be.
+    """The files of a job that does not exist yet; removed again if it does not come to be.
 
-    Whoever is killed meanwhile leaves a folder without a job, and never a job without its files.
+    A kill in between leaves a folder without a job, and never a job without its files.
     """
     spec, above = begun.spec, f"{job.home.path}/{key}"
     workspace = Workspace(
         f"{above}/{JOB_FILES}", spec.isolation, job=name, source=spec.source, base=spec.base
     )
     try:
-        given = _attachments(job, begun)
+        given: dict[str, str] = {}
+        if spec.isolation != "none" and has_files(job):  # the attachments that it still has
+            there = workspace_of(job).path
+            with Folder(there) as files:
+                inside = [each for each in begun.state["attachments"] if files.kind(each) == "file"]
+            given = {os.path.basename(each): f"{there}/{each}" for each in inside}
         workspace.make(given)
         if begun.tree is not None:
             workspace_of(job).export(begun.tree, workspace.path)
-        for name, path in given.items():
-            if not os.path.lexists(f"{workspace.path}/{ATTACHMENTS}/{name}"):
-                workspace.attach(name, path)
+        for attached, path in given.items():
+            if not os.path.lexists(f"{workspace.path}/{ATTACHMENTS}/{attached}"):
+                workspace.attach(attached, path)
         yield workspace
     except BaseException:
-        _remove(above)
+        with typed("removing the files of no job", above), suppress(FileNotFoundError):
+            with Folder(above) as files:
+                files.empty()
+            os.rmdir(above)  # noqa: TID251 - scratch: there is no job
         raise
-
-
-def _attachments(job: Job, begun: Beginning) -> dict[str, str]:
-    """What the old job was given and still has, by name: no change of the new one's."""
-    if begun.spec.isolation == "none" or not has_files(job):
-        return {}
-    there = workspace_of(job).path
-    with Folder(there) as files:
-        inside: list[str] = [
-            each for each in begun.state["attachments"] if files.kind(each) == "file"
-        ]
-    return {os.path.basename(each): f"{there}/{each}" for each in inside}
-
-
-def _remove(above: str) -> None:
-    with typed("removing the files of no job", above), suppress(FileNotFoundError):
-        with Folder(above) as files:
-            files.empty()
-        os.rmdir(above)  # noqa: TID251 - scratch: there is no job
 
 
 def begin_again(job: Job, new: Job, begun: Beginning, origin: Record) -> None:
