@@ -38,6 +38,42 @@ SETTINGS = example("settings/1.0-all")
 AGENT_SETTINGS = example("agent-settings/1.0-at-the-target")
 
 
+# --- drift ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [(True, "pass"), (1, "pass"), (False, "fail"), (0, "fail"), ("Passed", "pass")],
+)
+def test_reviews_that_say_yes_and_no_otherwise_are_read(given: object, meant: str) -> None:
+    review = PLAN["critic_review"] | {"schema_valid": given}
+    reading = kind("plan").read(PLAN | {"critic_review": review})
+    assert reading.value["critic_review"]["schema_valid"] == meant
+    assert [found[:3] for found in reading.findings] == [
+        ("warning", "choice", "critic_review.schema_valid")
+    ]
+
+
+@pytest.mark.parametrize("given", ["infrastructure after two of data", 2, None])
+def test_a_review_that_says_neither_is_refused(given: object) -> None:
+    review = PLAN["critic_review"] | {"schema_valid": given}
+    reading = kind("plan").read(PLAN | {"critic_review": review})
+    assert reading.record is None
+    assert [found.level for found in reading.findings] == ["error"]
+
+
+def test_rounds_and_scores_are_read_under_other_names() -> None:
+    row = {name: value for name, value in ROWS[0].items() if name != "iteration"}
+    row["score"] = row.pop("benchmark_score")
+    reading = kind("raw-data").read(row | {"round": ROWS[0]["iteration"]})
+    assert reading.record is not None
+    assert {found.code for found in reading.findings} == {"renamed"}
+    winner = HISTORY["winner"]
+    drifted = {name: value for name, value in winner.items() if name != "score"}
+    reading = kind("iteration-history").read(HISTORY | {"winner": drifted | {"score_after": 1.5}})
+    assert reading.record is not None and reading.value["winner"]["score"] == 1.5
+
+
 # --- every fixture --------------------------------------------------------------------------
 
 

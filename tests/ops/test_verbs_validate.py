@@ -503,6 +503,56 @@ def test_markdown_is_read_by_line(tmp_path: Path) -> None:
     assert [row[1] for row in told(tmp_path / "README.md")] == ["unknown_kind"]
 
 
+# --- many files of one kind ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def drifted(tmp_path: Path) -> Path:
+    """A loop whose files use other names, in a folder that begins with a dot."""
+    top = tmp_path / "project/.omc/self-improve"
+    for number in range(1, 9):
+        history = {"round": number, "baseline_score": 1.0, "winner": None, "losers": [{}, {}]}
+        write(top / f"state/iteration_history/round_{number}.json", history)
+    rows = [{"round": number, "score": 2.0, "approach_family": "data"} for number in range(1, 12)]
+    (top / "tracking").mkdir(parents=True)
+    (top / "tracking/raw_data.json").write_text(json.dumps(rows), "utf-8")
+    return top
+
+
+def test_drift_over_many_files_is_told_once_for_each_field_with_a_count(drifted: Path) -> None:
+    found = validate(drifted.parent.parent)
+    first = drifted / "state/iteration_history/round_1.json"
+    rows = {(row["code"], row["field"]): row for row in found.rows}
+    assert len(rows) == len(found.rows) == 12
+    row = rows["missing", "losers[0].plan_id"]
+    assert (row["file"], row["line"], row["times"], row["files"]) == (str(first), 1, 16, 8)
+    assert rows["renamed", "round"]["files"] == 8
+    assert rows["renamed", "[0].score"]["times"] == 11
+    assert found.counts["errors"] == 16 * 5 + 8 + 11 * 3
+    ran = run(str(drifted.parent))
+    assert f"{first}:1: losers[0].plan_id: missing (16 times in 8 files)" in ran.out.splitlines()
+
+
+def test_every_finding_is_a_line_with_all(drifted: Path) -> None:
+    found = validate(drifted, all=True)
+    assert len(found.rows) == found.counts["errors"] + found.counts["warnings"]
+    places = {(row["file"], row["field"]) for row in found.rows if "losers" in row["field"]}
+    assert len(places) == 8 * 2 * 5
+    assert {row["times"] for row in found.rows} == {1}
+
+
+def test_damage_of_logs_is_told_for_each_of_them(path: str, home: Home) -> None:
+    verbs = Verbs(path, home.clock)
+    for agent in ("rio", "clay"):
+        for number in range(3):
+            verbs.write(f"{number}", agent=agent, event="info")
+    for segment in Path(path).glob("ledger/*/*.jsonl"):
+        lines = segment.read_bytes().splitlines(keepends=True)
+        segment.write_bytes(lines[0] + lines[2])
+    damage = [row for row in validate(Path(path) / "ledger").rows if row["code"] == "chain"]
+    assert len({row["file"] for row in damage}) == 2
+
+
 # --- which files --------------------------------------------------------------------------------
 
 

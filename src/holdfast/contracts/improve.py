@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,7 @@ from holdfast.contracts.improve_state import ExecutorId, PlanId, PlannerId
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
 from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
+    Also,
     AtLeastOne,
     Count,
     Document,
@@ -50,7 +51,11 @@ FailureCategory = Literal[
 ]
 RoundName = Annotated[str, Field(pattern=r"^round_[0-9]+$")]
 SubScores = dict[str, Number | None]
-PassFail = Literal["pass", "fail"]
+PassFail = Annotated[
+    Literal["pass", "fail"], Also(**{"pass": (True, "passed"), "fail": (False, "failed")})
+]
+_ROUND_NAMES = {"iteration": ("round",)}
+_SCORE_NAMES = {"score": ("benchmark_score", "score_after")}
 
 _ROUND = re.compile(r"round_(\d{1,9})(?:_.*|\.json)?")
 
@@ -91,7 +96,9 @@ class CriticReview(Record):
     h003_intra_round_diversity: PassFail
     schema_valid: PassFail
     history_aware: PassFail
-    verdict: Literal["approved", "rejected"]
+    verdict: Annotated[
+        Literal["approved", "rejected"], Also(approved=(True, "pass"), rejected=(False, "fail"))
+    ]
     rejection_reason: str | None = None
 
 
@@ -191,6 +198,8 @@ class Idea(Record):
 
 
 class ResearchBrief(Document):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = _ROUND_NAMES
+
     iteration: AtLeastOne
     researcher_id: NonEmpty
     repo_analysis_summary: str
@@ -198,6 +207,8 @@ class ResearchBrief(Document):
 
 
 class Candidate(Record):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = _SCORE_NAMES
+
     plan_id: PlanId
     score: Number
     approach_family: FamilyName
@@ -206,6 +217,8 @@ class Candidate(Record):
 
 
 class Loser(Record):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = _SCORE_NAMES
+
     plan_id: PlanId
     score: Number | None
     approach_family: FamilyName
@@ -215,6 +228,8 @@ class Loser(Record):
 
 
 class IterationHistory(Document):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = _ROUND_NAMES
+
     iteration: AtLeastOne
     baseline_score: Number | None
     winner: Candidate | None
@@ -235,6 +250,11 @@ class IterationHistory(Document):
 
 class RawRow(Record):
     """One candidate, for plots."""
+
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {
+        **_ROUND_NAMES,
+        "benchmark_score": ("score",),
+    }
 
     iteration: Count
     plan_id: PlanId
@@ -257,6 +277,12 @@ class Merged(Record):
 
 
 class MergeReport(Document):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {
+        **_ROUND_NAMES,
+        "archived": ("losers_archived",),
+        "re_benchmark_score": ("score_after_merge",),
+    }
+
     iteration: AtLeastOne
     goal_slug: NonEmpty
     winner: Merged | None
@@ -341,6 +367,8 @@ def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
     seen: dict[tuple[str, str], int] = {}
     for number, (line, reading) in enumerate(found):
         for value in objects_in([reading.value]):
+            if "iteration" not in value or "plan_id" not in value:
+                continue
             row = (str(value.get("iteration")), str(value.get("plan_id")))
             if row in seen:
                 reason = f"{row[1]!r} of iteration {row[0]} is row {seen[row]} too"
@@ -364,7 +392,7 @@ KINDS: tuple[Kind, ...] = (
         shape="document",
         forms=(Form("1.0", BenchmarkResult),),
         paths=(r"(?:^|/)benchmark_results/round_\d+/[^/]+\.json$",),
-        looks=lambda value: has_fields(value, "executor_id", "plan_id", "benchmark_raw"),
+        looks=lambda value: has_fields(value, "executor_id", "plan_id", "benchmark_score"),
         cross_check=_check_result,
     ),
     Kind(

@@ -139,6 +139,16 @@ class Settings(Document):
     seed: int | None = None
 
 
+class Baseline(Document):
+    """What the unchanged repository scores."""
+
+    baseline_score: Number | None
+    recorded_at: UtcTime
+    noise_sd: NotNegative | None = None
+    """The standard deviation of repeated runs."""
+    runs: Count | None = None
+
+
 class AgentSettings(Document):
     """What the loop keeps about itself."""
 
@@ -182,6 +192,14 @@ KINDS: tuple[Kind, ...] = (
         forms=(Form("1.0", Settings),),
         paths=(r"(?:^|/)config/settings\.json$",),
         looks=lambda value: has_fields(value, "benchmark_command"),
+    ),
+    Kind(
+        name="baseline",
+        what="What the unchanged repository scores, and how much that varies",
+        shape="document",
+        forms=(Form("1.0", Baseline),),
+        paths=(r"(?:^|/)tracking/baseline\.json$",),
+        looks=lambda value: has_fields(value, "baseline_score", "recorded_at"),
     ),
     Kind(
         name="agent-settings",

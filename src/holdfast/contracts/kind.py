@@ -389,9 +389,11 @@ def _meant(error: dict[str, Any], given: Any) -> tuple[str, Any, str]:
     """A code, what was meant, and what is odd; the code is empty if it cannot be mended."""
     match error["type"]:
         case "literal_error" | "choice":
-            also: dict[str, str] = error["ctx"].get("also", {})
+            also: dict[str | bool, str] = error["ctx"].get("also", {})
             meant = formats.meant_choice(given, _ALLOWED.findall(error["ctx"]["expected"]))
-            meant = meant or also.get(formats.meant_choice(given, list(also)) or "")
+            words = [each for each in also if isinstance(each, str)]
+            other = bool(given) if given in (0, 1) else formats.meant_choice(given, words)
+            meant = meant or (also.get(other) if other is not None else None)
             return "choice", meant, "another spelling"
         case "time_form":
             found = formats.meant_time(given, error["ctx"]["wanted"])

@@ -129,9 +129,9 @@ class Free:
 
 
 class Also:
-    """Other words for the values of a `Literal`, which are read with a warning."""
+    """Other values that stand for those of a `Literal`; they are read with a warning."""
 
-    def __init__(self, **others: tuple[str, ...]) -> None:
+    def __init__(self, **others: tuple[str | bool, ...]) -> None:
         self._meant = {word: meant for meant, words in others.items() for word in words}
 
     def __get_pydantic_core_schema__(

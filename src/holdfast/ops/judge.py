@@ -29,6 +29,8 @@ class Ask(NamedTuple):
     kind: Kind | None = None
     form: Form | None = None
     strict: bool = False
+    every: bool = False
+    """Whether each finding is told by itself, not once for each field of a file."""
 
 
 class Told:
@@ -55,21 +57,24 @@ class Told:
 
 
 class Report:
-    """What was found in one file; the same about the same field is told once."""
+    """What was found in one file; the same about the same field once, unless `every`."""
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, every: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         """errors, warnings, records, bad_lines, unchained."""
         self.forms: Counter[str] = Counter()
         """Records of each kind and version."""
-        self._strict = strict
-        self._told: dict[tuple[str, str, str], Told] = {}
+        self._strict, self._every = strict, every
+        self._told: dict[tuple[str, str, str, int], Told] = {}
 
     def tell(self, finding: Finding) -> None:
         if self._strict and finding.level == "warning":
             finding = finding._replace(level="error")
-        field = _INDEX.sub("[]", finding.field)
-        told = self._told.setdefault((finding.level, finding.code, field), Told(finding))
+        if self._every:
+            key = (finding.level, finding.code, finding.field, finding.line)
+        else:
+            key = (finding.level, finding.code, without_index(finding.field), 0)
+        told = self._told.setdefault(key, Told(finding))
         told.again(finding.line)
         self.counts["errors" if finding.level == "error" else "warnings"] += 1
 
@@ -82,9 +87,14 @@ class Report:
         return sorted(self._told.values(), key=lambda each: each.finding.line)
 
 
+def without_index(field: str) -> str:
+    """The field of all rows: `losers[].score` for `losers[0].score`."""
+    return _INDEX.sub("[]", field)
+
+
 def judge(data: bytes, origin: Origin, ask: Ask, *, named: bool = True) -> Report:
     """Everything that is to be said about the bytes of a file."""
-    report = Report(strict=ask.strict)
+    report = Report(strict=ask.strict, every=ask.every)
     if _is_markdown(origin, ask):
         _Text(report, origin, ask).judge(data, named=named)
     else:

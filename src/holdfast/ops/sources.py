@@ -18,6 +18,7 @@ STDIN = "-"
 MOST = 1 << 30
 """So many bytes of one file are read and no more."""
 PACKED = ".zst"
+_CAMPAIGNS = ".omc"
 _ENDINGS = (".json", ".jsonl", ".md")
 
 
@@ -85,8 +86,8 @@ def _below(directory: str, kinds: Sequence[Kind]) -> Iterator[Source | Trouble]:
     for entry in entries:
         if entry.name in caches:
             continue  # of a home: made again when it is lost, and nobody's record
-        # Names with a dot are the store's own, or somebody's tools'.
-        if entry.name.startswith("."):
+        # Names with a dot are the store's own, or somebody's tools'; `.omc` holds campaigns.
+        if entry.name.startswith(".") and entry.name != _CAMPAIGNS:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _below(entry.path, kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from holdfast.contracts.kind import Kind, Origin
@@ -13,7 +13,7 @@ from holdfast.contracts.ledger import LEDGER, with_events
 from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
-from holdfast.ops.judge import Ask, Report, Told, judge
+from holdfast.ops.judge import Ask, Report, Told, judge, without_index
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.schema import find
@@ -21,10 +21,13 @@ from holdfast.ops.sources import PACKED, Content, Source, Trouble, content, sour
 from holdfast.settings import SETTINGS, parse_settings
 
 UNREADABLE = 2
+_PLACES = {"chain", "seq"}
+"""Codes of damage: each file counts by itself."""
 
 
 @example(
-    "holdfast validate ledger/ state/rio/status.json", columns="file line level field reason times"
+    "holdfast validate ledger/ state/rio/status.json",
+    columns="file line level field reason times files",
 )
 def validate(
     context: Context,
@@ -36,12 +39,14 @@ def validate(
         str | None, Arg("What they are, such as ledger or ledger@1.0", metavar="NAME")
     ] = None,
     strict: Annotated[bool, Arg("Demand what Holdfast itself would write")] = False,
+    all: Annotated[bool, Arg("Print each finding on a line of its own")] = False,
 ) -> Rows:
-    """Prints file:line: field: reason, the same reason about the same field once for each file.
-    Nothing is changed. Exits with 0 if there are warnings at most, 1 if there are errors, 2 if a
-    file could not be read. With --strict every warning is an error.
+    """Prints file:line: field: reason. The same finding about the same field of files of one kind
+    is one line, with its first place and a count; damage of a log is named for each file. Nothing
+    is changed. Exits with 0 if there are warnings at most, 1 if there are errors, 2 if a file could
+    not be read. With --strict every warning is an error. --json has the same rows.
     """
-    run = _Run(kind, strict=strict)
+    run = _Run(kind, strict=strict, every=all)
     for source in sources(path, KINDS):
         run.take(source)
     return run.result()
@@ -50,10 +55,11 @@ def validate(
 class _Run:
     """One call: the files one after the other, and what they add up to."""
 
-    def __init__(self, kind: str | None, *, strict: bool) -> None:
+    def __init__(self, kind: str | None, *, strict: bool, every: bool) -> None:
         chosen, form = find(kind) if kind is not None else (None, None)
-        self._ask = Ask(KINDS, chosen, form, strict)
+        self._ask = Ask(KINDS, chosen, form, strict, every)
         self._rows: list[dict[str, Any]] = []
+        self._alike: dict[tuple[object, ...], dict[str, Any]] = {}
         self._counts = Counter[str](files=0, records=0, errors=0, warnings=0)
         self._counts.update(bad_lines=0, unchained=0)
         self._forms = Counter[str]()
@@ -71,13 +77,29 @@ class _Run:
             assert isinstance(source, Source)
             report = self._judged(source, found)
             self._counts["files"] += 1
-        self._rows += [_row(source.name, told) for told in report.told()]
+        for told in report.told():
+            self._add(source.name, told, {form.partition("@")[0] for form in report.forms})
         self._counts.update(report.counts)
         self._forms.update(+report.forms)
 
+    def _add(self, name: str, told: Told, kinds: Collection[str]) -> None:
+        row, found = _row(name, told), told.finding
+        shared = bool(found.field) or found.code == "unknown_kind"
+        if self._ask.every or not shared or found.code in _PLACES:
+            self._rows.append(row)
+            return
+        key = (*sorted(kinds), found.level, found.code, without_index(found.field))
+        first = self._alike.setdefault(key, row)
+        if first is row:
+            self._rows.append(row)
+        else:
+            first["times"] += row["times"]
+            first["files"] += 1
+
     def _judged(self, source: Source, found: Content) -> Report:
         if found.findings and not found.data:
-            report = Report(strict=self._ask.strict)  # it was not empty before it was packed
+            # It was not empty before it was packed.
+            report = Report(strict=self._ask.strict, every=self._ask.every)
         else:
             origin = Origin(source.path.removesuffix(PACKED))
             report = judge(found.data, origin, self._asked_of(source), named=source.named)
@@ -135,6 +157,7 @@ def _row(name: str, told: Told) -> dict[str, Any]:
         "field": found.field,
         "reason": found.reason,
         "times": told.times,
+        "files": 1,
         "further": told.further,
     }
 
@@ -146,4 +169,6 @@ def _shown(row: dict[str, Any]) -> str:
     parts += ["warning"] if row["level"] == "warning" else []
     more = row["times"] - 1
     further = f" (and {more} more: {row['further']})" if more else ""
+    if row["files"] > 1:
+        further = f" ({row['times']} times in {row['files']} files)"
     return ": ".join([*parts, row["reason"]]) + further
