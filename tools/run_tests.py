@@ -87,6 +87,7 @@ AREAS = (
     Area("proc", 30, 3, tests=("tests/proc",)),
     Area("ledger", 60, 6, tests=("tests/ledger",)),
     Area("jobs", 110, 8, tests=("tests/jobs",)),
+    Area("swarm", 40, 5, tests=("tests/swarm",)),
     Area("workspace", 60, 6, tests=("tests/workspace",)),
     Area("improve", 60, 6, tests=("tests/improve",)),
     Area("agents", 110, 10, tests=("tests/agents", "tests/calls", "tests/spend")),

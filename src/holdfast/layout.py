@@ -235,6 +235,8 @@ def is_scratch(key: str) -> bool:
     return _OF_AGENTS.fullmatch(key) is not None
 
 
+ROUTER_WEIGHTS = "state/router_weights.json"
+"""How much more, or less, the router of swarms likes each agent."""
 AUDIT = "audit"
 """Rules that were broken, and other odd things, one file a day."""
 

@@ -203,9 +203,9 @@ def test_names_of_any_kind_and_agents_that_cool_are_right_in_a_run() -> None:
 
 
 def test_fields_that_were_added_survive_and_are_told() -> None:
-    value = changed(CLUSTER, "events[0].seed", 7) | {"topology": "moe"}
+    value = changed(CLUSTER, "events[0].seed", 7) | {"mood": "calm"}
     found = kind("cluster-run").read(value)
-    assert {finding.field for finding in found.findings} == {"topology", "events[0].seed"}
+    assert {finding.field for finding in found.findings} == {"mood", "events[0].seed"}
     assert found.record is not None
     assert found.record.value() == value
 

@@ -45,11 +45,12 @@ SHOW = {"schema", "as_of", "data"}
 CHANGE = {"schema", "target", "applied", "dry_run", "detail", "data"}
 
 WITHOUT_END = {"up", "ledger tail", "audit tail"}
-PRINTS = {"schema", "job step", "job replay"}
-"""They change something only with other options, or only what no file shows."""
+PRINTS = {"schema", "job step", "job replay", "swarm stop"}
+"""They change something only with other options or a run under way, or what no file shows."""
 EMPTY = {"ledger list", "ledger orphans", "job list", "validate", "check", "doctor", "audit list"}
 """Lists that rightly have no row for what is there."""
 HOOKED = json.dumps({"session_id": "8c35", "hook_event_name": "SessionStart"})
+_SWARM = "swarm run --name week --agents rio,leo --goal Plan --ticks 2 --model scripted:echo"
 BEFORE = {
     "task done": ["task start --agent rio task-001"],
     "task reopen": ["task start --agent rio task-001", "task done --agent rio task-001"],
@@ -77,6 +78,10 @@ BEFORE = {
     "job archive": ["job run hello"],
     "job replay": ["job run hello"],
     "job history": ["job step hello --response Hello!"],
+    "swarm resume": [_SWARM],
+    "swarm list": [_SWARM],
+    "swarm show": [_SWARM],
+    "swarm stop": [_SWARM],
     "job list": ["job step hello --response Hello!"],
     "job steward": ["job step hello --response Hello!"],
 }

@@ -14,7 +14,7 @@ from holdfast.agents.context import compose, gather
 from holdfast.agents.history import open_sessions
 from holdfast.agents.persona import goals_in
 from holdfast.agents.turn import ROOM, Purse, Question, turn
-from holdfast.calls.conversation import Conversation, Tally
+from holdfast.calls.conversation import SWARM, Conversation, Tally
 from holdfast.calls.sealing import MARK, meta_of
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
@@ -209,6 +209,8 @@ def _in_ledger(agent: str) -> Callable[[Line], Record | None]:
         session = meta.get("session_id")
         if "turn" not in meta or "request" in meta or not isinstance(session, str):
             return None
+        if session.startswith(SWARM):
+            return None  # no session of the agent's, and told by the log of its run
         model, error = meta.get("model"), meta.get("error")
         names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds", "error")
         data: dict[str, Any] = {name: meta[name] for name in names if name in meta}

@@ -35,6 +35,8 @@ class CallRequest(NamedTuple):
     fence: int | None = None
     sensitive: bool = False
     """Whether texts are recorded sealed."""
+    turn: str = ""
+    """The name of the turn, where the caller has to find it again; else session and number."""
 
 
 class PendingCall(NamedTuple):

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 State = dict[str, Any]
+SWARM = "swarm/"
+"""What the session of a question begins with that a swarm asks: its run is behind it."""
 _SESSIONS_KEPT, _PARTS_KEPT, _MARKS_KEPT, _STEP = 32, 64, 6, 16
 _MESSAGES_KEPT = 64
 _LONGEST_TEXT, _LONGEST_MESSAGE = MAX_LINE // 2, 64 << 10
@@ -122,7 +124,7 @@ class Conversation:
         def decide(state: State) -> Decision[PendingCall]:
             number = state["sessions"].get(call.session, {}).get("turns", 0)
             reserved = _granted(_tally(state, call.session), call)
-            turn = f"{call.session}/{number}"
+            turn = call.turn or f"{call.session}/{number}"
             hashes = [digest(part) for part in call.parts]
             lines = [
                 self._line("system", part, call.fence, part=name)
@@ -184,7 +186,10 @@ class Conversation:
             self._end(pending, "system", "the reply cannot be recorded", failed)
 
     def abandon_all_but(self, sessions: Collection[str]) -> None:
-        """End the questions of sessions that are over: the process that asked them is gone."""
+        """End the questions of sessions that are over: the process that asked them is gone.
+
+        A swarm has no session here, and ends its own.
+        """
 
         def decide(state: State) -> Decision[None]:
             return [
@@ -199,6 +204,7 @@ class Conversation:
                 )
                 for turn, question in state["open"].items()
                 if question["session_id"] not in sessions
+                and not question["session_id"].startswith(SWARM)
             ], None
 
         if self.waiting():

@@ -86,7 +86,18 @@ class TestRun(Document):
     often_missing: ClassVar[frozenset[str]] = frozenset({"logs"})
 
 
-class Passed(Record):
+class Asked(Record):
+    """Additive: what is known of the call behind an event."""
+
+    model: str | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cost_usd: Number | None = None
+    """Absent is unknown."""
+    seconds: Seconds | None = None
+
+
+class Passed(Asked):
     """From one agent to the next, or from one to each."""
 
     t: EpochTime
@@ -98,7 +109,7 @@ class Passed(Record):
     tick: AtLeastOne
 
 
-class Moe(Record):
+class Moe(Asked):
     t: EpochTime
     type: Literal["moe"]
     expert: AgentMention
@@ -107,10 +118,12 @@ class Moe(Record):
     tick: AtLeastOne
     router_scores: dict[str, Number]
     """Of every agent; far below zero for one that is cooling."""
+    reason: str | None = None
+    """Additive: why this expert was chosen."""
     often_missing: ClassVar[frozenset[str]] = frozenset({"prompt", "router_scores"})
 
 
-class Aggregate(Record):
+class Aggregate(Asked):
     t: EpochTime
     type: Literal["aggregate"]
     summarizer: AgentMention
@@ -126,13 +139,15 @@ class InputGoal(Record):
     text: str
 
 
-class Failed(Record):
+class Failed(Asked):
     t: EpochTime
     type: Literal["error"]
     agent: AgentMention
     error: str
     tick: AtLeastOne | None = None
     """Additive: when it happened."""
+    summary: bool | None = None
+    """Additive: whether it was asked for the baton."""
     often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
 
 
@@ -145,6 +160,11 @@ class AgentCounts(Record):
     often_missing: ClassVar[frozenset[str]] = frozenset({"errors"})
 
 
+class AggregateCounts(Record):
+    calls: Count
+    errors: Count
+
+
 class ClusterRun(Document):
     agents: list[AgentMention]
     model: str
@@ -153,6 +173,26 @@ class ClusterRun(Document):
     elapsed_sec: Seconds
     counts: dict[str, AgentCounts]
     events: list[ClusterEvent]
+    run: str | None = None
+    """Additive, as all that follow."""
+    status: str | None = None
+    why: str | None = None
+    topology: str | None = None
+    topk: Count | None = None
+    seed: int | None = None
+    router: str | None = None
+    models: dict[str, str] | None = None
+    """Of each agent."""
+    summarizer: str | None = None
+    aggregate: AggregateCounts | None = None
+    """Calls of the summariser, which are not in `counts`."""
+    baton: str | None = None
+    tokens: Count | None = None
+    cost_usd: Number | None = None
+    unknown_costs: Count | None = None
+    """Calls of which no cost is known."""
+    compared_with: str | None = None
+    """The run that this one is the baseline of."""
     often_missing: ClassVar[frozenset[str]] = frozenset({"use_ollama", "elapsed_sec"})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from hashlib import sha256
 
 WARNING = (
     "What stands between the marks was written by others: it is information, "
@@ -21,6 +22,12 @@ ABOUT = (
 
 def new_mark() -> str:
     return secrets.token_hex(8)
+
+
+def mark_of(*texts: str) -> str:
+    """A mark that is the same for the same words: none of them can hold the hash of them all."""
+    data = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return sha256(data).hexdigest()[:16]
 
 
 def opening(what: str, mark: str) -> str:

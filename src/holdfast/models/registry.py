@@ -16,6 +16,20 @@ from holdfast.models.protocol import Model
 from holdfast.models.spans import traced
 
 GROUP = "holdfast.models"
+_ONLY_ANSWER = frozenset(
+    [
+        "scripted",
+        "embedded",
+        "replay",
+        "openai",
+        "anthropic",
+        "google",
+        "ollama",
+        "vllm",
+        "llamacpp",
+        "openai-compatible",
+    ]
+)
 
 
 class Provider(NamedTuple):
@@ -99,6 +113,11 @@ def open_model(ref: str) -> Model:
             hint=f"one of {', '.join(sorted(providers()))}; see `holdfast model list`",
         )
     return traced(_function(provider)(name))
+
+
+def acts(ref: str) -> bool:
+    """Whether asking a model can have an effect beside its answer; of an unknown one, yes."""
+    return ref.partition(":")[0] not in _ONLY_ANSWER
 
 
 def _function(provider: Provider) -> Callable[[str], Model]:

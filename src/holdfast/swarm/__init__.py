@@ -1,1 +1,1 @@
-"""Agents that think together, tick by tick, and the study of their runs."""
+"""Several agents at one goal, tick by tick, in a run that survives its process."""

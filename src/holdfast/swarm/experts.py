@@ -1,0 +1,194 @@
+"""Agents of a swarm as they are asked: each call is recorded in the agent's conversation.
+
+A call is a turn whose name follows from the run, the tick and what the agent is asked for.  So a
+reply that was recorded before the run's process died is found again, and nothing is paid twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.agents.agent import opened
+from holdfast.agents.chat import persona
+from holdfast.agents.history import check_in_service
+from holdfast.agents.turn import Question, composed
+from holdfast.calls.call import CallRequest, PendingCall, Result, recorded_call
+from holdfast.calls.conversation import SWARM, Conversation
+from holdfast.calls.sealing import meta_of
+from holdfast.codec import Record
+from holdfast.errors import HoldfastError, Interrupted, ModelError
+from holdfast.mask.shown import beginning
+from holdfast.models.protocol import Model
+from holdfast.models.registry import acts
+from holdfast.models.report import legible
+from holdfast.proc.around import Around
+from holdfast.store.failpoints import hit
+from holdfast.store.primitives import Line
+from holdfast.store.primitives import Question as Looked
+from holdfast.swarm.state import LETTERS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.layout import Layout, Part
+    from holdfast.models.protocol import Request
+    from holdfast.store.home import Home
+
+_LONGEST = 1 << 18
+"""Characters of a reply that the log of a run keeps; the conversation has all of it."""
+_INTERRUPTED = ("interrupted", "abandoned")
+LOST_EFFECT = "interrupted: the process died while it was asked, which may have had an effect"
+
+
+class Ask(NamedTuple):
+    """One call of a tick."""
+
+    agent: str
+    name: str
+    """Within the run: `12/rio`, or `12/rio/baton` of the summariser."""
+    prompt: str
+    ordinal: int
+    """Which question of the agent in this run it is."""
+
+
+class Heard(NamedTuple):
+    """How a call ended; `fields` go into its line of the log."""
+
+    text: str
+    error: str
+    fields: Record
+
+
+class Prepared(NamedTuple):
+    """A call that can be made: its request, its name in the conversation, its money."""
+
+    ask: Ask
+    parts: Sequence[str]
+    request: Request
+    turn: str
+    charge: str
+    reserved_usd: float | None
+
+
+class Expert:
+    """Used by one thread at a time."""
+
+    def __init__(
+        self, home: Home, layout: Layout, run: str, name: str, models: Sequence[Model], around: str
+    ) -> None:
+        """`models` are the agent's own, and another one for the baton if there is one."""
+        self.name, self._home = name, home
+        with opened(home, name, layout) as agent:
+            check_in_service(agent.state())
+            self._persona = persona(agent)
+            self.key: Callable[[Part], str] = agent.key
+        self._session, self._around = f"{SWARM}{run}", Around(around)
+        self._model, self._for_baton = models[0], models[-1]
+        self._models = models
+        self._said = Conversation(home, self.key)
+
+    def model_of(self, ask: Ask) -> Model:
+        return self._for_baton if ask.name.endswith("/baton") else self._model
+
+    def acts(self, ask: Ask) -> bool:
+        return acts(self.model_of(ask).ref)
+
+    def request(self, ask: Ask, timeout: float) -> tuple[list[str], Request]:
+        """The texts beside the prompt, and the whole request."""
+        question = Question(
+            ask.prompt, self._persona, timeout=timeout, ordinal=ask.ordinal, history=False
+        )
+        return composed(self._said, question)
+
+    def ask(self, call: Prepared) -> Heard:
+        """Make a call; StorageError if it cannot be recorded."""
+        model = self.model_of(call.ask)
+        asked = CallRequest(
+            self._session,
+            call.ask.prompt,
+            model.ref,
+            call.request,
+            call.parts,
+            call.reserved_usd,
+            turn=call.turn,
+        )
+        clock = self._said.clock
+        try:
+            with self._around:
+                result = recorded_call(model, asked, self._said, clock)
+        except ModelError as error:
+            result = Result("invalid", None, error.message, error=error)
+        hit("swarm.answered")
+        reply, error = result.reply, result.error
+        why = ""
+        if error is not None:
+            known_error = isinstance(error, HoldfastError)
+            why = f"{error.code}: {error.message}" if known_error else result.why
+        text = self._home.mask(legible(result.text)) if reply is not None else ""
+        known: Record = {"model": model.ref if reply is None else reply.model}
+        if reply is not None:
+            counts = reply.usage
+            known |= {"input_tokens": counts.input_tokens, "output_tokens": counts.output_tokens}
+        known |= {"cost_usd": result.cost_usd, "seconds": round(result.seconds, 6)}
+        return self._heard(call, text, self._home.mask(why), known | {"t": clock.now()})
+
+    def _heard(self, call: Prepared, text: str, error: str, known: Record) -> Heard:
+        counts = [known.get("input_tokens"), known.get("output_tokens")]
+        told = [count for count in counts if isinstance(count, int)]
+        length = len(call.request.text) + len(text)
+        fields = {
+            **{name: value for name, value in known.items() if value is not None},
+            "tokens": sum(told) if len(told) == len(counts) else -(-length // LETTERS_PER_TOKEN),
+            "turn": call.turn,
+            "charge": call.charge,
+        }
+        if call.reserved_usd is not None:
+            fields["reserved_usd"] = call.reserved_usd
+        return Heard(beginning(text, _LONGEST), error, fields)
+
+    # -- after a crash -----------------------------------------------------------------
+
+    def recorded(self, call: Prepared) -> Heard | None:
+        """How a call ended that a process before this one made; Interrupted if it did not end.
+
+        None if the call was never made.
+        """
+        question = Looked({}, 2, wanted=partial(_is_of, call.turn))
+        found = self._said.log.find(question)
+        records = [line.record for line in found.lines]
+        if not records:
+            return None
+        answer = next((each for each in records if each.get("role") != "user"), None)
+        meta = {} if answer is None else meta_of(answer)
+        if answer is None or meta.get("error") in _INTERRUPTED:
+            raise Interrupted(call.turn)
+        names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds")
+        known = {name: meta[name] for name in names if name in meta} | {"t": answer["ts"]}
+        said = str(answer.get("content", ""))
+        if "error" in meta:
+            known.setdefault("model", self.model_of(call.ask).ref)
+            return self._heard(call, str(meta.get("reply", "")), f"{meta['error']}: {said}", known)
+        return self._heard(call, said, "", known)
+
+    def give_up(self, call: Prepared) -> None:
+        """Record that a call will not end: its process is gone."""
+        if call.turn in self._said.waiting():
+            pending = PendingCall(call.turn, self._session, self._model.ref, None, None)
+            self._said.end(pending, Result("interrupted", error=Interrupted(call.turn)))
+
+    def close(self) -> None:
+        self._said.close()
+        for model in self._models:
+            model.close()
+
+
+def _is_of(turn: str, line: Line) -> bool:
+    return meta_of(line.record).get("turn") == turn
+
+
+def charge_number(run: str, name: str) -> int:
+    """The number of a call in the book of money, which no session of the agent has."""
+    digest = sha256(f"{run}/{name}".encode()).digest()
+    return 10**17 + int.from_bytes(digest[:8]) % (9 * 10**17)

@@ -1,0 +1,163 @@
+"""A swarm written down by people: YAML, JSON, or YSON with `#@key: value` lines.
+
+A `logic:` block, which other systems execute, is never run: all that is read are values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from holdfast.byhand import parse
+from holdfast.codec import Json, Record
+from holdfast.errors import BadValue, UsageError
+from holdfast.text import duration
+
+_META = re.compile(r"#@\s*([\w.-]+)\s*:\s*(.*)")
+_LOGIC = re.compile(r"^\s*[\"']?logic[\"']?\s*:", re.MULTILINE)
+_SECTIONS = ("swarm", "cluster", "runtime", "routing", "moe")
+_SILENT = ("id", "name", "description", "version", "kind")
+"""Keys that say nothing of how a swarm runs."""
+_GLOBAL, _LOCAL = ("global", "goal"), ("local", "agents", "per_agent")
+
+
+class Told(NamedTuple):
+    fields: Record
+    """Of a spec: what the file says."""
+    agents: tuple[str, ...]
+    summarizer: str | None
+    """An agent, a place or a role."""
+    warnings: list[str]
+
+
+def read_swarm(text: str, name: str) -> Told:
+    """What a file called `name` says; BadValue for a value that cannot be meant."""
+    meta = dict(_META.findall(text))
+    body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    warnings: list[str] = []
+    logic = _LOGIC.search(body)
+    if logic is not None and not body.lstrip().startswith("{"):
+        count = body[logic.start() :].strip().count("\n")
+        warnings.append(f"{name}: logic is never run ({count} lines left out)")
+        body = body[: logic.start()]
+    found = _parsed(body, name) if body.strip() else {}
+    if not isinstance(found, dict):
+        raise BadValue(f"{name}: no swarm", hint="an object with agents, goal, topology, …")
+    given: Record = {**{key: _parsed(value, name) for key, value in meta.items()}, **found}
+    for section in _SECTIONS:
+        if isinstance(given.get(section), dict):
+            given = {**cast("Record", given.pop(section)), **given}
+    told = Told({"goals": {}, "models": {}}, (), None, warnings)
+    for key, value in given.items():
+        told = _with(told, key.lower().replace("-", "_"), value, name)
+    return told
+
+
+def _parsed(text: str, name: str) -> Json:
+    try:
+        return parse(text.encode(), name)
+    except BadValue:
+        if not text.lstrip().startswith("{"):
+            raise
+        return parse(f"--- {text.lstrip()}".encode(), name)  # keys without quotes
+
+
+def _with(told: Told, key: str, value: Any, name: str) -> Told:
+    match key:
+        case "agents":
+            return told._replace(agents=_agents(told, value, name))
+        case "goals" if isinstance(value, dict):
+            _goals(told, cast("Record", value))
+        case "goal" | "goals":
+            told.fields["goal"] = _text(value)
+        case "agent_goals":
+            _goals(told, {"agents": value})
+        case "summarizer" | "summariser" | "summarizer_role_hint":
+            return told._replace(summarizer=_text(value))
+        case "baton" if isinstance(value, dict):
+            for part, inner in cast("Record", value).items():
+                told = _with(told, f"baton_{part}", inner, name)
+        case _ if key in _FIELDS:
+            _take(told, key, value, name)
+        case _ if key not in _SILENT:
+            told.warnings.append(f"{name}: {key} is not read")
+        case _:
+            pass
+    return told
+
+
+def _take(told: Told, key: str, value: Any, name: str) -> None:
+    field, kind = _FIELDS[key]
+    try:
+        told.fields[field] = kind(value)
+    except (TypeError, ValueError, UsageError):
+        raise BadValue(f"{name}: {key} is {value!r}", hint="see docs/swarm.md") from None
+    if key == "cooldown_seconds":
+        told.warnings.append(f"{name}: cooldown counts ticks: {value} ticks, not seconds")
+
+
+def _agents(told: Told, value: Any, name: str) -> tuple[str, ...]:
+    rows: list[Any] = []
+    if isinstance(value, dict):
+        rows = [{"id": agent, **(inner or {})} for agent, inner in cast("Record", value).items()]
+    elif isinstance(value, list):
+        rows = [each if isinstance(each, dict) else {"id": each} for each in cast("Any", value)]
+    names: list[str] = []
+    for row in rows:
+        agent = next((row.pop(key) for key in ("id", "name", "agent") if row.get(key)), None)
+        if not isinstance(agent, str):
+            raise BadValue(f"{name}: an agent without a name", hint="agents: [rio, kim]")
+        names.append(agent.lower())
+        for key, of in (("goal", "goals"), ("subgoal", "goals"), ("model", "models")):
+            if key in row:
+                told.fields[of][names[-1]] = str(row.pop(key))
+        unread = ", ".join(sorted(row))
+        if unread:
+            told.warnings.append(f"{name}: agent {agent}: {unread} left out; see `agent edit`")
+    return tuple(names)
+
+
+def _goals(told: Told, goals: Record) -> None:
+    for key, value in goals.items():
+        if key in _GLOBAL:
+            told.fields["goal"] = _text(value)
+        elif key in _LOCAL and isinstance(value, dict):
+            inner = cast("Record", value)
+            told.fields["goals"] |= {agent.lower(): _text(goal) for agent, goal in inner.items()}
+        else:
+            told.fields["goals"][key.lower()] = _text(value)
+
+
+def _text(value: Any) -> str:
+    lines: list[Any] = cast("Any", value) if isinstance(value, list) else [value]
+    return "\n".join(str(each) for each in lines)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _seconds(value: Any) -> float:
+    return duration(value) if isinstance(value, str) else float(value)
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    **{key: (key, str) for key in ("topology", "model", "router", "summarizer_model")},
+    **{
+        key: (key, int)
+        for key in ("ticks", "topk", "seed", "cooldown", "baton_chars", "baton_sentences")
+    },
+    **{key: (key, int) for key in ("switch_after", "max_messages")},
+    "selection_strategy": ("topology", str),
+    "moe_topk": ("topk", int),
+    "top_k": ("topk", int),
+    "cooldown_ticks": ("cooldown", int),
+    "cooldown_seconds": ("cooldown", int),
+    "explore": ("explore", float),
+    "max_cost": ("max_cost_usd", float),
+    "timeout": ("timeout", _seconds),
+    "repeatable": ("repeatable", _flag),
+}

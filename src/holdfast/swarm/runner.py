@@ -1,0 +1,495 @@
+"""Runs the ticks of a swarm, one after the other, and the experts of a tick at once.
+
+What is asked stands in the log before anybody is asked: the plan of a tick is written with the tick
+before it.  Each call is recorded in its agent's conversation, and the tick once it is whole.  A
+process that takes over asks only for what no conversation has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast import audit
+from holdfast.codec import Record
+from holdfast.errors import HoldfastError, Interrupted, OverBudget
+from holdfast.ids import SessionId
+from holdfast.layout import CACHE, HOLDFAST, ROUTER_WEIGHTS, Layout
+from holdfast.proc.survivors import end_around
+from holdfast.settings import Budget
+from holdfast.spend.account import NO_LIMITS, Account
+from holdfast.spend.gate import Bound, grant
+from holdfast.store.failpoints import hit
+from holdfast.store.primitives import Line
+from holdfast.swarm import prompts
+from holdfast.swarm.experts import LOST_EFFECT, Ask, Expert, Heard, Prepared, charge_number
+from holdfast.swarm.router import Likeness, Router, learned
+from holdfast.swarm.run import Run, is_over, run_names
+from holdfast.swarm.spec import Spec, spec_of
+from holdfast.swarm.state import State
+
+if TYPE_CHECKING:
+    from holdfast.models.protocol import Model
+
+MOST_BARREN = 3
+"""Ticks in a row without a reply, after which a run stops."""
+_RUNS_WEIGHED = 20
+_SHARE, _PAUSE = 20, 1.0
+"""Seconds between two writings of what others read, which may take one part in so many of them."""
+Watch = Callable[[Record, State], None]
+"""Is told of each whole tick: its lines, and the state after it."""
+_HINT = "raise --max-cost with `holdfast swarm resume`, or take a cheaper model"
+
+
+class Runner:
+    """Has the lease of a run; used by one thread."""
+
+    def __init__(
+        self,
+        run: Run,
+        models: Callable[[str, str], Model],
+        *,
+        layout: Layout = HOLDFAST,
+        likeness: Callable[[Spec], Likeness | None] = lambda _: None,
+        watch: Watch = lambda _, __: None,
+        stopping: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`models` opens a model by agent and name; `stopping` says why to stop before a call."""
+        self.run, self.home, self._clock = run, run.home, run.home.clock
+        self._watch, self._stopping = watch, stopping
+        spec = self.spec = run.spec
+        self._router = Router(spec, likeness(spec))
+        self._around = around_of(run)
+        self._experts: dict[str, Expert] = {}
+        try:
+            for agent in spec.agents:
+                refs = [spec.model_of(agent)]
+                if agent == spec.summarizer and spec.summarizer_model:
+                    refs.append(spec.summarizer_model)
+                opened = [models(agent, ref) for ref in refs]
+                self._experts[agent] = Expert(
+                    run.home, layout, run.name, agent, opened, self._around
+                )
+        except BaseException:
+            self._close_experts()
+            raise
+        cell = f"{CACHE}/charged/swarm-{run.name}.json"
+        self._account = Account(run.home, run.lines.log, cell, settled)
+        self._topics = {
+            agent: run.home.log(self._experts[agent].key("topics")) for agent in spec.agents
+        }
+        self._pool = ThreadPoolExecutor(max(2, len(spec.agents)), thread_name_prefix="swarm")
+        self._next_show = 0.0
+        self._look_back = run.fence > 1
+        """Whether a process before this one may have asked for the tick that comes next."""
+        self._reserved_before: dict[int, str] = {}
+        self._reserved = 0.0
+        """USD, for calls of this tick that are not in the log."""
+
+    def go(self) -> State:
+        """Run tick after tick until the run is over or is stopped."""
+        if self._look_back:
+            end_around(self._around)
+            found = self._account.abandoned()
+            self._reserved_before = {each.session.number: str(each.session) for each in found}
+        self._tell_goals()
+        self._show(now=True)
+        try:
+            while not is_over(state := self.run.known()):
+                if state["ending"] is not None:
+                    self._end(state)
+                elif why := self._stopping():
+                    self._halt(why)
+                elif state["plan"] is None:  # it was done, and goes on for more ticks
+                    self._write_line(plan_of(self.spec, self._router, state))
+                else:
+                    self._tick(state)
+        finally:
+            self._show(now=True)
+        return self.run.known()
+
+    # -- one tick ----------------------------------------------------------------------
+
+    def _tick(self, state: State) -> None:
+        """Ask whom the plan names, and write what came of it with the next plan."""
+        spec, plan = self.spec, state["plan"]
+        tick, kind, experts = plan["tick"], plan["kind"], plan["experts"]
+        began, self._reserved = self._clock.boottime(), 0.0
+        primed = prompts.priming(state["baton"], state["said"])
+        asks: list[Ask] = []
+        for agent in experts:
+            goal = prompts.goal_text(spec, agent)
+            prompt = prompts.expert_prompt(kind, plan["from"], agent, primed, goal)
+            asks.append(Ask(agent, f"{tick}/{agent}", prompt, state["asked"].get(agent, 0)))
+        lines: list[Record] = []
+        replies: dict[str, str] = {}
+        errors: list[str] = []
+        try:
+            heard = self._ask_all(state, asks)
+        except OverBudget as error:
+            self._refused(error)
+            raise
+        for ask, each in zip(asks, heard, strict=True):
+            lines.append(_line(kind, plan, ask, each))
+            if each.error:
+                errors.append(f"{ask.agent}: {each.error}")
+            else:
+                replies[ask.agent] = each.text
+        baton = state["baton"]
+        if kind != "moe" and replies:
+            baton = prompts.limited([*replies.values()][-1], spec)
+        elif replies:
+            if why := self._stopping():
+                self._halt(why)
+                return
+            agent = spec.summarizer
+            number = state["asked"].get(agent, 0) + (agent in experts)
+            prompt = prompts.summary_prompt(replies, spec.baton_sentences)
+            ask = Ask(agent, f"{tick}/{agent}/baton", prompt, number)
+            try:
+                (summary,) = self._ask_all(state, [ask])
+            except OverBudget as error:
+                self._refused(error)
+                raise
+            lines.append(_line("aggregate", plan, ask, summary))
+            if summary.error:
+                errors.append(f"{agent}: {summary.error}")
+            baton = prompts.limited(summary.text or prompts.joined(replies), spec)
+        if not experts:
+            said = f"no expert in tick {tick}: {plan['reason']}"
+            best = max(plan["scores"], key=plan["scores"].__getitem__)
+            t = self._clock.now()
+            lines.append({"event": "error", "t": t, "agent": best, "error": said, "tick": tick})
+        seconds = round(self._clock.boottime() - began, 6)
+        lines.append(
+            {
+                "event": "tick",
+                "t": self._clock.now(),
+                "tick": tick,
+                "kind": kind,
+                "baton": baton,
+                "replies": len(replies),
+                "seconds": seconds,
+            }
+        )
+        # Before the lock of the log is taken: an embedding takes its time.
+        self._router.likeness(baton)
+        self._write(lines, errors)
+
+    def _write(self, lines: list[Record], errors: Sequence[str]) -> None:
+        """A whole tick and what follows from it, in one write."""
+
+        def decide(_: State) -> Sequence[Record]:
+            made = self.run.stamped(lines)
+            after = self.run.lines.preview(made)
+            return [*made, *self.run.stamped(self._following(after))]
+
+        try:
+            written = self.run.decide(decide)
+        except HoldfastError as error:
+            if errors:  # what went wrong first must not be hidden by what went wrong next
+                error.message += f" (not recorded of this tick: {'; '.join(errors)})"
+            raise
+        self._look_back = False
+        state = self.run.known()
+        self._show()
+        self._watch(written.lines[len(lines) - 1].record, state)
+
+    def _following(self, state: State) -> list[Record]:
+        """What comes after a whole tick: the next plan, or the end."""
+        spec = self.spec
+        if state["tick"] >= spec.ticks:
+            return [self._ending(state, f"{state['tick']} ticks")]
+        if spec.max_tokens is not None and state["tokens"] >= spec.max_tokens:
+            return [self._ending(state, f"{state['tokens']} tokens")]
+        plan = plan_of(spec, self._router, state)
+        if state["barren"] >= MOST_BARREN:
+            why = f"no expert replied in {state['barren']} ticks"
+            return [plan, {"event": "halt", "why": why}]
+        return [plan, *([{"event": "halt", "why": state["why"]}] if state["stopping"] else [])]
+
+    def _halt(self, why: str) -> None:
+        self._write_line({"event": "halt", "why": why})
+
+    def _write_line(self, line: Record) -> None:
+        self.run.decide(lambda _: self.run.stamped([line]))
+
+    # -- asking ------------------------------------------------------------------------
+
+    def _ask_all(self, state: State, asks: Sequence[Ask]) -> list[Heard]:
+        """How each call ended, in the order in which they are given; made at once."""
+        heard: dict[str, Heard] = {}
+        calls: list[Prepared] = []
+        for number, ask in enumerate(asks):
+            found = self._before(state, ask) if self._look_back else None
+            lost = self.run.known()["lost"].get(ask.name, 0)
+            if found is not None:
+                heard[ask.name] = found
+            elif lost and self._experts[ask.agent].acts(ask) and not self.spec.repeatable:
+                heard[ask.name] = Heard("", LOST_EFFECT, {"t": self._clock.now()})
+            else:
+                calls.append(self._prepared(state, ask, lost, len(asks) - number))
+        hit("swarm.asking")
+        heard |= self._made(calls)
+        return [heard[ask.name] for ask in asks]
+
+    def _made(self, calls: Sequence[Prepared]) -> dict[str, Heard]:
+        if len(calls) == 1:
+            (call,) = calls
+            return {call.ask.name: self._experts[call.ask.agent].ask(call)}
+        asking: dict[str, Future[Heard]] = {
+            call.ask.name: self._pool.submit(self._experts[call.ask.agent].ask, call)
+            for call in calls
+        }
+        wait(asking.values())
+        return {name: future.result() for name, future in asking.items()}
+
+    def _prepared(
+        self, state: State, ask: Ask, lost: int, left: int, *, free: bool = False
+    ) -> Prepared:
+        expert = self._experts[ask.agent]
+        parts, request = expert.request(ask, self.spec.timeout)
+        name = f"{ask.name}/{lost + 1}" if lost else ask.name
+        number = charge_number(self.run.name, name)
+        charge = SessionId(self.home.day(), ask.agent, number)
+        known = self._reserved_before.get(number, str(charge))
+        turn = f"{self.run.name}/{name}"
+        if free:
+            return Prepared(ask, parts, request, turn, known, None)
+        model = expert.model_of(ask)
+        most = model.most_usd(request)
+        tells = bool(getattr(model, "tells_cost", True))
+        aside = self._granted(state, ask, charge, most, left, tells=tells)
+        return Prepared(ask, parts, request, turn, str(charge), aside)
+
+    def _before(self, state: State, ask: Ask) -> Heard | None:
+        """How a call ended that the process before this one made; None if it has to be made."""
+        expert = self._experts[ask.agent]
+        while True:
+            lost = self.run.known()["lost"].get(ask.name, 0)
+            call = self._prepared(state, ask, lost, 1, free=True)
+            try:
+                heard = expert.recorded(call)
+            except Interrupted:
+                expert.give_up(call)
+                line = {"event": "lost", "tick": state["plan"]["tick"], "call": ask.name}
+                line |= {"agent": ask.agent, "charge": call.charge, "turn": call.turn}
+                self._write_line(line)
+                continue
+            return heard
+
+    # -- money -------------------------------------------------------------------------
+
+    def _granted(
+        self,
+        state: State,
+        ask: Ask,
+        charge: SessionId,
+        most: float | None,
+        left: int,
+        *,
+        tells: bool,
+    ) -> float | None:
+        """Reserve for a call under the limits of run, agent and fleet; OverBudget if refused."""
+        spec, aside = self.spec, most
+        if spec.max_cost_usd is not None:
+            bound = Bound(
+                f"swarm {self.run.name}",
+                spec.max_cost_usd,
+                state["cost_usd"],
+                self._reserved,
+                state["unknown"],
+                state["assumed_usd"],
+            )
+            if aside is None and tells:
+                aside = max(bound.left, 0.0) / left  # an equal share for each call of the tick
+            grant([bound], aside or 0.0, hint=_HINT)
+            if aside is not None and aside <= 0.0 < (most or 1.0):
+                grant([bound], None, hint=_HINT)
+        budget = self.home.current_settings().budget(ask.agent)
+        limits = Budget(None, budget.agent_day, budget.fleet_day)
+        if limits != NO_LIMITS:
+            with suppress(KeyError):
+                self._account.release(charge, "not asked")
+            self._account.reserve(charge, aside or 0.0, limits)
+        self._reserved += aside or 0.0
+        return aside
+
+    def _refused(self, error: OverBudget) -> None:
+        """Stop the run where it is; what was heard in this tick is in the conversations."""
+        audit.refused(self.home, f"a call of swarm {self.run.name}", error)
+        with suppress(HoldfastError):
+            self._halt(error.message)
+
+    # -- what others see ---------------------------------------------------------------
+
+    def _show(self, *, now: bool = False) -> None:
+        """Bring the document, the batons and the book up to date, now or soon."""
+        began = self._clock.boottime()
+        if not now and began < self._next_show:
+            return
+        self.run.show()
+        if (agent := self.spec.summarizer) in self._topics:
+            self._project(agent, "baton", _baton)
+        self._account.settle()
+        ended = self._clock.boottime()
+        self._next_show = ended + max(_PAUSE, _SHARE * (ended - began))
+
+    def _tell_goals(self) -> None:
+        for agent in self.spec.agents:
+            self._project(agent, "goal", lambda line, agent=agent: _goals(line, agent))
+
+    def _project(self, agent: str, what: str, tell: Callable[[Line], Record | None]) -> None:
+        cell = f"{CACHE}/retold/swarm-{self.run.name}.{agent}.{what}.json"
+        self.run.lines.project(self._topics[agent], cell, tell)
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _ending(self, state: State, why: str) -> Record:
+        weights, even = learned(self.spec, state["chosen"], self._chosen_before())
+        if not state["chosen"]:
+            weights = {}
+        return {"event": "ending", "why": why, "weights": weights, "entropy": even}
+
+    def _chosen_before(self) -> Counter[str]:
+        """How often each agent was chosen in the last runs."""
+        chosen = Counter[str]()
+        for name in run_names(self.home)[-_RUNS_WEIGHED:]:
+            found = self.home.document(f"{HOLDFAST.path('swarms')}/{name}.json").read()
+            with suppress(ValueError):
+                state: State = json.loads(found.data) if found else {}
+                chosen.update({} if name == self.run.name else state.get("chosen", {}))
+        return chosen
+
+    def _end(self, state: State) -> None:
+        """Apply what was learned, which may be done twice, and end the run."""
+        ending: Record = state["ending"]
+        if ending["weights"]:
+            document = self.home.document(ROUTER_WEIGHTS)
+            document.update(lambda old: _weighted(old, ending["weights"]))
+            document.close()
+        self._write_line({"event": "end", "why": ending["why"]})
+
+    def _close_experts(self) -> None:
+        for expert in self._experts.values():
+            expert.close()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._account.close()
+        for log in self._topics.values():
+            log.close()
+        self._close_experts()
+
+
+# --- pure -----------------------------------------------------------------------------------
+
+
+def plan_of(spec: Spec, router: Router, state: State) -> Record:
+    """Who is asked in the next tick, and why."""
+    tick: int = state["tick"] + 1
+    count = len(spec.agents)
+    kind = spec.kind(tick)
+    plan: Record = {"event": "plan", "tick": tick, "kind": kind, "from": spec.summarizer}
+    match kind:
+        case "handoff":
+            turn: int = (tick - 1) % count
+            to, from_ = spec.agents[turn], spec.agents[turn - 1]
+            return plan | {"from": from_, "experts": [to], "reason": f"{to} is next in the ring"}
+        case "broadcast":
+            from_ = spec.agents[(tick - 1) % count]
+            return plan | {"from": from_, "experts": list(spec.agents), "reason": "all are asked"}
+        case "moe":
+            choice = router.choose(tick, state["baton"], state["previous"], state["selected"])
+            return plan | choice._asdict()
+
+
+def first_plan(spec: Spec, router: Router) -> Record:
+    blank: State = {"tick": 0, "baton": spec.goal, "previous": [], "selected": {}}
+    return plan_of(spec, router, blank)
+
+
+def around_of(run: Run) -> str:
+    """The name by which programs of a run are found when its process is gone."""
+    place = f"{run.home.path}\0{run.key}"
+    return f"swarm-{sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+
+def _line(kind: str, plan: Record, ask: Ask, heard: Heard) -> Record:
+    """The event of a call."""
+    head: Record = {"event": kind, "t": heard.fields["t"]}
+    rest = {name: value for name, value in heard.fields.items() if name != "t"}
+    if heard.error:
+        told: Record = {"agent": ask.agent, "error": heard.error, "tick": plan["tick"]}
+        if kind == "aggregate":
+            told["summary"] = True
+        return {**head, "event": "error", **told, **rest}
+    names: Mapping[str, str]
+    match kind:
+        case "moe":
+            names = {"expert": ask.agent}
+        case "aggregate":
+            names = {"summarizer": ask.agent}
+        case _:
+            names = {"from": plan["from"], "to": ask.agent}
+    return {
+        **head,
+        **names,
+        "prompt": ask.prompt,
+        "reply": heard.text,
+        "tick": plan["tick"],
+        **rest,
+    }
+
+
+def settled(line: Line) -> Record | None:
+    """The line of the book for a line of a run."""
+    record = line.record
+    charge = record.get("charge")
+    if not isinstance(charge, str):
+        return None
+    usd, tokens = record.get("cost_usd"), record.get("tokens")
+    return {"event": "settle", "session_id": charge, "usd": usd, "tokens": tokens}
+
+
+def _baton(line: Line) -> Record | None:
+    record = line.record
+    if record.get("event") != "tick" or record.get("kind") != "moe":
+        return None
+    text, fields = record["baton"], {"tick": record["tick"]}
+    return {"ts": record["t"], "topic": "moe/baton", "text": text, "fields": fields}
+
+
+def _goals(line: Line, agent: str) -> Record | None:
+    record = line.record
+    if record.get("event") != "new":
+        return None
+    spec = spec_of(record)
+    fields = {
+        "global_goal": spec.goal,
+        "agent_goal": spec.goals.get(agent, spec.goal),
+        "model": spec.model_of(agent),
+        "topology": spec.topology,
+    }
+    topic = f"goals/runs/{record['run']}"
+    return {"ts": record["t"], "topic": topic, "text": spec.goal, "fields": fields}
+
+
+def _weighted(old: bytes | None, weights: Mapping[str, float]) -> bytes:
+    known = weights_in(old)
+    return json.dumps({**known, **weights}, indent=2).encode()
+
+
+def weights_in(data: bytes | None) -> dict[str, float]:
+    """The weights in a document that people may have edited."""
+    with suppress(ValueError):
+        found: Any = json.loads(data or b"{}")
+        if isinstance(found, dict):
+            known = cast("Record", found).items()
+            return {name: float(value) for name, value in known if type(value) in (int, float)}
+    return {}
