@@ -67,6 +67,13 @@ BEFORE = {
     "inbox return": ["inbox take --agent rio"],
     "inbox purge": ["inbox take --agent rio", "inbox ack --agent rio msg-abc123"],
     "memory show": ["memory note --agent rio --section 'Dead Ends' 'No page'"],
+    "memory search": ["memory add --agent rio --topic api --text 'The API uses port 8080'"],
+    "memory tree": ["memory add --agent rio --topic a --text x"],
+    "memory forget": ["memory add --agent rio --topic a --text x"],
+    "memory compact": [
+        "memory add --agent rio --topic a --text x",
+        "memory add --agent rio --topic a --text x",
+    ],
     "job use": ["job new --id other --prompt 'Say hello' --worker scripted:echo"],
     "job queue": ["job activate hello"],
     "job suspend": ["job activate hello"],

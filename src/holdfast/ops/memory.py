@@ -1,15 +1,25 @@
-"""The verbs of memory.md: what an agent knows across its sessions."""
+"""The verbs of an agent's memory: memory.md, and its data by topic."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.notes import MOST_SHOWN, bounded
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
-from holdfast.ops.envelope import Change, Show
+from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg
+from holdfast.ops.parameter import Arg, DryRun, moment
+
+if TYPE_CHECKING:
+    from holdfast.memory.datum import Datum
+    from holdfast.memory.topics import Topics
+
+_MOST_DATA = 100
 
 
 @example('holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"')
@@ -33,11 +43,18 @@ def show(
     call: Context,
     *,
     agent: Annotated[str, Arg("Whose memory")],
+    topic: Annotated[
+        str | None, Arg("The data at and below this topic instead; / is all", metavar="a/b")
+    ] = None,
+    newest: Annotated[int, Arg("With --topic: so many data, 0 for all")] = _MOST_DATA,
     for_prompt: Annotated[
         bool, Arg("Only as much as a prompt gets: the newest entries of each section")
     ] = False,
     most: Annotated[int, Arg("With --for-prompt: so many characters")] = MOST_SHOWN,
 ) -> Show:
+    if topic is not None:
+        with _topics(call, agent) as topics:
+            return _shown(call, topics, topic.strip("/") or "/", newest)
     if most < 1:
         raise UsageError("nothing fits into that", hint="--most 16000, for one")
     with call.agent(agent) as one:
@@ -51,3 +68,172 @@ def show(
         "left_out": max(0, len(text) - len(shown)),
     }
     return Show(data, text=shown)
+
+
+# --- by topic -------------------------------------------------------------------------------
+
+
+@example('holdfast memory add --agent rio --topic decisions/fees --text "Fees are 2 %"')
+def add(
+    call: Context,
+    *,
+    agent: Annotated[str, Arg("Who is to remember it")],
+    topic: Annotated[str, Arg("Names joined by /", metavar="a/b")],
+    text: Annotated[str, Arg("What is to be remembered", or_file=True)] = "",
+    meta: Annotated[str | None, Arg("An object about it", metavar="JSON", or_file=True)] = None,
+    data: Annotated[str | None, Arg("Any value", metavar="JSON", or_file=True)] = None,
+    tag: Annotated[Sequence[str], Arg("A label; may be repeated")] = (),
+    supersedes: Annotated[str | None, Arg("The datum that it corrects", metavar="ID")] = None,
+    source: Annotated[
+        str | None, Arg("Where it comes from; by default the session of the caller")
+    ] = None,
+    until: Annotated[str | None, Arg("Valid until then: a date or a time", metavar="T")] = None,
+) -> Change:
+    """The rule for topics is in docs/memory.md. `memory show --topic` prints the ids of data."""
+    told = None if meta is None else _json(meta, "--meta")
+    if told is not None and not isinstance(told, dict):
+        raise UsageError("--meta is no object", hint='such as {"by": "ana"}')
+    with _topics(call, agent, change=True) as topics:
+        id = topics.add(
+            topic,
+            text.rstrip("\n"),
+            meta=told,
+            data=None if data is None else _json(data, "--data"),
+            tags=tag,
+            supersedes=supersedes,
+            source=source or call.called_in_session(topics.agent) or "",
+            valid_until=None if until is None else moment(until, call.home()),
+        )
+    _warn(call, topics)
+    return Change(id, True, f"{id} added to {topic}", {"id": id, "topic": topic})
+
+
+@example("holdfast memory tree --agent rio --depth 2", columns="topic data newest")
+def tree(
+    call: Context,
+    *,
+    agent: Annotated[str, Arg("Whose memory")],
+    topic: Annotated[str, Arg("From this topic down", metavar="a/b")] = "/",
+    depth: Annotated[int, Arg("Count deeper topics with the one above; 0 is all levels")] = 0,
+) -> Rows:
+    rows: dict[str, dict[str, Any]] = {}
+    with _topics(call, agent) as topics:
+        for each in topics.topics(topic.strip("/") or "/"):
+            names = each.topic.split("/")
+            name = "/".join(names[:depth] if depth > 0 else names) or "/"
+            row = rows.setdefault(name, {"topic": name, "data": 0, "newest": each.newest})
+            row["data"] += each.data
+            row["newest"] = max(row["newest"], each.newest)
+        if topics.log.segments() and (state := topics.behind()):
+            call.warn(f"{topics.fmm} is {state}; `holdfast rebuild` writes it")
+    shown = [{**row, "newest": utc_stamp(row["newest"])} for row in rows.values()]
+    return Rows(shown, {"topics": len(rows), "data": sum(row["data"] for row in rows.values())})
+
+
+@example("holdfast memory forget rio#2 --agent rio")
+def forget(
+    call: Context,
+    id: Annotated[Sequence[str], Arg("A datum; may be repeated", positional=True)] = (),
+    *,
+    agent: Annotated[str, Arg("Who is to forget it")],
+    topic: Annotated[
+        str | None, Arg("All data at and below this topic; / is all", metavar="a/b")
+    ] = None,
+    dry_run: DryRun = False,
+) -> Change:
+    """Forgotten data leave fmm.json, `memory show` and the search index before this returns. Their
+    lines stay in the log as evidence.
+    """
+    if not id and topic is None:
+        raise UsageError("nothing to forget is named", hint="ids, or --topic")
+    with _topics(call, agent, change=not dry_run) as topics:
+        below = topics.under(topic.strip("/") or "/") if topic is not None else []
+        found = topics.get([*id, *(datum.id for datum in below)])
+        for each in set(id) - found.keys():
+            call.warn(f"no such datum: {each[:80]}")
+        if not dry_run:
+            topics.forget(found)
+    if found and not dry_run:
+        _clean(call, topics.agent)
+    said = "would forget" if dry_run else "forgot"
+    some = f": {', '.join([*found][:5])}{', …' if len(found) > 5 else ''}" if found else ""
+    data = {"forgotten": [*found], "topics": sorted({each.topic for each in found.values()})}
+    applied = bool(found) and not dry_run
+    detail = f"{said} {_count(len(found), 'datum', 'data')}{some}"
+    return Change(topics.agent, applied, detail, data, dry_run)
+
+
+@example("holdfast memory compact --agent rio")
+def compact(
+    call: Context,
+    *,
+    agent: Annotated[str, Arg("Whose memory")],
+    dry_run: DryRun = False,
+) -> Change:
+    """Exact duplicates and superseded data leave search and fmm.json, which counts them. The newest
+    of equal data stays. Their lines stay in the log.
+    """
+    with _topics(call, agent, change=not dry_run) as topics:
+        found = topics.compaction() if dry_run else topics.compact()
+    applied = any(found) and not dry_run
+    if applied:
+        _clean(call, topics.agent)
+    told = f"{_count(len(found.duplicates), 'duplicate', 'duplicates')}, "
+    told += f"{len(found.superseded)} superseded"
+    detail = f"{'would take out' if dry_run else 'took out'} {told}"
+    return Change(topics.agent, applied, detail, found._asdict(), dry_run)
+
+
+@contextmanager
+def _topics(call: Context, agent: str, *, change: bool = False) -> Generator[Topics]:
+    from holdfast.memory.topics import Topics
+
+    with call.agent(agent, change=change) as one, Topics(call.home(), one.key) as topics:
+        yield topics
+
+
+def _warn(call: Context, topics: Topics) -> None:
+    for kept in topics.kept_aside:
+        call.warn(f"{topics.fmm} was edited by hand; kept as {kept}")
+    if topics.stale is not None:
+        call.warn(f"{topics.fmm} does not show it: {topics.stale.message}")
+
+
+def _clean(call: Context, agent: str) -> None:
+    """Have the search index take in what was forgotten, if there is one."""
+    from holdfast.memory.search import FOLDER, Recall
+
+    if call.home().keys(FOLDER):
+        with Recall(call.home(), call.layout) as recall:
+            recall.read_on([agent])
+
+
+def _shown(call: Context, topics: Topics, topic: str, newest: int) -> Show:
+    data, corrected = topics.under(topic, newest or None), topics.superseded()
+    rows: list[Record] = [
+        {"topic": datum.topic, **datum.shown(corrected.get(datum.id))} for datum in data
+    ]
+    lines = [_line(datum, corrected.get(datum.id)) for datum in data]
+    if newest and len(data) == newest:
+        call.warn(f"the newest {newest} are shown; --newest 0 shows all")
+    text = "\n".join(lines) or f"no data under {topic}"
+    return Show({"agent": topics.agent, "topic": topic, "data": rows}, text=text)
+
+
+def _line(datum: Datum, superseded_by: str | None) -> str:
+    notes = [datum.source] if datum.source else []
+    notes += [f"#{tag}" for tag in datum.tags]
+    notes += [f"superseded by {superseded_by}"] if superseded_by else []
+    said = " ".join(datum.text.split()) or str(datum.data)
+    about = f"  ({', '.join(notes)})" if notes else ""
+    return f"{datum.id}  {utc_stamp(datum.ts)}  {datum.topic}: {said}{about}"
+
+
+def _json(text: str, what: str) -> object:
+    from holdfast.byhand import parse
+
+    return parse(text.encode(), what)
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
