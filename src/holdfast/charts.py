@@ -27,9 +27,9 @@ COLOURS: Mapping[str, str] = {
     "rule": "#e4dfd3",
     "card": "#fffefb",
 }
-WIDTH = 760
-_LEFT, _RIGHT, _ROW, _TITLE = 132, 56, 22, 30
-_LETTERS = 17
+WIDTH = 520
+_LEFT, _RIGHT, _ROW, _TITLE = 116, 24, 22, 30
+_LETTERS = 15
 _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -89,7 +89,7 @@ def heat(
     title: str, rows: Mapping[str, Sequence[Cell | None]], columns: Sequence[str], note: str = ""
 ) -> Chart:
     """One row of cells for each label; `None` where there is nothing to show."""
-    wide = min((WIDTH - _LEFT - _RIGHT) / max(1, len(columns)), 36)
+    wide = min((WIDTH - _LEFT - _RIGHT) / max(1, len(columns)), 44)
     parts: list[str] = []
     for at, (label, cells) in enumerate(rows.items()):
         y = _TITLE + at * _ROW
@@ -100,7 +100,7 @@ def heat(
                 line = {"x1": x + wide * 0.3, "x2": x + wide * 0.7, "y1": y + 11, "y2": y + 11}
                 parts.append(_line("soft", cell.title, **line))
             if cell is not None and (cell.share is not None or cell.chosen):
-                edge = _stroke("ink", 1.5) if cell.chosen else ""
+                edge = _stroke("ink", 1.5, alone=False) if cell.chosen else ""
                 shape = _box(x + 0.75, y + 1, wide - 1.5, _ROW - 2)
                 full = 0.0 if cell.share is None else 0.06 + 0.94 * cell.share
                 look = f"{_fill('going', edge=cell.chosen)} fill-opacity='{full:.2f}'{edge}"
@@ -109,8 +109,8 @@ def heat(
     step = max(1, math.ceil(len(columns) * 30 / max(1, WIDTH - _LEFT - _RIGHT)))
     for number in range(0, len(columns), step):
         parts.append(_text(_LEFT + (number + 0.5) * wide, y + 14, columns[number], anchor="middle"))
-    parts.append(_text(_LEFT, y + 32, note))
-    return Chart(title, y + (44 if note else 26), "".join(parts))
+    parts.append(_text(8, y + 34, note))
+    return Chart(title, y + (46 if note else 26), "".join(parts))
 
 
 def bars(title: str, found: Sequence[Bar]) -> Chart:
@@ -118,7 +118,7 @@ def bars(title: str, found: Sequence[Bar]) -> Chart:
     parts: list[str] = []
     for at, bar in enumerate(found):
         y = _TITLE + at * _ROW
-        long = (WIDTH - _LEFT - _RIGHT - 90) * bar.value / most
+        long = (WIDTH - _LEFT - _RIGHT - 100) * bar.value / most
         shape = _box(_LEFT, y + 3, max(1.0, long), _ROW - 6)
         parts.append(_label(bar.label, y))
         parts.append(_shape("rect", f"{shape}{_fill(bar.meaning)} rx='2'", bar.shown))
@@ -146,8 +146,8 @@ def lanes(title: str, names: Sequence[str], spans: Sequence[Span], note: str = "
     y = _TITLE + len(names) * _ROW
     parts.append(_text(_LEFT, y + 14, f"{_short(low)} s"))
     parts.append(_text(WIDTH - _RIGHT, y + 14, f"{_short(high)} s", anchor="end"))
-    parts.append(_text(_LEFT, y + 32, note))
-    return Chart(title, y + (44 if note else 26), "".join(parts))
+    parts.append(_text(8, y + 34, note))
+    return Chart(title, y + (46 if note else 26), "".join(parts))
 
 
 def lines(
@@ -177,7 +177,7 @@ def lines(
             says = f"{series.name}, {x_label} {_short(known)}: {_short(value)}"
             shape = f" cx='{x:.1f}' cy='{y:.1f}' r='3.5'"
             parts.append(_shape("circle", shape + _fill(series.meaning), says))
-        key = _LEFT + 150 * at
+        key = _LEFT + 130 * at
         parts.append(f"<circle cx='{key}' cy='{bottom + 32}' r='4'{_fill(series.meaning)}/>")
         parts.append(_text(key + 10, bottom + 36, series.name))
     parts.append(_text(_LEFT, bottom + 16, f"{x_label} {_short(left)}"))
@@ -190,7 +190,7 @@ def graph(title: str, names: Sequence[str], links: Sequence[Link], hub: str = ""
     around = [name for name in names if name != hub]
     tall = 300 if len(around) > 2 else 200
     middle = (WIDTH / 2, _TITLE + tall / 2)
-    reach_x, reach_y = WIDTH * 0.26, tall / 2 - 34
+    reach_x, reach_y = WIDTH * 0.3, tall / 2 - 34
     spots = {hub: middle} if hub else {}
     for at, name in enumerate(around):
         turn = 2 * math.pi * at / max(1, len(around)) - math.pi / 2
@@ -219,20 +219,22 @@ def graph(title: str, names: Sequence[str], links: Sequence[Link], hub: str = ""
 def svg(charts: Iterable[Chart], *, alone: bool = False) -> str:
     """Charts one below the other; `alone`: a file of its own, with a ground."""
     parts: list[str] = []
-    height, titles = 0.0, list[str]()
+    # Where a page has the title above the picture, its line is not left empty.
+    height = skipped = 0.0 if alone else -20.0
+    titles: list[str] = []
     for chart in charts:
         titles.append(chart.title)
         heading = _text(0, 16, chart.title, "ink", weight=" font-weight='600'") if alone else ""
         parts.append(f"<g transform='translate(0 {height:.1f})'>{heading}{chart.body}</g>")
-        height += chart.height
+        height += chart.height + skipped
     edge = 20 if alone else 0
-    wide, tall = WIDTH + 2 * edge, height + 2 * edge
+    wide, tall = WIDTH + 2 * edge, height - skipped + 2 * edge
     ground = f"<rect width='{wide}' height='{tall:.1f}'{_fill('card')}/>" if alone else ""
     size = f" width='{wide}' height='{tall:.1f}'" if alone else ""
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' class='chart' role='img'{size} "
         f"viewBox='0 0 {wide} {tall:.1f}' aria-label='{_clean('; '.join(titles))}' "
-        f"font-family=\"{_FONT}\" font-size='12'>{ground}"
+        f"font-family=\"{_FONT}\" font-size='13'>{ground}"
         f"<g transform='translate({edge} {edge})'>{''.join(parts)}</g></svg>"
     )
 
@@ -283,13 +285,15 @@ def _fill(colour: str, *, edge: bool = False) -> str:
     return f" class='fill-{colour}{more}' fill='{COLOURS[colour]}'"
 
 
-def _stroke(colour: str, width: float) -> str:
-    return f" stroke='{COLOURS[colour]}' stroke-width='{width:.1f}'"
+def _stroke(colour: str, width: float, *, alone: bool = True) -> str:
+    """`alone`: the shape has no fill, which would have named its classes."""
+    known = f" class='line-{colour}'" if alone else ""
+    return f"{known} stroke='{COLOURS[colour]}' stroke-width='{width:.1f}'"
 
 
 def _line(colour: str, title: str, **ends: float) -> str:
     placed = "".join(f" {name}='{value:.1f}'" for name, value in ends.items())
-    return _shape("line", f"{placed} class='line-{colour}'{_stroke(colour, 1)}", title)
+    return _shape("line", f"{placed}{_stroke(colour, 1)}", title)
 
 
 def _rule(x1: float, x2: float, y: float) -> str:

@@ -44,6 +44,8 @@ PAGES = {
     "/": Hops(13, 0, 23),
     "/agent/rio": Hops(29, 0, 24),
     "/jobs/demo": Hops(28, 0, 23),
+    "/swarms": Hops(5, 0, 20),
+    "/swarms/week": Hops(6, 0, 21),
 }
 FEW = 0.1
 """The share by which a number may lie above what was counted before the test asks to lower it."""
@@ -107,6 +109,9 @@ def test_a_page_does_no_more_work_than_its_numbers_allow(
     desk.ok(*prepare(desk, "inbox send", 0))
     desk.new("--worker", desk.script(DONE))
     desk.ran()
+    if path.startswith("/swarms"):
+        swarm = ["--agents", "rio,leo", "--goal", "Who sets the fees?", "--name", "week"]
+        desk.ok("swarm", "run", *swarm, "--ticks", "3", "--model", "scripted:echo")
     board = dashboard(Setting(str(desk.home), None, (), 8080, sites=("hf-1.localhost",)), TABLE)
     at = ("127.0.0.1", 50_000)
     client = TestClient(board.app, base_url="http://hf-1.localhost:8080", client=at)

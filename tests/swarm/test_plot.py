@@ -88,7 +88,7 @@ def test_of_thousands_of_ticks_a_part_is_drawn_and_the_chart_says_so() -> None:
     cells = [each for each in titles(drawn(chart)) if each.startswith("a, tick")]
     assert 1 < len(cells) <= MOST_COLUMNS
     assert any(f"tick {ticks}:" in each for each in cells)  # the newest is among them
-    assert "of 5,000 ticks" in chart.body
+    assert "of 5,000 ticks" in chart.title
     assert len(charts.svg(found)) < 300_000
 
 

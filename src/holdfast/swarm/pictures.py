@@ -54,10 +54,11 @@ def router(run: Mapping[str, Any]) -> Chart | None:
         name: [_cell(name, tick, scored[tick], name in chosen[tick]) for tick in ticks]
         for name in names
     }
-    note = "darker: higher score within the tick; framed: chosen; dash: cooling down"
+    note = "darker: higher score in its tick; framed: chosen; dash: cooling"
+    title = "Router scores by tick"
     if len(ticks) < len(scored):
-        note += f"; {len(ticks)} of {plural(len(scored), 'tick')}"
-    return heat("Router scores by tick", rows, [str(tick) for tick in ticks], note)
+        title += f" ({len(ticks)} of {plural(len(scored), 'tick')})"
+    return heat(title, rows, [str(tick) for tick in ticks], note)
 
 
 def _cell(name: str, tick: int, scores: Mapping[str, Any], chosen: bool) -> Cell | None:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,8 +35,34 @@ QUEUE = 200
 _AGENTS_AGAIN = 2.0
 LOGS: tuple[Part, ...] = ("ledger", "journal")
 FILES: tuple[Part, ...] = ("inbox", "tasks", "notes", "manifest", "turns")
+RUNS: tuple[Part, ...] = ("swarms", "runs")
 _LONGEST = 300
 _SHOWN = ("event", "ts", "task_id", "session_id", "summary", "outcome", "text")
+
+
+def _mark(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+        marks = [found.st_mtime_ns, found.st_size, found.st_ino]
+        if not os.path.isdir(path):
+            return tuple(marks)
+        days = [name for name in os.listdir(path) if name.endswith(".jsonl")]
+        if days:
+            newest = os.stat(os.path.join(path, max(days)))
+            marks += [newest.st_mtime_ns, newest.st_size]
+        return tuple(marks)
+    except OSError:
+        return ()
+
+
+def _newest(folder: str) -> tuple[int, ...]:
+    """The number of files in a folder, and when one of them was last written."""
+    try:
+        with os.scandir(folder) as found:
+            times = [each.stat().st_mtime_ns for each in found if not each.name.startswith(".")]
+        return (len(times), max(times, default=0))
+    except OSError:
+        return ()
 
 
 class Event(NamedTuple):
@@ -146,6 +172,10 @@ class Live:
                     events.append({"kind": "job", "agent": None, "job": job})
             if self._changed(SPENT):
                 events.append({"kind": "spend", "agent": None})
+            for part in RUNS:
+                key = self._layout.paths.get(part)
+                if key is not None and self._changed(key, _newest):
+                    events.append({"kind": "swarm", "agent": None})
         except (HoldfastError, OSError) as error:
             self._home.notice("dashboard", f"watching failed: {error}"[:_LONGEST])
         return events
@@ -170,9 +200,9 @@ class Live:
             if self._changed(self._layout.path(kind, agent)):
                 yield {"kind": kind, "agent": agent}
 
-    def _changed(self, key: str) -> bool:
+    def _changed(self, key: str, mark: Callable[[str], tuple[int, ...]] = _mark) -> bool:
         """Whether a file or the newest file of a folder is another than last time."""
-        now = _mark(os.path.join(self._home.path, key))
+        now = mark(os.path.join(self._home.path, key))
         before = self._seen.get(key, ())
         self._seen[key] = now
         return self._began and before != now
@@ -196,18 +226,3 @@ def _offer(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
-
-
-def _mark(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-        marks = [found.st_mtime_ns, found.st_size, found.st_ino]
-        if not os.path.isdir(path):
-            return tuple(marks)
-        days = [name for name in os.listdir(path) if name.endswith(".jsonl")]
-        if days:
-            newest = os.stat(os.path.join(path, max(days)))
-            marks += [newest.st_mtime_ns, newest.st_size]
-        return tuple(marks)
-    except OSError:
-        return ()

@@ -6,17 +6,17 @@ A page is a template over envelopes.  What a page can do, its buttons do by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from holdfast.clock import instant_of, zone
+from holdfast.clock import instant_of, utc_stamp, zone
 from holdfast.codec import DecodeError, decode
 from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.jobs.report import templates
@@ -25,10 +25,11 @@ from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.jobs import decisions
 from holdfast.ops.operation import Table
 from holdfast.text import ago
-from holdfast.web import job_pages
+from holdfast.web import job_pages, swarm_pages
 from holdfast.web.api import Opener
 from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
+from holdfast.web.sections import Sections
 
 PAGE_OF_EVENTS = 100
 MOST_LETTERS = 30
@@ -54,13 +55,15 @@ STATES = {
     "answered": "good",
     "under way": "going",
     "failed": "bad",
+    "done": "good",
+    "stopped": "care",
+    "interrupted": "bad",
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
 _NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": None, "models": []}
 _NO_MAIL = Mail([], 0, [])
 _NOTHING_SPENT: dict[str, Any] = {"usd": None, "unknown": 0, "left_usd": None}
-_Shown = TypeVar("_Shown")
 
 
 def _age(seconds: float | None) -> str:
@@ -87,7 +90,13 @@ def meaning(state: object) -> str:
 
 
 _pages = templates(Path(__file__).parent / "templates")
-_FILTERS: dict[str, Any] = {"ago": _age, "length": length, "money": money, "meaning": meaning}
+_FILTERS: dict[str, Any] = {
+    "ago": _age,
+    "at": utc_stamp,
+    "length": length,
+    "money": money,
+    "meaning": meaning,
+}
 _pages.filters.update(_FILTERS)
 
 
@@ -102,9 +111,8 @@ def message(title: str, text: str, hint: str = "", up: str = "/") -> str:
 def trouble(error: HoldfastError, path: str) -> str:
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
     title = "Damaged" if isinstance(error, Corrupt) else title
-    return message(
-        title, error.message, error.hint or "", "/jobs" if path.startswith("/jobs/") else "/"
-    )
+    up = next((up for up in ("/jobs", "/swarms") if path.startswith(f"{up}/")), "/")
+    return message(title, error.message, error.hint or "", up)
 
 
 def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> APIRouter:
@@ -125,6 +133,7 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
         return draw(template, read_only=read_only, **shared, **values)
 
     job_pages.add(router, ask, page)
+    swarm_pages.add(router, opened, ask, page)
 
     @router.get("/")
     def fleet() -> str:
@@ -206,24 +215,6 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
         )
 
     return router
-
-
-class Sections:
-    """What the sections of a page show: one that fails says why, and the others are there."""
-
-    def __init__(self) -> None:
-        self.wrong: dict[str, list[str]] = {}
-
-    def of(self, part: str, look: Callable[[], _Shown], otherwise: _Shown) -> _Shown:
-        try:
-            return look()
-        except HoldfastError as error:
-            self.tell(part, error.message, error.hint or "")
-            return otherwise
-
-    def tell(self, part: str, *lines: str) -> None:
-        known = self.wrong.setdefault(part, [])
-        known += [each for each in lines if each and each not in known]
 
 
 def _proof(opened: Opener) -> dict[str, Any] | None:
