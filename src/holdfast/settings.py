@@ -51,6 +51,7 @@ _KNOWN: Table = {
     "budget": {"session_usd": 0.0, "agent_day_usd": 0.0, "fleet_day_usd": 0.0},
     "tasks": {"park_after": 0},
     "models": {"default": "", "fallback": [], "per_minute": 0},
+    "memory": {"embedder": "", "decay": 0.0, "fresh": 0.0},
     "agents": {
         "*": {
             "session_usd": 0.0,
@@ -131,6 +132,24 @@ class Settings(NamedTuple):
         if value is None or (type(value) is int and value >= 1):
             return value
         raise _wrong("models.per_minute", value, "a number of calls", "20")
+
+    @property
+    def embedder(self) -> str:
+        """What makes vectors of texts; empty for the best that is installed."""
+        value = table(self.tables, "memory").get("embedder", "")
+        if isinstance(value, str):
+            return value
+        raise _wrong("memory.embedder", value, "the name of an embedder", '"minilm"')
+
+    @property
+    def recency(self) -> tuple[float, float]:
+        """How age counts in a search: decay for each day, and the bonus of new texts."""
+        found = table(self.tables, "memory")
+        values = {name: found.get(name, 0.0) for name in ("decay", "fresh")}
+        for name, value in values.items():
+            if type(value) not in (int, float) or not 0 <= value < 1000:
+                raise _wrong(f"memory.{name}", value, "a number from 0", "0.01")
+        return float(values["decay"]), float(values["fresh"])
 
     def model(self, agent: str) -> str | None:
         """The model of one agent; without it, its persona's or the default applies."""

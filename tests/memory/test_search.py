@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.memory import rank
-from holdfast.memory.search import Recall, Recency
+from holdfast.memory import rank, search, vectors
+from holdfast.memory.search import Filters, Recall, Recency
 from holdfast.store.home import Home
 
 DAY = 86_400.0
@@ -40,8 +40,9 @@ def recall(home: Home) -> Iterator[Recall]:
         yield made
 
 
-def ids(recall: Recall, query: str, **filters: Any) -> list[str]:
-    return [hit.id for hit in recall.search(query, **filters)]
+def ids(recall: Recall, query: str, **given: Any) -> list[str]:
+    filters = {name: given.pop(name) for name in list(given) if name in Filters._fields}
+    return [hit.id for hit in recall.search(query, filters=Filters(**filters), **given)]
 
 
 def test_an_empty_memory_gives_an_empty_list(recall: Recall) -> None:
@@ -191,19 +192,24 @@ def test_an_edited_note_replaces_what_it_was(home: Home, recall: Recall) -> None
     assert len(recall.search("mill")) == 1
 
 
-def test_without_numpy_the_order_is_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numpy_the_order_is_the_same(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numpy")
-    for number in range(60):
-        say(home, f"s{number % 9}", f"boat {number % 5} in bay {number}", f"bay {number % 3} noted")
-    note(home, "boat in the far bay", tags=["x"], ts=home.clock.now() - DAY)
-    questions = ({}, {"agents": ["rio"]}, {"tags": ["x"]}, {"since": home.clock.now() - 1})
+    with Home.open(path, create=True, timezone="UTC") as home:
+        now = home.clock.now()
+        for n in range(60):
+            say(home, f"s{n % 9}", f"boat {n % 5} in bay {n}", f"bay {n % 3} noted")
+        note(home, "boat in the far bay", tags=["x"], ts=now - DAY)
+    with open(f"{path}/holdfast.toml", "a", encoding="utf-8") as file:
+        file.write('[memory]\nembedder = "none"\n')
+    filters = (Filters(), Filters(tags=["x"]), Filters(since=now - 1), Filters(topic="chat/user"))
 
     def found() -> list[Any]:
-        with Recall(home) as recall:
-            return [recall.search("which boat is in bay 3", k=9, **each) for each in questions]
+        with Home.open(path) as home, Recall(home) as recall:
+            return [recall.search("which boat is in bay 3", k=9, filters=each) for each in filters]
 
     in_arrays = found()
-    monkeypatch.setattr(rank, "np", None)
+    for module in (rank, search, vectors):
+        monkeypatch.setattr(module, "np", None)
     for ours, theirs in zip(found(), in_arrays, strict=True):
         assert [hit.id for hit in ours] == [hit.id for hit in theirs]
         assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs])

@@ -46,7 +46,7 @@ CREATE TABLE superseded(old TEXT, new TEXT, agent TEXT, PRIMARY KEY(agent, old, 
 CREATE INDEX superseded_new ON superseded(new);
 CREATE TABLE postings(term TEXT, block INT, entries BLOB, UNIQUE(term, block));
 CREATE TABLE blocks(block INTEGER PRIMARY KEY, lengths BLOB, groups BLOB, times BLOB);
-CREATE TABLE vectors(number INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE vectors(seq INTEGER PRIMARY KEY, number INT NOT NULL UNIQUE, data BLOB NOT NULL);
 """
 
 
@@ -105,11 +105,13 @@ class Index:
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA secure_delete=ON")
             db.execute("PRAGMA cache_size=-65536")
+            db.execute("CREATE TEMP TABLE kept(fingerprint BLOB PRIMARY KEY, data BLOB)")
             db.execute("BEGIN IMMEDIATE")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name='facts'").fetchone():
                 for statement in _SCHEMA.strip().split(";\n"):
                     db.execute(statement)
-                db.execute("INSERT INTO facts VALUES('format', ?)", (FORMAT,))
+                first = (("format", FORMAT), ("epoch", os.urandom(8).hex()))
+                db.executemany("INSERT INTO facts VALUES(?,?)", first)
             known = db.execute("SELECT value FROM facts WHERE name='format'").fetchone()
             db.execute("COMMIT")
         except sqlite3.DatabaseError as error:
@@ -269,8 +271,8 @@ class Index:
         self.db.execute("INSERT OR IGNORE INTO groups(name) VALUES(?)", (name,))
         return self.db.execute("SELECT id FROM groups WHERE name=?", (name,)).fetchone()[0]
 
-    def forget(self, agent: str, what: Forgotten) -> None:
-        """Take out texts of an agent by id, or of a topic and below it."""
+    def forget(self, agent: str, what: Forgotten) -> list[int]:
+        """Take out texts of an agent by id, or of a topic and below it; their numbers."""
         found: list[int] = []
         for id in what.ids:
             found += self._numbers("agent=? AND id=?", agent, id)
@@ -284,6 +286,8 @@ class Index:
                 below,
             )
         self._drop(found)
+        self.begin_epoch()  # what is being made of vectors that were read before is of no use
+        return found
 
     def drop_origin(self, key: str) -> None:
         self._drop(self._numbers("origin=?", key))
@@ -334,13 +338,22 @@ class Index:
 
     def wipe(self) -> None:
         """Forget everything but the vectors, which texts of the same words get again."""
-        self.db.execute("CREATE TEMP TABLE IF NOT EXISTS kept(fingerprint BLOB PRIMARY KEY, data)")
+        self.db.execute("DELETE FROM kept")
         self.db.execute(
             "INSERT OR IGNORE INTO kept SELECT fingerprint, data FROM vectors JOIN texts"
             " USING(number)"
         )
         for table in ("origins", "groups", "texts", "superseded", "postings", "blocks", "vectors"):
             self.db.execute(f"DELETE FROM {table}")
+        self.db.execute("DELETE FROM facts WHERE name='ivf'")
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Say that numbers and vectors that were read before hold no more."""
+        self.state("epoch", os.urandom(8).hex())
+
+    def state(self, name: str, value: str) -> None:
+        self.db.execute("INSERT OR REPLACE INTO facts VALUES(?,?)", (name, value))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -397,6 +410,30 @@ class Index:
             (row.id, row.agent),
         )
         return list(map(_row, found))
+
+    def vectors(self, numbers: Sequence[int]) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        for some in _some(numbers):
+            marks = ",".join("?" * len(some))
+            found += self.db.execute(
+                f"SELECT number, data FROM vectors WHERE number IN ({marks})", some
+            )
+        return found
+
+    def vectors_after(self, seq: int) -> list[tuple[int, int, bytes]]:
+        """Vectors that were made later, in order."""
+        query = "SELECT seq, number, data FROM vectors WHERE seq > ? ORDER BY seq"
+        return self.db.execute(query, (seq,)).fetchall()
+
+    def vectors_of_same(self, fingerprints: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Vectors of texts that say the same, also of those before a `wipe`."""
+        found: dict[bytes, bytes] = {}
+        for some in _some(fingerprints):
+            marks = ",".join("?" * len(some))
+            for table in ("texts JOIN vectors USING(number)", "kept"):
+                query = f"SELECT fingerprint, data FROM {table} WHERE fingerprint IN ({marks})"
+                found.update(self.db.execute(query, some))
+        return found
 
     def close(self) -> None:
         self.db.close()

@@ -11,6 +11,7 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -46,6 +47,10 @@ class Lexical(NamedTuple):
     """Of each group, by its number."""
 
 
+Lists = Mapping[str, list[tuple[int, bytes]]]
+"""Of each word its blocks, and their entries."""
+
+
 class Wanted(NamedTuple):
     """Which texts may be found; each part is a list of alternatives, empty for all."""
 
@@ -74,14 +79,22 @@ def chosen_terms(index: Index, words: Sequence[str]) -> list[str]:
     return [*rare, *(term for term in distinct if term not in sizes)][:MOST_TERMS]
 
 
-def bm25(index: Index, known: Columns, words: Sequence[str], wanted: Wanted) -> Lexical:
-    """The score of every wanted text that has a word of the question."""
-    chosen = chosen_terms(index, words)
-    filters = [each for alternatives in wanted.terms for each in alternatives]
-    postings = index.postings([*chosen, *filters])
-    lists = {term: postings.get(term, []) for term in chosen}
-    count = _in_arrays if np is not None else _in_dicts
-    return count(known, lists, allowed(known, postings, wanted))
+def bm25(known: Columns, lists: Lists, mask: Any) -> Lexical:
+    """The score of every text in the mask that has a word of the question."""
+    return (_in_dicts if np is None else _in_arrays)(known, lists, mask)
+
+
+def best_by_words(known: Columns, found: Lexical, group: float, most: int) -> list[int]:
+    """The numbers of the best texts, with this weight for their groups."""
+    numbers: Any = found.numbers
+    if np is None:
+        scores = {n: found.own[n] + group * found.groups[known.groups[n]] for n in numbers}
+        return nsmallest(most, scores, key=lambda n: (-scores[n], n))
+    scores = found.own[numbers] + group * found.groups[known.groups[numbers]]
+    if len(scores) > most:
+        # With all that are as good as the last one, so that chance decides nothing.
+        numbers = numbers[scores >= np.partition(scores, -most)[-most]]
+    return numbers.tolist()
 
 
 def _idf(texts: int, having: int) -> float:
@@ -91,7 +104,7 @@ def _idf(texts: int, having: int) -> float:
 # --- arrays ---------------------------------------------------------------------------------
 
 
-def allowed(known: Columns, postings: Mapping[str, list[tuple[int, bytes]]], wanted: Wanted) -> Any:
+def allowed(known: Columns, postings: Lists, wanted: Wanted) -> Any:
     """Which numbers may be found: an array of truth values, or a set without numpy."""
     if np is None:
         return _allowed_set(known, postings, wanted)
@@ -117,7 +130,7 @@ def _numbers(blocks: list[tuple[int, bytes]]) -> tuple[Any, Any]:
     return np.concatenate(numbers), np.concatenate([entries[1::2] for _, entries in pairs])
 
 
-def _in_arrays(known: Columns, lists: Mapping[str, list[tuple[int, bytes]]], mask: Any) -> Lexical:
+def _in_arrays(known: Columns, lists: Lists, mask: Any) -> Lexical:
     lengths = np.where(mask, known.lengths.astype(np.float64) - 1, 0)
     texts = int(mask.sum())
     many = int(known.groups.max(initial=0)) + 1
@@ -146,9 +159,7 @@ def _in_arrays(known: Columns, lists: Mapping[str, list[tuple[int, bytes]]], mas
 # --- without numpy --------------------------------------------------------------------------
 
 
-def _allowed_set(
-    known: Columns, postings: Mapping[str, list[tuple[int, bytes]]], wanted: Wanted
-) -> set[int]:
+def _allowed_set(known: Columns, postings: Lists, wanted: Wanted) -> set[int]:
     found = {number for number, length in enumerate(known.lengths) if length}
     for alternatives in wanted.terms:
         found &= {n for term in alternatives for n, _ in _pairs(postings.get(term, []))}
@@ -166,9 +177,7 @@ def _pairs(blocks: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
     return found
 
 
-def _in_dicts(
-    known: Columns, lists: Mapping[str, list[tuple[int, bytes]]], mask: set[int]
-) -> Lexical:
+def _in_dicts(known: Columns, lists: Lists, mask: set[int]) -> Lexical:
     group_lengths: dict[int, int] = {}
     for number in mask:
         group = known.groups[number]

@@ -8,28 +8,46 @@ lists what its score is made of.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from operator import mul
 from typing import Any, NamedTuple, Self
 
+from holdfast.errors import ModelError
 from holdfast.layout import CACHE, HOLDFAST, Layout
+from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.index import Index, Row
-from holdfast.memory.rank import Columns, Wanted, bm25, columns
+from holdfast.memory.rank import (
+    Columns,
+    Wanted,
+    allowed,
+    best_by_words,
+    bm25,
+    chosen_terms,
+    columns,
+    np,
+)
 from holdfast.memory.sources import Forgotten, Origin, Text, markdown_texts, origins
 from holdfast.memory.terms import terms
+from holdfast.memory.vectors import Vectors
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Line
 
 FOLDER = f"{CACHE}/memory"
-OWN, GROUP = 1.0, 0.5
-"""Weights of a text by itself, and of the session that it is a part of."""
-TRUST = {"note": 1.05, "topic": 1.05, "summary": 1.0, "turn": 1.0, "ledger": 1.0, "job": 1.0}
-"""What a note of an agent or a person counts more than what was only said; chunks count less."""
-UNTRUSTED = 0.95
+GROUP = 0.5
+"""The weight of the session that a text is a part of; that of the text itself is 1."""
+TRUST = {"note": 1.05, "topic": 1.05, "chunk": 0.95}
+"""A note of an agent or a person counts more than what was only said; a piece of a file less."""
 EXPIRED, CORRECTED = 0.5, 0.5
 """What is left of the score of a text that is no longer valid, or that another one corrects."""
+NEAR = 0.3
+"""The least cosine at which a text is found that shares no word with the question."""
+PATIENCE = 2.0
 _BATCH = 2000
 _LOOKED_AT = 64
 _DAY, _HOUR = 86_400.0, 3_600.0
+Progress = Callable[[int, int], None] | None
 
 
 class MemoryHit(NamedTuple):
@@ -58,24 +76,53 @@ class Recency(NamedTuple):
     """The most that a new text gets in addition; half of it after one hour."""
 
 
-NO_RECENCY = Recency()
+class Filters(NamedTuple):
+    """Which texts may be found; an empty one leaves all."""
+
+    topic: str = ""
+    """This topic and those below it."""
+    sources: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    """All of them."""
+    since: float | None = None
+    before: float | None = None
+
+
+ALL = Filters()
 
 
 class Recall:
     """Used by one thread at a time."""
 
-    def __init__(self, home: Backend, layout: Layout = HOLDFAST, *, keep: bool = True) -> None:
+    def __init__(
+        self,
+        home: Backend,
+        layout: Layout = HOLDFAST,
+        *,
+        keep: bool = True,
+        embedder: Embedder | None = None,
+    ) -> None:
         """Without `keep` nothing is written: the index is made anew in memory."""
-        self._home, self._layout = home, layout
+        self._home, self._layout, self._embedder = home, layout, embedder
         self.index = Index(home.scratch(FOLDER) if keep else None)
-        self._known: tuple[tuple[int, int], Columns] | None = None
+        self._known: tuple[object, Columns] | None = None
+        self.warnings: list[str] = []
+        """What the last search could not do."""
+
+    @cached_property
+    def vectors(self) -> Vectors | None:
+        """The second voice; None where the settings want words only."""
+        ref = self._home.settings.embedder
+        if ref == "none" and self._embedder is None:
+            return None
+        return Vectors(self.index, self._embedder or open_embedder(ref), self._home.clock)
 
     # -- reading on --------------------------------------------------------------------
 
     def read_on(
         self,
         agents: Sequence[str] | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress = None,
     ) -> int:
         """Index what was written since the last look; how many lines and files that were."""
         self.index.check()
@@ -108,7 +155,7 @@ class Recall:
 
     def _take_log(self, origin: Origin, version: str) -> int:
         """Read a log from where the index left off, in batches that are each one transaction."""
-        count, ended, forgot = 0, False, False
+        count, ended, forgotten = 0, False, set[int]()
         log = self._home.log(origin.key)
         try:
             while not ended:
@@ -132,8 +179,8 @@ class Recall:
                                 waiting.append(text)
                             case Forgotten() as what:
                                 self.index.add(origin.key, waiting)
-                                self.index.forget(origin.agent, what)
-                                waiting, forgot = [], True
+                                forgotten.update(self.index.forget(origin.agent, what))
+                                waiting = []
                             case _:
                                 pass
                         count += 1
@@ -142,8 +189,10 @@ class Recall:
                     self.index.reached(origin.key, origin.agent, version if ended else "", at)
         finally:
             log.close()
-        if forgot:
+        if forgotten:
             self.index.clean()
+            if self.vectors is not None and np is not None:
+                self.vectors.drop(forgotten)
         return count
 
     def _read(self, origin: Origin, line: Line) -> Text | Forgotten | None:
@@ -151,7 +200,7 @@ class Recall:
         assert origin.reads is not None
         return origin.reads(origin, f"{origin.key}#{place}", line)
 
-    def reindex(self, progress: Callable[[int, int], None] | None = None) -> int:
+    def reindex(self, progress: Progress = None) -> int:
         """Make the index anew from all logs; vectors of texts that are still there are kept."""
         with self.index.writing():
             self.index.wipe()
@@ -165,60 +214,101 @@ class Recall:
         *,
         agents: Sequence[str] | None = None,
         k: int = 8,
-        topic: str | None = None,
-        sources: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        since: float | None = None,
-        before: float | None = None,
-        recency: Recency = NO_RECENCY,
+        filters: Filters = ALL,
+        recency: Recency | None = None,
+        diversity: float = 0.0,
         by_session: bool = False,
+        patience: float | None = PATIENCE,
+        progress: Progress = None,
     ) -> list[MemoryHit]:
         """The texts that answer a question best; of `agents`, or of all.
 
-        With `by_session` each session, job or file brings its best text only.
+        With `by_session` each session, job or file brings its best text only; `diversity`, up to
+        1, takes from a hit what it repeats of better ones.  Texts that are not embedded after
+        `patience` seconds are found by their words only.
         """
-        self.read_on(agents)
-        filters = [
-            [f"\x01agent {agent.lower()}" for agent in agents or ()],
-            [f"\x01source {source}" for source in sources],
-            [f"\x01topic {topic.strip('/')}"] if topic else [],
-            *([f"\x01tag {tag}"] for tag in tags),
-        ]
-        wanted = Wanted(tuple(tuple(each) for each in filters if each), since, before)
+        self.warnings = []
         if agents is not None and not agents:
             return []
+        self.read_on(agents, progress)
+        vector = self._meaning_of(query, agents, patience, progress)
+        recency = recency or Recency(*self._home.settings.recency)
         with self.index.reading():
-            known = self._columns()
-            found = bm25(self.index, known, terms(query), wanted)
+            scored = self._scored(query, vector, _wanted(agents, filters), max(_LOOKED_AT, 4 * k))
+            rows = {row.number: row for row in self.index.rows(list(scored))}
+            if vector is not None and np is None:
+                self._compare(vector, rows, scored)
             now = self._home.clock.now()
-            scored: dict[int, dict[str, float]] = {}
-            for number in found.numbers:
-                scored[int(number)] = {
-                    "words": OWN * float(found.own[number]),
-                    "session": GROUP * float(found.groups[known.groups[number]]),
-                }
-            best = sorted(scored, key=lambda n: -sum(scored[n].values()))[: max(_LOOKED_AT, 4 * k)]
-            rows = {row.number: row for row in self.index.rows(best)}
-            hits = [self._hit(row, scored[number], recency, now) for number, row in rows.items()]
-            return _best(self._corrected(hits, rows), k, by_session=by_session)
+            hits = [_hit(row, scored[number], recency, now) for number, row in rows.items()]
+            hits = self._corrected(hits, rows)
+        if vector is not None and np is not None and self.vectors and self.vectors.is_due():
+            self.vectors.build_beside()
+        return _best(hits, k, diversity, by_session=by_session)
+
+    def _meaning_of(
+        self,
+        query: str,
+        agents: Sequence[str] | None,
+        patience: float | None,
+        progress: Progress,
+    ) -> array[float] | None:
+        """The vector of a question, after the texts have theirs."""
+        vectors = self.vectors
+        if vectors is None:
+            return None
+        try:
+            # Without numpy only the vectors of texts that were found are looked at.
+            left = vectors.catch_up(agents, patience, progress) if np is not None else 0
+            if left:
+                self.warnings.append(
+                    f"{left} texts are not embedded yet: they are found by their words only"
+                )
+            return vectors.embedder.embed([query])[0]
+        except ModelError as error:
+            self.warnings.append(f"searched by words only: {error.message}")
+            return None
+
+    def _scored(
+        self, query: str, vector: array[float] | None, wanted: Wanted, most: int
+    ) -> dict[int, dict[str, float]]:
+        """The best texts by words and by meaning, with the parts of their scores."""
+        known = self._columns()
+        chosen = chosen_terms(self.index, terms(query))
+        postings = self.index.postings(chosen + [each for some in wanted.terms for each in some])
+        mask = allowed(known, postings, wanted)
+        found = bm25(known, {term: postings.get(term, []) for term in chosen}, mask)
+        numbers = best_by_words(known, found, GROUP, most)
+        near: dict[int, float] = {}
+        if vector is not None and np is not None and self.vectors is not None:
+            asked = np.frombuffer(vector, np.float32)
+            nearest = self.vectors.nearest(asked, mask, most)
+            near = {number: cosine for number, cosine in nearest.items() if cosine >= NEAR}
+            near |= self.vectors.cosines(asked, [n for n in numbers if n not in near])
+        scored: dict[int, dict[str, float]] = {}
+        for number in {*numbers, *near}:
+            scored[number] = {
+                "words": float(found.own[number]),
+                "session": GROUP * float(found.groups[known.groups[number]]),
+            }
+            if self.vectors is not None and number in near:
+                scored[number]["meaning"] = self.vectors.embedder.weight * max(0.0, near[number])
+        return scored
+
+    def _compare(
+        self, vector: array[float], rows: dict[int, Row], scored: dict[int, dict[str, float]]
+    ) -> None:
+        """Add the meaning of texts that were found by their words."""
+        assert self.vectors is not None
+        embedder = self.vectors.embedder
+        for number, row in rows.items():
+            cosine = sum(map(mul, vector, embedder.embed([row.text])[0]))
+            scored[number]["meaning"] = embedder.weight * max(0.0, cosine)
 
     def _columns(self) -> Columns:
         version = self.index.version()
         if self._known is None or self._known[0] != version:
             self._known = (version, columns(self.index))
         return self._known[1]
-
-    def _hit(self, row: Row, parts: dict[str, float], recency: Recency, now: float) -> MemoryHit:
-        score = sum(parts.values())
-        parts = dict(parts)
-        for name, factor in _factors(row, recency, now):
-            parts[name] = factor
-            score *= factor
-        if recency.fresh and row.ts is not None:
-            hours = max(0.0, now - row.ts) / _HOUR
-            parts["fresh"] = recency.fresh / (1 + math.exp(min(700.0, hours - 1)))
-            score += parts["fresh"]
-        return _hit_of(row, score, parts)
 
     def _corrected(self, hits: list[MemoryHit], rows: dict[int, Row]) -> list[MemoryHit]:
         """A correction stands above what it corrects, and comes with it if it was not found."""
@@ -260,6 +350,29 @@ class Recall:
 # --- pure -----------------------------------------------------------------------------------
 
 
+def _wanted(agents: Sequence[str] | None, filters: Filters) -> Wanted:
+    topic = filters.topic.strip("/")
+    some = [
+        [f"\x01agent {agent.lower()}" for agent in agents or ()],
+        [f"\x01source {source}" for source in filters.sources],
+        [f"\x01topic {topic}"] if topic else [],
+        *([f"\x01tag {tag}"] for tag in filters.tags),
+    ]
+    return Wanted(tuple(tuple(each) for each in some if each), filters.since, filters.before)
+
+
+def _hit(row: Row, parts: dict[str, float], recency: Recency, now: float) -> MemoryHit:
+    score = sum(parts.values())
+    for name, factor in _factors(row, recency, now):
+        parts[name] = factor
+        score *= factor
+    if recency.fresh and row.ts is not None:
+        hours = max(0.0, now - row.ts) / _HOUR
+        parts["fresh"] = recency.fresh / (1 + math.exp(min(700.0, hours - 1)))
+        score += parts["fresh"]
+    return _hit_of(row, score, parts)
+
+
 def _hit_of(row: Row, score: float, parts: dict[str, float]) -> MemoryHit:
     return MemoryHit(
         row.id, row.agent, row.source, row.topic, row.group, row.ts, row.text, score, parts
@@ -267,7 +380,7 @@ def _hit_of(row: Row, score: float, parts: dict[str, float]) -> MemoryHit:
 
 
 def _factors(row: Row, recency: Recency, now: float) -> Iterator[tuple[str, float]]:
-    trust = TRUST.get(row.source, UNTRUSTED)
+    trust = TRUST.get(row.source, 1.0)
     if trust != 1.0:
         yield "trust", trust
     if row.until is not None and row.until <= now:
@@ -288,13 +401,33 @@ def _leads(below: dict[Any, Any], key: object, to: object) -> bool:
     return to in _chain(below, key)
 
 
-def _best(hits: list[MemoryHit], k: int, *, by_session: bool) -> list[MemoryHit]:
+def _best(hits: list[MemoryHit], k: int, diversity: float, *, by_session: bool) -> list[MemoryHit]:
     """The best hits, each text once; with `by_session`, each session once."""
-    chosen: list[MemoryHit] = []
+    left: list[MemoryHit] = []
     seen: set[tuple[str, str]] = set()
-    for hit in sorted(hits, key=lambda each: (-each.score, -(each.ts or 0.0), each.agent, each.id)):
+    for hit in sorted(hits, key=_order):
         key = (hit.agent, hit.session if by_session else " ".join(hit.text.lower().split()))
-        if key not in seen and len(chosen) < k:
+        if key not in seen:
             seen.add(key)
-            chosen.append(hit)
+            left.append(hit)
+    if not diversity:
+        return left[:k]
+    words = {hit.id: frozenset(terms(hit.text)) for hit in left}
+    chosen: list[MemoryHit] = []
+    repeated = dict.fromkeys(words, 0.0)
+    while left and len(chosen) < k:
+        # Maximal marginal relevance: what a better hit says already counts less.
+        best = min(left, key=lambda hit: hit.score * (diversity * repeated[hit.id] - 1))
+        left.remove(best)
+        less = best.score * diversity * repeated[best.id]
+        parts = {**best.parts, "repeats": -less} if less else best.parts
+        chosen.append(best._replace(score=best.score - less, parts=parts))
+        for hit in left:
+            both = words[best.id] | words[hit.id]
+            alike = len(words[best.id] & words[hit.id]) / len(both) if both else 0.0
+            repeated[hit.id] = max(repeated[hit.id], alike)
     return chosen
+
+
+def _order(hit: MemoryHit) -> tuple[float, float, str, str]:
+    return (-hit.score, -(hit.ts or 0.0), hit.agent, hit.id)

@@ -38,20 +38,25 @@ def search(
     until: Annotated[str | None, Arg("Before then: 2h, 7d, a date or a time", metavar="T")] = None,
     k: Annotated[int, Arg("So many at most")] = 8,
     by_session: Annotated[bool, Arg("The best text of each session, job or file")] = False,
-    decay: Annotated[float, Arg("What is a day old keeps exp(-DECAY) of its score")] = 0.0,
-    fresh: Annotated[float, Arg("What is new gets up to so much in addition")] = 0.0,
+    decay: Annotated[
+        float | None, Arg("A text keeps exp(-DECAY) of its score for each day of its age")
+    ] = None,
+    fresh: Annotated[float | None, Arg("A new text gets up to so much in addition")] = None,
+    diversity: Annotated[float, Arg("Lower what repeats a better hit: 0 to 1")] = 0.0,
     explain: Annotated[bool, Arg("Show what each score is made of")] = False,
 ) -> Rows:
-    from holdfast.memory.search import Recall, Recency
+    from holdfast.memory.search import Filters, Recall, Recency
 
     if bool(agent) == all:
         raise UsageError("whose memory is not clear", hint="--agent NAME, or --all")
     if unknown := set(source) - set(SOURCES):
         kinds = ", ".join(SOURCES)
         raise UsageError(f"no such source: {min(unknown)[:80]!r}", hint=f"one of {kinds}")
-    if k < 1 or decay < 0 or fresh < 0:
-        raise UsageError("--k is at least 1, --decay and --fresh at least 0", hint="--k 8")
     home = call.home()
+    usual = home.settings.recency
+    recency = Recency(usual[0] if decay is None else decay, usual[1] if fresh is None else fresh)
+    if k < 1 or min(recency) < 0 or not 0 <= diversity <= 1:
+        raise UsageError("--k is below 1, or a weight is out of its range", hint="--k 8 --decay 0")
     for name in agent:
         call.agent(name).close()
     with Recall(home, call.layout, keep=call.adopted) as recall:
@@ -59,14 +64,21 @@ def search(
             query,
             agents=None if all else agent,
             k=k,
-            topic=topic,
-            sources=source,
-            tags=tag,
-            since=moment(since, home) if since else None,
-            before=moment(until, home) if until else None,
-            recency=Recency(decay, fresh),
+            filters=Filters(
+                topic or "",
+                source,
+                tag,
+                moment(since, home) if since else None,
+                moment(until, home) if until else None,
+            ),
+            recency=recency,
+            diversity=diversity,
             by_session=by_session,
+            patience=None,
+            progress=call.progress("indexing"),
         )
+        for warning in recall.warnings:
+            call.warn(warning)
     rows = [_row(hit) for hit in hits]
     plain = [line for row in rows for line in _explained(row)] if explain else None
     return Rows(rows, {"hits": len(rows)}, plain=plain)
