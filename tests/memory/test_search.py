@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from multiprocessing import get_context
@@ -11,18 +12,17 @@ import pytest
 
 from holdfast.memory import rank, search, vectors
 from holdfast.memory.search import Filters, Recall, Recency
+from holdfast.memory.topics import Topics
+from holdfast.ops.context import Context
+from holdfast.ops.persona import fork
 from holdfast.store.home import Home
 
 DAY = 86_400.0
 
 
-def note(home: Home, text: str, agent: str = "rio", **fields: Any) -> str:
-    log = home.log(f"state/{agent}/topics.jsonl")
-    fields.setdefault("topic", "facts")
-    fields.setdefault("ts", home.clock.now())
-    cursor = log.append({"text": text, "meta": {}, **fields})
-    log.close()
-    return f"state/{agent}/topics.jsonl#{cursor.seq}"
+def note(home: Home, text: str, agent: str = "rio", topic: str = "facts", **known: Any) -> str:
+    with Topics(home, agent) as topics:
+        return topics.add(topic, text, **known)
 
 
 def say(home: Home, session: str, *turns: str, agent: str = "rio", **meta: Any) -> None:
@@ -114,7 +114,7 @@ def test_decay_lets_old_texts_fade_as_stated(home: Home, recall: Recall) -> None
 
 def test_a_correction_stands_above_what_it_corrects(home: Home, recall: Recall) -> None:
     first = note(home, "The database host is zeus zeus database host")
-    second = note(home, "It moved: use hera from now on", supersedes=[first])
+    second = note(home, "It moved: use hera from now on", supersedes=first)
     third = note(home, "Moved again, to apollo", supersedes=second)
     hits = recall.search("which is the database host")
     assert [hit.id for hit in hits] == [third, second, first]
@@ -123,9 +123,42 @@ def test_a_correction_stands_above_what_it_corrects(home: Home, recall: Recall) 
 
 
 def test_corrections_in_a_circle_end(home: Home, recall: Recall) -> None:
-    note(home, "alpha beta", id="a", supersedes=["b"])
-    note(home, "alpha gamma", id="b", supersedes=["a"])
-    assert sorted(ids(recall, "alpha")) == ["a", "b"]
+    log = home.log("state/rio/topics.jsonl")
+    for text, corrected in (("alpha beta", "rio#2"), ("alpha gamma", "rio#1")):
+        log.append({"ts": 1.0, "topic": "a", "text": text, "supersedes": corrected})
+    log.close()
+    assert sorted(ids(recall, "alpha")) == ["rio#1", "rio#2"]
+
+
+def test_what_was_forgotten_is_found_no_more(home: Home, path: str, recall: Recall) -> None:
+    secret, other = note(home, "The xylophone is broken"), note(home, "The trumpet is fine")
+    assert ids(recall, "xylophone trumpet") == [secret, other]
+    with Topics(home, "rio") as topics:
+        topics.forget([secret])
+    assert ids(recall, "xylophone trumpet") == [other]
+    for name in os.listdir(f"{path}/cache/memory"):
+        with open(f"{path}/cache/memory/{name}", "rb") as file:
+            data = file.read().lower()
+        assert b"xylophon" not in data, name
+        assert b"trumpet" in data or not name.endswith(".sqlite3")
+
+
+def test_a_fork_remembers_what_its_parent_knew_then(home: Home, path: str) -> None:
+    home.document("state/rio/manifest.json").replace(b'{"agent_id": "rio"}')
+    early = note(home, "The bridge is open")
+    say(home, "s1", "How long is the bridge?", "A mile.")
+    with Context(path) as call:
+        fork(call, "rio", "rio2")
+    note(home, "The bridge is closed now")
+    own = note(home, "The bridge of the fork", agent="rio2")
+    with Recall(home) as recall:
+        said = "state/rio/memory.jsonl#1"
+        assert set(ids(recall, "bridge", agents=["rio2"])) == {early, said, own}
+        log = home.log("state/rio2/topics.jsonl")
+        log.append({"ts": 1.0, "event": "forget", "ids": [early], "why": "asked"})
+        log.close()
+        assert set(ids(recall, "bridge", agents=["rio2"])) == {said, own}
+        assert early in ids(recall, "bridge", agents=["rio"])
 
 
 def test_a_text_that_is_no_longer_valid_counts_half(home: Home, recall: Recall) -> None:

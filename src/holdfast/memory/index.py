@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from holdfast.memory.sources import LONGEST, Forgotten, Text
+from holdfast.memory.sources import LONGEST, Text
 from holdfast.memory.terms import terms
 from holdfast.store.primitives import START, Cursor
 
@@ -261,9 +261,10 @@ class Index:
                 origin,
             ),
         )
-        for old in text.supersedes:
+        if text.supersedes:
             self.db.execute(
-                "INSERT OR IGNORE INTO superseded VALUES(?,?,?)", (old, text.id, text.agent)
+                "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
+                (text.supersedes, text.id, text.agent),
             )
         return counted(said, text.source, text.topic)
 
@@ -271,20 +272,9 @@ class Index:
         self.db.execute("INSERT OR IGNORE INTO groups(name) VALUES(?)", (name,))
         return self.db.execute("SELECT id FROM groups WHERE name=?", (name,)).fetchone()[0]
 
-    def forget(self, agent: str, what: Forgotten) -> list[int]:
-        """Take out texts of an agent by id, or of a topic and below it; their numbers."""
-        found: list[int] = []
-        for id in what.ids:
-            found += self._numbers("agent=? AND id=?", agent, id)
-        if what.topic is not None:
-            below = f"{what.topic}/"
-            found += self._numbers(
-                "agent=? AND (topic=? OR substr(topic, 1, ?)=?)",
-                agent,
-                what.topic,
-                len(below),
-                below,
-            )
+    def forget(self, agent: str, ids: Sequence[str]) -> list[int]:
+        """Take out texts of an agent; their numbers."""
+        found = [each for id in ids for each in self._numbers("id=? AND agent=?", id, agent)]
         self._drop(found)
         self.begin_epoch()  # what is being made of vectors that were read before is of no use
         return found

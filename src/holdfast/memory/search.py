@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice, takewhile
 from operator import mul
 from typing import Any, NamedTuple, Self
 
 from holdfast.errors import ModelError
 from holdfast.layout import CACHE, HOLDFAST, Layout
+from holdfast.memory.datum import Forgotten, Inherited
 from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.index import Index, Row
 from holdfast.memory.rank import (
@@ -28,11 +30,11 @@ from holdfast.memory.rank import (
     columns,
     np,
 )
-from holdfast.memory.sources import Forgotten, Origin, Text, markdown_texts, origins
+from holdfast.memory.sources import Origin, Text, markdown_texts, origins
 from holdfast.memory.terms import terms
 from holdfast.memory.vectors import Vectors
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import START, Line
+from holdfast.store.primitives import START, BadLine, Line
 
 FOLDER = f"{CACHE}/memory"
 GROUP = 0.5
@@ -165,28 +167,13 @@ class Recall:
                         # Another log stands there now, or its end was cut off.
                         self.index.drop_origin(origin.key)
                         at = START
-                    waiting: list[Text] = []
-                    ended = True
-                    for number, line in enumerate(log.read(at)):
-                        if number == _BATCH:
-                            ended = False
-                            break
-                        if not isinstance(line, Line):
-                            continue
-                        at = line.cursor
-                        match self._read(origin, line):
-                            case Text() as text if text.text.strip():
-                                waiting.append(text)
-                            case Forgotten() as what:
-                                self.index.add(origin.key, waiting)
-                                forgotten.update(self.index.forget(origin.agent, what))
-                                waiting = []
-                            case _:
-                                pass
-                        count += 1
-                    self.index.add(origin.key, waiting)
+                    lines = list(islice(log.read(at), _BATCH))
+                    ended = len(lines) < _BATCH
+                    forgotten |= self._take(origin, origin, lines)
+                    at = next((e.cursor for e in reversed(lines) if isinstance(e, Line)), at)
                     # Until the end is reached, the next look reads on.
                     self.index.reached(origin.key, origin.agent, version if ended else "", at)
+                    count += len(lines)
         finally:
             log.close()
         if forgotten:
@@ -195,10 +182,35 @@ class Recall:
                 self.vectors.drop(forgotten)
         return count
 
-    def _read(self, origin: Origin, line: Line) -> Text | Forgotten | None:
-        place = line.seq or f"{line.segment}:{line.offset}"
-        assert origin.reads is not None
-        return origin.reads(origin, f"{origin.key}#{place}", line)
+    def _take(self, origin: Origin, read: Origin, lines: Iterable[Line | BadLine]) -> set[int]:
+        """Index lines of the log `read` as part of `origin`; the numbers that they take out."""
+        assert read.reads is not None
+        waiting: list[Text] = []
+        gone: set[int] = set()
+        for line in lines:
+            if not isinstance(line, Line):
+                continue
+            place = line.seq or f"{line.segment}:{line.offset}"
+            match read.reads(read, f"{read.key}#{place}", line):
+                case Text() as text if text.text.strip():
+                    waiting.append(text)
+                case Forgotten(ids=ids):
+                    self.index.add(origin.key, waiting)
+                    gone.update(self.index.forget(origin.agent, ids))
+                    waiting = []
+                case Inherited(log=key, seq=seq) if key != read.key:
+                    # A fork has its own copy here: what either forgets later, the other keeps.
+                    self.index.add(origin.key, waiting)
+                    waiting = []
+                    log = self._home.log(key)
+                    before = (each for each in log.read() if isinstance(each, Line))
+                    upto = takewhile(lambda each, last=seq: (each.seq or 0) <= last, before)
+                    gone |= self._take(origin, read._replace(key=key), upto)
+                    log.close()
+                case _:
+                    pass
+        self.index.add(origin.key, waiting)
+        return gone
 
     def reindex(self, progress: Progress = None) -> int:
         """Make the index anew from all logs; vectors of texts that are still there are kept."""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import instant_of
-from holdfast.codec import Record
+from holdfast.codec import Record, encode
 from holdfast.ids import is_agent_id
 from holdfast.layout import Layout, Part
+from holdfast.memory.datum import Datum, Forgotten, Inherited, agent_of, entry_of
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import Line
 
@@ -45,19 +46,12 @@ class Text(NamedTuple):
     group: str = ""
     """What it is a part of, as a unit of its own: a session, a file, a job, a topic."""
     tags: tuple[str, ...] = ()
-    supersedes: tuple[str, ...] = ()
+    supersedes: str = ""
     until: float | None = None
     """When it ceased to be valid."""
 
 
-class Forgotten(NamedTuple):
-    """A line that takes texts out: by id, or all of a topic and below it."""
-
-    ids: tuple[str, ...] = ()
-    topic: str | None = None
-
-
-Reads = Callable[["Origin", str, Line], Text | Forgotten | None]
+Reads = Callable[["Origin", str, Line], Text | Forgotten | Inherited | None]
 
 
 class Origin(NamedTuple):
@@ -99,30 +93,48 @@ def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator
 # --- lines ----------------------------------------------------------------------------------
 
 
-def topic_line(origin: Origin, id: str, line: Line) -> Text | Forgotten | None:
-    record, meta = line.record, _table(line.record.get("meta"))
-    topic = _word(record.get("topic"))
-    # What a projection tells of a turn or of the end of a session is read where it comes from.
-    if "ref" in record and topic.startswith("chat/"):
+def topic_line(origin: Origin, id: str, line: Line) -> Text | Forgotten | Inherited | None:
+    match entry_of(agent_of(origin.key), line):
+        # What a projection tells of a turn or of a session's end is read where it comes from.
+        case Datum() as datum if "ref" in line.record and datum.topic.startswith("chat/"):
+            return None
+        case Datum() as datum:
+            return _of_datum(origin.agent, datum)
+        case Forgotten() | Inherited() as entry:
+            return entry
+        case _:
+            return None
+
+
+def _of_datum(agent: str, datum: Datum) -> Text | None:
+    if datum.is_sealed:
         return None
-    text = _word(record.get("text"))
-    chunk = topic == "ingest" or topic.startswith("ingest/")
+    said = datum.text
+    if not said and (more := datum.data or datum.fields):
+        said = encode(more).decode()
+    chunk = datum.topic.startswith("ingest/")
+    named = _word(datum.meta.get("origin" if chunk else "session_id"))
     return Text(
-        id=_word(record.get("id")) or id,
-        agent=origin.agent,
+        id=datum.id,
+        agent=agent,
         source=CHUNK if chunk else TOPIC,
-        text=text,
-        ts=_when(record.get("ts")),
-        topic=topic,
-        group=_word(meta.get("session_id")) or f"{origin.agent}:{topic}",
-        tags=_words(record.get("tags", meta.get("tags"))),
-        supersedes=_words(record.get("supersedes", meta.get("supersedes"))),
-        until=_when(record.get("valid_until", meta.get("valid_until"))),
+        text=said,
+        ts=datum.ts or None,
+        topic=datum.topic,
+        group=named or f"{agent}:{datum.topic}",
+        tags=datum.tags,
+        supersedes=datum.supersedes or "",
+        until=datum.valid_until,
     )
 
 
-def turn_line(origin: Origin, id: str, line: Line) -> Text | None:
+def turn_line(origin: Origin, id: str, line: Line) -> Text | Inherited | None:
     record, meta = line.record, _table(line.record.get("meta"))
+    match meta.get("forked_from"):
+        case {"log": str(log), "seq": int(seq), "hash": str(known)}:
+            return Inherited(log, seq, known)
+        case _:
+            pass
     if "sealed" in meta or "part" in meta or "error" in meta:
         return None
     role = _word(record.get("role"))
@@ -221,11 +233,6 @@ def _table(value: Any) -> Record:
 
 def _word(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _words(value: object) -> tuple[str, ...]:
-    found = cast("list[object]", value) if isinstance(value, list) else [value]
-    return tuple(each for each in found if isinstance(each, str) and each)
 
 
 def _when(value: object) -> float | None:

@@ -226,7 +226,8 @@ class Vectors:
     def build_beside(self) -> Thread:
         """Make FAISS's file in a thread of its own; the process ends after it."""
         assert self._index.folder is not None
-        thread = Thread(target=_build_alone, args=(self._index.folder, self.embedder.name))
+        names = (self._index.folder, self.embedder.name)
+        thread = Thread(target=_build_alone, args=names, name="holdfast-ivf")
         thread.start()
         return thread
 
@@ -252,17 +253,20 @@ def _numbers_in(index: Any) -> Any:
 def _build_alone(folder: str, embedder: str) -> None:
     index = Index(folder)
     try:
-        build(index, embedder)
+        build(index, embedder, wait=False)
     finally:
         index.close()
 
 
-def build(index: Index, embedder: str) -> Ivf | None:
-    """Make FAISS's file of all vectors; None if there are none, or another process does it."""
+def build(index: Index, embedder: str, *, wait: bool = True) -> Ivf | None:
+    """Make FAISS's file of all vectors; None if there are none.
+
+    Without `wait` also if another process is at it.
+    """
     path = f"{index.folder}/{_LOCK}"
     lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)  # noqa: TID251  # direct write: scratch
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return _built(index, embedder)
     except BlockingIOError:
         return None

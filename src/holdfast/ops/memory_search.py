@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from holdfast.clock import utc_stamp
-from holdfast.errors import UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.memory.sources import SOURCES
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Row, Rows
@@ -58,7 +58,8 @@ def search(
     if k < 1 or min(recency) < 0 or not 0 <= diversity <= 1:
         raise UsageError("--k is below 1, or a weight is out of its range", hint="--k 8 --decay 0")
     for name in agent:
-        call.agent(name).close()
+        if not any(home.names(folder(name)) for folder in (call.layout.agent, call.layout.ledger)):
+            raise NotFound(f"no agent called {name[:80]}", hint="`holdfast agent list` names all")
     with Recall(home, call.layout, keep=call.adopted) as recall:
         hits = recall.search(
             query,
