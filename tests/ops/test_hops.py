@@ -43,6 +43,7 @@ VERBS = {
 PAGES = {
     "/": Hops(13, 0, 23),
     "/agent/rio": Hops(29, 0, 24),
+    "/agent/rio/memory?q=fees": Hops(24, 0, 24),
     "/jobs/demo": Hops(28, 0, 23),
     "/swarms": Hops(5, 0, 20),
     "/swarms/week": Hops(6, 0, 21),
@@ -109,6 +110,9 @@ def test_a_page_does_no_more_work_than_its_numbers_allow(
     desk.ok(*prepare(desk, "inbox send", 0))
     desk.new("--worker", desk.script(DONE))
     desk.ran()
+    if "/memory" in path:
+        words = ["--agent", "rio", "--topic", "fees", "--text", "The fees are 2 %"]
+        desk.ok("memory", "add", *words)
     if path.startswith("/swarms"):
         swarm = ["--agents", "rio,leo", "--goal", "Who sets the fees?", "--name", "week"]
         desk.ok("swarm", "run", *swarm, "--ticks", "3", "--model", "scripted:echo")

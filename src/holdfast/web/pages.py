@@ -25,7 +25,7 @@ from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.jobs import decisions
 from holdfast.ops.operation import Table
 from holdfast.text import ago
-from holdfast.web import job_pages, swarm_pages
+from holdfast.web import job_pages, memory_pages, swarm_pages
 from holdfast.web.api import Opener
 from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
@@ -134,6 +134,7 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
 
     job_pages.add(router, ask, page)
     swarm_pages.add(router, opened, ask, page)
+    memory_pages.add(router, ask, page)
 
     @router.get("/")
     def fleet() -> str:
