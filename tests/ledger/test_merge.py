@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts.formats import read_moment
 from holdfast.errors import NotFound, UsageError
-from holdfast.ledger.merge import merge
+from holdfast.interop.records import merge
 from holdfast.testing import DAY, Turner, refused
 from tests.ledger.shell import REPO, Shell, Verbs, day_files
 from tests.ops.foreign import ap_io, entry, lines, put, snapshot

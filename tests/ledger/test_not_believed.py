@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from holdfast.ledger.pieces import pieces
+from holdfast.interop.records import pieces
 from tests.ledger.shell import Shell
 
 FAKE = {

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
-from holdfast.ledger.pieces import pieces
-from holdfast.ledger.repair import repair
+from holdfast.interop.records import pieces, repair
 from holdfast.testing import refused
 from tests.ledger.shell import Shell, Verbs
 from tests.ops.foreign import entry, lines, put, snapshot

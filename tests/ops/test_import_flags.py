@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.flags import Flag, NoFlag, flags_in
 from holdfast.clock import SystemClock
+from holdfast.interop.flags import Flag, NoFlag, flags_in
 from tests.ledger.shell import Shell, Verbs, on_its_own
 from tests.ops.foreign import put, snapshot, teleo_agent
 from tests.ops.test_verbs_import import is_killed

@@ -24,9 +24,9 @@ from holdfast.contracts.kinds import KINDS
 from holdfast.errors import NotFound
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Rows
-from holdfast.ops.judge import Ask, judge
 from holdfast.ops.table import TABLE
 from holdfast.store.home import Home
+from holdfast.validate.check import Ask, judge
 from tests.contracts.fixtures import FOLDER, Fixture, fixtures
 from tests.contracts.strategies import anything
 from tests.ledger.shell import REPO, Verbs

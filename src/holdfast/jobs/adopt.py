@@ -27,8 +27,7 @@ from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.replay import wrong_in
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.ledger import sealed
-from holdfast.ledger.adopt import Foreign, Taken
-from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.mask import hiding
 from holdfast.mask.shown import beginning
 from holdfast.store.primitives import Problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT
 from holdfast.errors import HoldfastError, NotFound
@@ -23,6 +23,28 @@ LARGEST = MAX_DOCUMENT
 _DIGITS = 16
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 150
+
+
+Outcome = Literal["taken", "repaired", "quarantined", "known", "skipped"]
+
+
+class Foreign(NamedTuple):
+    """A file of another system."""
+
+    path: str
+    """Below what is imported."""
+    data: bytes
+
+
+class Taken(NamedTuple):
+    """What became of a file."""
+
+    path: str
+    outcome: Outcome
+    """`repaired`: taken, but something had to be mended to read it.  `quarantined`: kept, and not
+    used.  `known`: taken before."""
+    detail: str
+    entries: int = 0
 
 
 class Sealed(NamedTuple):

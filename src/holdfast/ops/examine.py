@@ -203,11 +203,11 @@ def _is_unused_journal(home: Home, found: Finding) -> bool:
 def _with_imported(home: Home, agent: str) -> Iterator[Problem]:
     with Ledger(home, agent) as ledger:
         if ledger.has_imports():
-            from holdfast.ledger import adopt as ledgers
+            from holdfast.interop import ledgers
 
             yield from ledgers.problems(ledger, home)
     if home.log(HOLDFAST.path("journal", agent)).segments():
-        from holdfast.agents import adopt as states
+        from holdfast.interop import agents as states
 
         yield from states.problems(home, agent)
 

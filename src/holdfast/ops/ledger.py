@@ -257,9 +257,9 @@ def _streams(
         count = plural(len(ledger.damaged), "damaged line")
         context.warn(f"{agent}: left out {count}; `holdfast ledger verify` tells where")
     if context.once("imports", ledger.key, ledger.has_imports):
-        from holdfast.ledger import adopt
+        from holdfast.interop import ledgers
 
-        streams += adopt.newest(ledger, home, most, wanted, since)
+        streams += ledgers.newest(ledger, home, most, wanted, since)
     return streams
 
 
@@ -350,9 +350,9 @@ def verify(
         try:
             found = ledger.verify()
             if ledger.has_imports():
-                from holdfast.ledger import adopt
+                from holdfast.interop import ledgers
 
-                found.problems.extend(adopt.problems(ledger, home))
+                found.problems.extend(ledgers.problems(ledger, home))
         except NotOurs as error:
             counts["problems"] += 1
             told = {"agent": name, "state": "alien", "where": error.path, "detail": error.message}

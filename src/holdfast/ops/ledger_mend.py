@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from holdfast.errors import NotFound, UsageError
-from holdfast.ledger.merge import merge as union
-from holdfast.ledger.repair import repair as saved
+from holdfast.interop.records import merge as union
+from holdfast.interop.records import repair as saved
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, tally
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
-from holdfast.ops.sources import Source, Trouble, content
 from holdfast.userfile import put_new
+from holdfast.validate.sources import Source, Trouble, content
 
 _SHOWN = 5
 

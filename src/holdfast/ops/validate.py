@@ -13,12 +13,12 @@ from holdfast.contracts.ledger import LEDGER, with_events
 from holdfast.errors import HoldfastError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
-from holdfast.ops.judge import Ask, Report, Told, judge, without_index
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.ops.schema import find
-from holdfast.ops.sources import PACKED, Content, Source, Trouble, content, sources
 from holdfast.settings import SETTINGS, parse_settings
+from holdfast.validate.check import Ask, Report, Told, judge, without_index
+from holdfast.validate.sources import PACKED, Content, Source, Trouble, content, sources
 
 UNREADABLE = 2
 _PLACES = {"chain", "seq"}

@@ -15,18 +15,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents import journal
-from holdfast.agents.flags import Flag
 from holdfast.agents.history import documents_in
 from holdfast.agents.notes import TAKEN_OVER
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
 from holdfast.contracts.formats import read_moment, written
 from holdfast.contracts.kinds import kind
 from holdfast.ids import is_message_id, mapped_agent_id
+from holdfast.interop.flags import Flag
+from holdfast.interop.records import pieces
 from holdfast.layout import HOLDFAST, Part
 from holdfast.ledger import sealed
-from holdfast.ledger.adopt import Foreign, Taken
-from holdfast.ledger.pieces import pieces
-from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.state.statelog import StateLog
 from holdfast.store.document import read_file
 from holdfast.store.edited import EditedDocument

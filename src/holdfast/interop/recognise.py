@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdfast.agents import flags
 from holdfast.contracts.kinds import kind
 from holdfast.errors import ConfigError, HoldfastError, NotFound
+from holdfast.interop import flags
+from holdfast.interop.records import pieces
+from holdfast.interop.tree import File, Tree
 from holdfast.jobs import adopt as jobs
 from holdfast.layout import LOGIST, LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
 from holdfast.ledger.foreign import as_entry
-from holdfast.ledger.pieces import pieces
-from holdfast.ops.tree import File, Tree
 from holdfast.validate.scan import Scan
 
 IMPORTABLE: dict[str, tuple[Part, ...]] = {

@@ -10,18 +10,18 @@ Loads pydantic: whoever meets only lines of ours asks `Ledger.has_imports` first
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.contracts.kinds import kind
 from holdfast.errors import HoldfastError
+from holdfast.interop.records import Piece, pieces
 from holdfast.ledger import sealed
 from holdfast.ledger.book import Event, Found, Ledger
 from holdfast.ledger.entry import IMPORT, IMPORTER
 from holdfast.ledger.foreign import as_entry, instant_in
-from holdfast.ledger.pieces import Piece, pieces
-from holdfast.ledger.sealed import FOLDER, Sealed
+from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.ledger.status import SHOWN, State, fold, initial, later
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
 from holdfast.text import plural
@@ -32,27 +32,6 @@ if TYPE_CHECKING:
 _FILES_PER_LINE = 2000
 _STATUS = "/status.json"
 _FOLDED = ("ts", "timestamp", "agent", "event", "task_id", "session_id", "summary")
-
-Outcome = Literal["taken", "repaired", "quarantined", "known", "skipped"]
-
-
-class Foreign(NamedTuple):
-    """A file of another system."""
-
-    path: str
-    """Below what is imported."""
-    data: bytes
-
-
-class Taken(NamedTuple):
-    """What became of a file."""
-
-    path: str
-    outcome: Outcome
-    """`repaired`: taken, but something had to be mended to read it.  `quarantined`: kept, and not
-    used.  `known`: taken before."""
-    detail: str
-    entries: int = 0
 
 
 class Imported(NamedTuple):

@@ -1,0 +1,1 @@
+"""What other systems wrote, read and brought into a home."""
