@@ -24,8 +24,7 @@ from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NoKey
 from holdfast.keys import VALUE, WHERE, as_text, held, new_key
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.asking import Retrying
-from holdfast.models.replay import Replay
-from holdfast.models.scripted import Scripted
+from holdfast.models.scripted import Replay, Scripted
 from holdfast.seal import Ring
 from holdfast.store.home import Home
 from tests.ledger.shell import Shell, Verbs, on_its_own

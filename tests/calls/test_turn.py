@@ -26,8 +26,7 @@ from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, Too
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.command import Command
 from holdfast.models.protocol import Message, Reply, Request, Try, Usage
-from holdfast.models.replay import Replay
-from holdfast.models.scripted import Scripted
+from holdfast.models.scripted import Replay, Scripted
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
 

@@ -13,8 +13,7 @@ from holdfast.clock import FakeClock
 from holdfast.errors import BadValue, ModelError, NotAuthorised, TimedOut, Unavailable
 from holdfast.models.asking import Fallback, Limited, Patience, Retrying
 from holdfast.models.protocol import Message, Reply, Request, Usage
-from holdfast.models.replay import NotRecorded, Replay
-from holdfast.models.scripted import Scripted
+from holdfast.models.scripted import NotRecorded, Replay, Scripted
 
 BUSY = {"error": "unavailable", "message": "503"}
 

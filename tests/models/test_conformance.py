@@ -11,8 +11,7 @@ from holdfast.models.asking import Fallback, Limited, Patience, Retrying
 from holdfast.models.command import Command, open_command
 from holdfast.models.protocol import Message, Model, Reply, Request
 from holdfast.models.registry import open_model
-from holdfast.models.replay import Replay
-from holdfast.models.scripted import Line, Scripted
+from holdfast.models.scripted import Line, Replay, Scripted
 from holdfast.testing.models import CONVERSATION, ODD_TEXTS, QUESTION, SCHEMA, ModelConformance
 
 EXAMPLE = '{"answer":"echo","sure":true}'

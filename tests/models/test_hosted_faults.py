@@ -30,7 +30,7 @@ from tests.models.faults import Deed, FaultServer, Handler, chunk
 
 pytest.importorskip("pydantic_ai", reason="the extra `llm` is not installed")
 
-from holdfast.models.hosted import Hosted, open_openai
+from holdfast.models.hosted import Hosted, open_hosted
 from holdfast.models.places import SERVICES, model_at, place_of
 from holdfast.models.registry import open_model
 
@@ -276,7 +276,7 @@ def test_a_key_that_the_server_repeats_is_not_in_the_error(monkeypatch: pytest.M
     with faults.faulty(faults.fails(401, f"Incorrect API key provided: {KEY}.")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        model = open_openai("gpt-5-mini")
+        model = open_hosted("openai", "gpt-5-mini")
         with pytest.raises(NotAuthorised) as caught:
             model.ask(question())
         model.close()

@@ -39,12 +39,11 @@ from pydantic import ValidationError
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
 from holdfast.mask.shown import beginning
-from holdfast.models.failing import Failing, as_model_errors, too_late
 from holdfast.models.output import checked, unusable
-from holdfast.models.prompt import as_one_text, without_fence
-from holdfast.models.protocol import OnText, Reply, Request, Usage
+from holdfast.models.programs import Failing, as_model_errors, limits_for, too_late, words_of
+from holdfast.models.prompt import as_one_text
+from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request, Usage
 from holdfast.models.report import usd
-from holdfast.models.running import MOST_OUTPUT, limits_for
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Stream
@@ -113,17 +112,14 @@ class Acp:
             cost_usd=heard.cost_usd,
             seconds=self._clock.boottime() - began,
             first_text=heard.first,
-            finish="length" if _stop(answer) == "max_tokens" else "stop",
+            finish="length" if answer and answer.stop_reason == "max_tokens" else "stop",
         )
         if (error := self._failure(answer, told, ended, request.timeout)) is not None:
             error.reply = reply if reply.text or reply.cost_usd is not None else None
             raise error
         if not reply.text:
             raise unusable(reply, "with nothing", "run the agent by hand to see what is wrong")
-        if request.schema is None:
-            return checked(request, reply)
-        value = checked(request, reply._replace(text=without_fence(reply.text))).value
-        return reply._replace(value=value)
+        return checked(request, reply, fenced=True)
 
     def _failure(
         self, answer: PromptResponse | None, told: Exception | None, ended: Ended, timeout: float
@@ -152,10 +148,6 @@ class Acp:
 
     def close(self) -> None:
         """There is nothing to let go of: a call leaves nothing running."""
-
-
-def _stop(answer: PromptResponse | None) -> str | None:
-    return None if answer is None else answer.stop_reason
 
 
 def _usage(told: Tokens | None) -> Usage:
@@ -374,10 +366,4 @@ async def _asked(wire: _Wire, heard: _Heard, prompt: str, cwd: str) -> PromptRes
 
 
 def open_acp(name: str, *, cwd: str | None = None) -> Acp:
-    try:
-        words = shlex.split(name)
-    except ValueError as error:
-        raise UsageError(
-            f"no command line: {name[:200]!r}: {error}", hint="close the quote"
-        ) from None
-    return Acp(words, cwd=cwd, ref=f"acp:{name}")
+    return Acp(words_of(name), cwd=cwd, ref=f"acp:{name}")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast.clock import Clock
 from holdfast.errors import BadValue, ModelError, Unavailable
-from holdfast.models.protocol import Model, OnText, Reply, Request, Try, Usage
+from holdfast.models.protocol import Around, Model, OnText, Reply, Request, Try, Usage
 
 
 class Patience(NamedTuple):
@@ -28,23 +28,6 @@ class Patience(NamedTuple):
         doubled = min(self.longest_pause, self.first_pause * 2.0 ** (failed - 1))
         asked = error.after if isinstance(error, Unavailable) and error.after else 0.0
         return max(asked, doubled * (0.5 + rng.random() / 2))
-
-
-class _Around:
-    """Another model behind it; what is not said here it says itself."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def ref(self) -> str:
-        return self._model.ref
-
-    def most_usd(self, request: Request) -> float | None:
-        return self._model.most_usd(request)
-
-    def close(self) -> None:
-        self._model.close()
 
 
 class _Calls:
@@ -97,7 +80,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class Retrying(_Around):
+class Retrying(Around):
     """Asks again where that can help, within the time of the first question."""
 
     def __init__(
@@ -126,7 +109,7 @@ class Retrying(_Around):
                 self._clock.sleep(pause)
 
 
-class Limited(_Around):
+class Limited(Around):
     """Asks at most so many times a minute; waits for its turn, if that comes in time."""
 
     def __init__(self, model: Model, clock: Clock, a_minute: int) -> None:

@@ -24,13 +24,12 @@ from tempfile import gettempdir
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ModelError, TooLong, UsageError, typed
-from holdfast.models.failing import Failing, as_model_errors, too_late
 from holdfast.models.output import checked, unusable
-from holdfast.models.prompt import as_one_text, without_fence
-from holdfast.models.protocol import OnText, Reply, Request
+from holdfast.models.programs import Failing, as_model_errors, limits_for, too_late, words_of
+from holdfast.models.prompt import as_one_text
+from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request
 from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
 from holdfast.models.report import At, Form, Report, objects, read, usd
-from holdfast.models.running import MOST_OUTPUT, limits_for
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
 from holdfast.proc.output import Keep, Stream
@@ -114,10 +113,7 @@ class Command:
             )
         if on_text is not None and self._form is not None:
             on_text(reply.text)
-        if request.schema is None:
-            return checked(request, reply)
-        value = checked(request, reply._replace(text=without_fence(reply.text))).value
-        return reply._replace(value=value)
+        return checked(request, reply, fenced=True)
 
     def most_usd(self, request: Request) -> float | None:
         option = self._recipe.most_usd
@@ -164,7 +160,7 @@ class Command:
 
     def _report(self, ended: Ended, text: str) -> Report:
         if self._form is not None:
-            return read(self._form, list(objects(_decoded(ended.stdout.head))))
+            return read(self._form, list(objects(ended.stdout.head.decode("utf-8", "replace"))))
         costs = re.findall(self._recipe.cost_line, text) if self._recipe.cost_line else []
         return Report(text, cost_usd=usd(float(costs[-1])) if costs else None)
 
@@ -203,10 +199,6 @@ class _Pieces:
     @property
     def text(self) -> str:
         return "".join(self._parts)
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 # --- giving the prompt ----------------------------------------------------------------------
@@ -264,12 +256,7 @@ def open_command(
     sandbox: Sandbox | None = None,
 ) -> Command:
     """A command line, after `field=PATH` and `event=TYPE` if need be."""
-    try:
-        words = shlex.split(name)
-    except ValueError as error:
-        raise UsageError(
-            f"no command line: {name[:200]!r}: {error}", hint="close the quote"
-        ) from None
+    words = words_of(name)
     field, event = None, None
     while words and (found := _SETTING.fullmatch(words[0])):
         field, event = (found[2], event) if found[1] == "field" else (field, found[2])

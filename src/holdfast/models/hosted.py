@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 from pydantic_ai import exceptions as theirs
@@ -46,19 +46,23 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.mask.shown import beginning
-from holdfast.models import prices
 from holdfast.models.loop import Late, Told, wait_for
 from holdfast.models.output import checked, unusable
-from holdfast.models.places import SERVICES, Place, model_at, place_of
-from holdfast.models.protocol import Finish, Message, OnText, Reply, Request, Usage
-from holdfast.models.running import MOST_OUTPUT
-from holdfast.models.wire import Flood
+from holdfast.models.places import SERVICES, Flood, Place, model_at, place_of
+from holdfast.models.protocol import MOST_OUTPUT, Finish, Message, OnText, Reply, Request, Usage
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 _TRANSIENT = frozenset((408, 409, 425, 429))
 _TURNED_AWAY = frozenset((401, 403, 404, 413, 429, 503))
 _SERVER_ERROR = 500
 _SHOWN = 300
 _GOODBYE = 2.0
+_BYTES_PER_TOKEN = 2
+"""A token has at least so many bytes in almost any text: for the most that a question can cost."""
+_OVERHEAD = 64
+"""Tokens that a provider adds to each message at most."""
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 _IN_FULL = re.compile(r"context.{0,20}(size|length|window)|too many tokens", re.IGNORECASE)
 
@@ -172,13 +176,13 @@ class Hosted:
         if not self._place.priced:
             return None
         provider = self._place.service.name
-        cost = prices.cost_usd(provider, called, usage)
-        return cost if cost is not None else prices.cost_usd(provider, self._place.model, usage)
+        cost = cost_usd(provider, called, usage)
+        return cost if cost is not None else cost_usd(provider, self._place.model, usage)
 
     def most_usd(self, request: Request) -> float | None:
         if not self._place.priced:
             return None
-        return prices.most_usd(self._place.service.name, self._place.model, request)
+        return most_usd(self._place.service.name, self._place.model, request)
 
     def close(self) -> None:
         async def close(_: Told) -> None:
@@ -362,38 +366,45 @@ def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
     return turns
 
 
+# --- what tokens cost, from the public price lists in `genai-prices`; unknown is said, never 0 ----
+
+
+def cost_usd(provider: str, model: str, usage: Usage) -> float | None:
+    """None where the model or the tokens are not known."""
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    price = _price(provider, model, usage)
+    return None if price is None else float(price)
+
+
+def most_usd(provider: str, model: str, request: Request) -> float | None:
+    """What a question can cost at most; None where the price or a limit of tokens is missing."""
+    if request.max_tokens is None:
+        return None
+    size = len(request.text.encode("utf-8", "surrogatepass"))
+    tokens = size // _BYTES_PER_TOKEN + _OVERHEAD * len(request.messages)
+    return cost_usd(provider, model, Usage(tokens, request.max_tokens))
+
+
+def _price(provider: str, model: str, usage: Usage) -> Decimal | None:
+    from genai_prices import Usage as Tokens  # noqa: PLC0415 - a third of a second
+    from genai_prices import calc_price  # noqa: PLC0415
+
+    tokens = Tokens(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+    )
+    try:
+        return calc_price(tokens, model, provider_id=provider).total_price
+    except LookupError:
+        return None
+
+
 # --- by name --------------------------------------------------------------------------------
 
 
-def open_openai(name: str) -> Hosted:
-    return _open("openai", name)
-
-
-def open_anthropic(name: str) -> Hosted:
-    return _open("anthropic", name)
-
-
-def open_google(name: str) -> Hosted:
-    return _open("google", name)
-
-
-def open_ollama(name: str) -> Hosted:
-    return _open("ollama", name)
-
-
-def open_vllm(name: str) -> Hosted:
-    return _open("vllm", name)
-
-
-def open_llamacpp(name: str) -> Hosted:
-    return _open("llamacpp", name)
-
-
-def open_compatible(name: str) -> Hosted:
-    return _open("openai-compatible", name)
-
-
-def _open(service: str, name: str) -> Hosted:
+def open_hosted(service: str, name: str) -> Hosted:
     place = place_of(SERVICES[service], name, os.environ)
     try:
         model = model_at(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 200
 _MOST_REASONS = 3
+_FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
 
 
-def checked(request: Request, reply: Reply) -> Reply:
+def checked(request: Request, reply: Reply, *, fenced: bool = False) -> Reply:
     """The reply with its object, or InvalidOutput that has the reply and says why not.
 
-    A reply cut by the limit of tokens is never what was asked for, even if it happens to parse.
+    With `fenced` the object may stand in a code fence, which many models put around JSON.  A reply
+    cut by the limit of tokens is never what was asked for, even if it happens to parse.
     """
     if reply.finish == "length":
         raise unusable(
@@ -34,7 +37,9 @@ def checked(request: Request, reply: Reply) -> Reply:
     if request.schema is None:
         return reply
     try:
-        value = decode(reply.text.strip().encode("utf-8", "surrogatepass"))
+        text = reply.text.strip()
+        inner = _FENCED.fullmatch(text) if fenced else None
+        value = decode((inner[1].strip() if inner else text).encode("utf-8", "surrogatepass"))
     except DecodeError as error:
         raise unusable(reply, f"not JSON: {error}", _ASK_PLAINLY) from None
     if reasons := violations(value, request.schema):

@@ -1,12 +1,15 @@
-"""Where the models of a provider are asked, and with which key."""
+"""Where the models of a provider are asked, with which key, and over which connection."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import httpx2
+from pydantic_ai.models import create_async_httpx2_client
 
 from holdfast.errors import ConfigError, NotAuthorised
-from holdfast.models.wire import bounded_client
+from holdfast.models.protocol import MOST_OUTPUT
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 _NO_KEY = "none"
 """For a library that wants one although the server does not."""
+_MOST_TIMES_PACKED = 1032
+"""What gzip can make of a byte."""
 
 
 class Service(NamedTuple):
@@ -94,29 +99,20 @@ def place_of(service: Service, name: str, environ: Mapping[str, str]) -> Place:
 
 
 def model_at(place: Place) -> TheirModel:
+    name, url, key = place.model, place.url, place.key or _NO_KEY
     match place.service.name:
         case "anthropic":
             from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415
             from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: PLC0415
 
-            key = place.key or _NO_KEY
-            return AnthropicModel(
-                place.model,
-                provider=AnthropicProvider(
-                    api_key=key, base_url=place.url, http_client=bounded_client()
-                ),
-            )
+            anthropic = AnthropicProvider(api_key=key, base_url=url, http_client=bounded_client())
+            return AnthropicModel(name, provider=anthropic)
         case "google":
             from pydantic_ai.models.google import GoogleModel  # noqa: PLC0415
             from pydantic_ai.providers.google import GoogleProvider  # noqa: PLC0415
 
-            key = place.key or _NO_KEY
-            return GoogleModel(
-                place.model,
-                provider=GoogleProvider(
-                    api_key=key, base_url=place.url, http_client=bounded_client()
-                ),
-            )
+            google = GoogleProvider(api_key=key, base_url=url, http_client=bounded_client())
+            return GoogleModel(name, provider=google)
         case _:
             return _chat_model(place)
 
@@ -124,14 +120,21 @@ def model_at(place: Place) -> TheirModel:
 def _client_at(place: Place) -> AsyncOpenAI:
     from openai import AsyncOpenAI  # noqa: PLC0415
 
-    from holdfast.models.elsewhere import Elsewhere  # noqa: PLC0415
+    class Elsewhere(AsyncOpenAI):
+        """Sends nothing of what the variables of OpenAI hold but the key it was given.
+
+        The library takes organisation, project and headers from the environment wherever the
+        server is, and again in each copy that it makes of a client.
+        """
+
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            self.organization = self.project = self.admin_api_key = self.webhook_secret = None
+            self._custom_headers = {}
 
     client = AsyncOpenAI if place.service.name == "openai" else Elsewhere
-    return client(
-        base_url=place.url,
-        api_key=place.key or _NO_KEY,
-        http_client=bounded_client(),
-    )
+    key = place.key or _NO_KEY
+    return client(base_url=place.url, api_key=key, http_client=bounded_client())
 
 
 def _chat_model(place: Place) -> TheirModel:
@@ -182,3 +185,46 @@ def _chat_model(place: Place) -> TheirModel:
                     native_output_requires_schema_in_instructions=True,
                 ),
             )
+
+
+# --- the connection: it sends no more than an answer may have ----------------------------------
+
+
+class Flood(Exception):
+    """The server sent more than it may."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
+        self._stream, self._left = stream, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._stream:
+            self._left -= len(data)
+            if self._left < 0:
+                raise Flood
+            yield data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def bounded_client() -> httpx2.AsyncClient:
+    """For the libraries of the providers."""
+    client = create_async_httpx2_client()
+    # What is packed is unpacked before we can count it; so it is not asked for.
+    client.headers["Accept-Encoding"] = "identity"
+    # A hook and no transport: with one, proxies of the environment would not be used.
+    client.event_hooks = {**client.event_hooks, "response": [_bound]}
+    return client
+
+
+async def _bound(response: httpx2.Response) -> None:
+    match response.headers.get("Content-Encoding", "identity").lower():
+        case "identity":
+            most = MOST_OUTPUT
+        case "gzip" | "deflate":
+            most = MOST_OUTPUT // _MOST_TIMES_PACKED
+        case _:
+            most = 0
+    response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream), most)

@@ -53,12 +53,3 @@ def _longest_rule(text: str) -> int:
     if "\n=" not in text and text[:1] != "=":
         return 0
     return max(map(len, _RULE.findall(text)), default=0)
-
-
-def without_fence(text: str) -> str:
-    """What stands in the code fence that a text is, which many models put around JSON."""
-    found = _FENCED.fullmatch(text.strip())
-    return text if found is None else found[1]
-
-
-_FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)

@@ -18,6 +18,8 @@ Finish = Literal["stop", "length"]
 OnText = Callable[[str], None]
 """Is told each piece of a reply as it comes."""
 PATIENCE = 600.0
+MOST_OUTPUT = 32 << 20
+"""Bytes of an answer, whoever gives it."""
 
 
 class Message(NamedTuple):
@@ -118,3 +120,20 @@ class Model(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Around:
+    """A model around another one; what it does not say itself, that one says."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def ref(self) -> str:
+        return self._model.ref
+
+    def most_usd(self, request: Request) -> float | None:
+        return self._model.most_usd(request)
+
+    def close(self) -> None:
+        self._model.close()

@@ -7,6 +7,7 @@ opened.  Other packages add theirs through the entry point group `holdfast.model
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
@@ -16,20 +17,6 @@ from holdfast.models.protocol import Model
 from holdfast.models.spans import traced
 
 GROUP = "holdfast.models"
-_ONLY_ANSWER = frozenset(
-    [
-        "scripted",
-        "embedded",
-        "replay",
-        "openai",
-        "anthropic",
-        "google",
-        "ollama",
-        "vllm",
-        "llamacpp",
-        "openai-compatible",
-    ]
-)
 
 
 class Provider(NamedTuple):
@@ -37,9 +24,11 @@ class Provider(NamedTuple):
     what: str
     example: str
     where: str
-    """`module:function`."""
+    """`module:function`, or `module:function:PROVIDER` for one that serves several."""
     extra: str | None = None
     """What has to be installed for it."""
+    acts: bool = False
+    """Whether asking can have an effect beside the answer."""
 
 
 BUILT_IN = (
@@ -54,6 +43,7 @@ BUILT_IN = (
         "any CLI agent or script: what it prints is the answer",
         "command:claude --model sonnet",
         "holdfast.models.command:open_command",
+        acts=True,
     ),
     Provider(
         "acp",
@@ -61,6 +51,7 @@ BUILT_IN = (
         "acp:gemini --experimental-acp",
         "holdfast.models.acp:open_acp",
         extra="acp",
+        acts=True,
     ),
     Provider(
         "embedded",
@@ -69,34 +60,24 @@ BUILT_IN = (
         "holdfast.models.embedded:open_embedded",
         "embedded",
     ),
-    Provider("openai", "OpenAI", "openai:gpt-5-mini", "holdfast.models.hosted:open_openai", "llm"),
-    Provider(
-        "anthropic",
-        "Anthropic",
-        "anthropic:claude-haiku-4-5",
-        "holdfast.models.hosted:open_anthropic",
-        "llm",
-    ),
-    Provider(
-        "google", "Gemini", "google:gemini-2.5-flash", "holdfast.models.hosted:open_google", "llm"
-    ),
-    Provider("ollama", "Ollama", "ollama:qwen3", "holdfast.models.hosted:open_ollama", "llm"),
-    Provider("vllm", "vLLM", "vllm:qwen3-8b", "holdfast.models.hosted:open_vllm", "llm"),
-    Provider(
-        "llamacpp",
-        "the server of llama.cpp",
-        "llamacpp:any",
-        "holdfast.models.hosted:open_llamacpp",
-        "llm",
-    ),
-    Provider(
-        "openai-compatible",
-        "any server that speaks OpenAI's chat completions",
-        "openai-compatible:NAME@http://127.0.0.1:8080/v1",
-        "holdfast.models.hosted:open_compatible",
-        "llm",
+    *(
+        Provider(name, what, f"{name}:{model}", f"holdfast.models.hosted:open_hosted:{name}", "llm")
+        for name, what, model in (
+            ("openai", "OpenAI", "gpt-5-mini"),
+            ("anthropic", "Anthropic", "claude-haiku-4-5"),
+            ("google", "Gemini", "gemini-2.5-flash"),
+            ("ollama", "Ollama", "qwen3"),
+            ("vllm", "vLLM", "qwen3-8b"),
+            ("llamacpp", "the server of llama.cpp", "any"),
+            (
+                "openai-compatible",
+                "any server that speaks OpenAI's chat completions",
+                "NAME@http://127.0.0.1:8080/v1",
+            ),
+        )
     ),
 )
+_ONLY_ANSWER = frozenset({"replay", *(each.name for each in BUILT_IN if not each.acts)})
 
 
 def open_model(ref: str) -> Model:
@@ -121,9 +102,9 @@ def acts(ref: str) -> bool:
 
 
 def _function(provider: Provider) -> Callable[[str], Model]:
-    module, _, function = provider.where.partition(":")
+    module, function, *of = provider.where.split(":")
     try:
-        return getattr(import_module(module), function)
+        return partial(getattr(import_module(module), function), *of)
     except ModuleNotFoundError as error:
         install = f'`pip install "holdfast[{provider.extra}]"`' if provider.extra else "install it"
         raise ConfigError(

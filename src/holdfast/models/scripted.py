@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -27,7 +28,7 @@ from holdfast.byhand import parse
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import Json, encode
 from holdfast.errors import BadValue, ModelError, NotFound, typed
-from holdfast.mask.shown import end
+from holdfast.mask.shown import beginning, end
 from holdfast.models.output import checked
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 from holdfast.userfile import read
@@ -194,6 +195,48 @@ def _filled(text: str, found: re.Match[str]) -> str:
 
 def _tokens(text: str) -> int:
     return -(-len(text) // _LETTERS_PER_TOKEN)
+
+
+# --- what was recorded ----------------------------------------------------------------------
+
+
+class NotRecorded(ModelError):
+    code = "not_recorded"
+
+
+class Replay:
+    """Gives the answers of a recorded conversation again, and no others.
+
+    Answers are found by what was asked (`Request.key`), so the order does not matter; the same
+    question asked twice gets its answers in the order in which they were given.
+    """
+
+    def __init__(self, recorded: Iterable[tuple[str, Reply]], *, ref: str = "replay:list") -> None:
+        """Of pairs of `Request.key` and the reply to it."""
+        self.ref = ref
+        self._replies: dict[str, deque[Reply]] = {}
+        for key, reply in recorded:
+            self._replies.setdefault(key, deque()).append(reply)
+
+    def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
+        waiting = self._replies.get(request.key)
+        if not waiting:
+            asked = request.messages[-1].text if request.messages else ""
+            raise NotRecorded(
+                f"{self.ref} has no {'other ' if waiting is not None else ''}answer to "
+                f"{beginning(' '.join(asked.split()), 80)!r}",
+                hint="the question differs from every recorded one, or was asked less often",
+            )
+        reply = waiting.popleft()
+        if on_text is not None:
+            on_text(reply.text)
+        return checked(request, reply)
+
+    def most_usd(self, request: Request) -> float | None:
+        return 0.0
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 # --- by name --------------------------------------------------------------------------------

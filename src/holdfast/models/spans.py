@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import session_id
-from holdfast.models.protocol import Model, OnText, Reply, Request
+from holdfast.models.protocol import Around, Model, OnText, Reply, Request
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -57,14 +57,7 @@ def traced(model: Model) -> Model:
     return model if _tracer() is None else _Traced(model)
 
 
-class _Traced:
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def ref(self) -> str:
-        return self._model.ref
-
+class _Traced(Around):
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
         tracer = _tracer()
         if tracer is None:
@@ -72,12 +65,6 @@ class _Traced:
         name = names(self.ref)[1]
         with _span(tracer, "chat", name, self.ref, request, {}) as told:
             return told(self._model.ask(request, on_text))
-
-    def most_usd(self, request: Request) -> float | None:
-        return self._model.most_usd(request)
-
-    def close(self) -> None:
-        self._model.close()
 
 
 def _as_it_is(reply: Reply) -> Reply:

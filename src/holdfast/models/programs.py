@@ -1,4 +1,4 @@
-"""What kind of error a program's end and its words are.
+"""Programs that are asked: their command line, their time and limits, and how they fail.
 
 Programs say in words why they failed, each in its own; the kind of error is guessed from them.
 """
@@ -6,6 +6,7 @@ Programs say in words why they failed, each in its own; the kind of error is gue
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -19,19 +20,36 @@ from holdfast.errors import (
     TimedOut,
     TooLong,
     Unavailable,
+    UsageError,
 )
 from holdfast.mask.shown import end
-from holdfast.proc.limits import Ended
+from holdfast.models.protocol import Request
+from holdfast.proc.limits import Ended, Limits
 
 _SHOWN_LINES, _SHOWN, _MOST_SHOWN, _LOOKED_AT = 8, 1_000, 8_000, 8_000
-
-
+_GRACE_SHARE, _LONGEST_GRACE = 10, 2.0
 _MEANT = {
     124: " (out of time, as `timeout` says it)",
     137: " (killed, by signal 9)",
     143: " (told to end, by signal 15)",
 }
 """What a shell, or `timeout`, that was between us and the program tells of how that one ended."""
+
+
+def words_of(line: str) -> list[str]:
+    """A command line, split as by a shell."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(
+            f"no command line: {line[:200]!r}: {error}", hint="close the quote"
+        ) from None
+
+
+def limits_for(request: Request, *, memory: int | None, output: int) -> Limits:
+    """So that the call ends by its deadline: the last of the time is for ending in order."""
+    grace = min(request.timeout / _GRACE_SHARE, _LONGEST_GRACE)
+    return Limits(time=request.timeout - grace, grace=grace, memory=memory, output=output)
 
 
 class Failing(NamedTuple):
@@ -111,31 +129,21 @@ def too_late(name: str, timeout: float) -> TimedOut:
     return TimedOut(f"{name} did not answer in {max(0.0, timeout):g} s", hint="give it more time")
 
 
-class _Sign(NamedTuple):
-    kind: type[ModelError]
-    pattern: re.Pattern[str]
-    hint: str
-
-
-def _sign(kind: type[ModelError], pattern: str, hint: str) -> _Sign:
-    return _Sign(kind, re.compile(pattern, re.IGNORECASE), hint)
-
-
 _CODE = r"\b(?:error|status|code|http(?:/[0-9.]{1,3})?)[\s:=('\"]{1,4}"
-_SIGNS = (
-    _sign(
+_SIGNS: tuple[tuple[type[ModelError], str, str], ...] = (
+    (
         TooLong,
         r"context.?(?:length|window)|(?:prompt|input|request) (?:is )?too (?:long|large)"
         r"|too many (?:input )?tokens|maximum (?:context|number of tokens)",
         "ask for less at once",
     ),
-    _sign(
+    (
         NotAuthorised,
         rf"{_CODE}40[13]\b|unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in again"
         r"|/login|permission.?denied.{0,40}credential|invalid.{0,20}(?:token|credential)",
         "log in with the program itself, or give it its key",
     ),
-    _sign(
+    (
         Unavailable,
         rf"{_CODE}(?:429|5\d\d)\b|rate.?limit|too many requests|overloaded|quota|usage limit"
         r"|(?:service|temporarily) unavailable|internal server error|bad gateway"
@@ -143,7 +151,7 @@ _SIGNS = (
         r"|stream disconnected",
         "try again later",
     ),
-    _sign(
+    (
         Declined,
         r"content.?policy|usage polic|safety|refus(?:ed|al|es)|flagged|content.?filter",
         "ask for something else, or another model",
@@ -156,9 +164,9 @@ _AFTER = re.compile(
 
 
 def _kind(told: str) -> tuple[type[ModelError], str]:
-    for sign in _SIGNS:
-        if sign.pattern.search(told):
-            return sign.kind, sign.hint
+    for kind, pattern, hint in _SIGNS:
+        if re.search(pattern, told, re.IGNORECASE):
+            return kind, hint
     return ModelError, "run it by hand to see what is wrong"
 
 
