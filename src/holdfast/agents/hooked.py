@@ -124,14 +124,10 @@ def hear(home: Home, agent: Agent, told: Told, place: Place = Place()) -> Heard:
             return _start(home, agent, told, place)
         case "SessionEnd":
             return _end(agent, told, place)
-        case "PostToolUse" | "PostToolUseFailure":
-            return _tool(home, agent, told, place)
-        case "StopFailure":
-            return _turn_failed(home, agent, told, place)
         case "PreToolUse" | "PermissionRequest" | "Notification":
             return Heard("nothing", None, f"{told.name} is not kept")
         case _:
-            return _beat(home, agent, told, place)
+            return _go_on(home, agent, told, place)
 
 
 # --- which session --------------------------------------------------------------------------
@@ -243,10 +239,24 @@ def _context(agent: str, session: str | None, given: Given) -> str:
     return first + fitted(given, MOST_CONTEXT - len(first), whole)
 
 
-def _tool(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
+def _go_on(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
+    """An event in the course of a session: a tool was used, a turn failed, or it merely lives."""
     session = _session(agent, told, place)
     if session is None:
         return Heard("nothing", None, "its session has ended")
+    name, heard = session["session_id"], None
+    if told.name in ("PostToolUse", "PostToolUseFailure"):
+        heard = _tool(agent, told, session)
+    elif told.name == "StopFailure":
+        text = tools.told(" ".join(filter(None, map(told.text, ("error", "error_details")))))
+        agent.note("turn_failed", f"turn failed: {text or 'unknown'}", {}, name)
+        heard = Heard("noted", name, f"turn failed: {text}")
+    least = _SAME_BEAT if told.name == "Stop" else None
+    beaten = _stay_alive(home, agent, session, told, place, least)
+    return heard or Heard("beat" if beaten else "nothing", name, f"{name} is alive")
+
+
+def _tool(agent: Agent, told: Told, session: Session) -> Heard:
     name, tool = session["session_id"], told.text("tool_name")
     record = tools.line(tool, told.object("tool_input"), told.text("tool_use_id"), _error(told))
 
@@ -257,7 +267,6 @@ def _tool(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
         return [{**record, "session_id": name}]
 
     noted = agent.tell(decide, session["role"])
-    _stay_alive(home, agent, session, told, place)
     return Heard("noted" if noted else "nothing", name, f"{name}: {record['tool']}")
 
 
@@ -271,33 +280,8 @@ def _error(told: Told) -> str | None:
     return "interrupted" if answer.get("interrupted") is True else None
 
 
-def _turn_failed(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
-    session = _session(agent, told, place)
-    if session is None:
-        return Heard("nothing", None, "its session has ended")
-    text = tools.told(" ".join(filter(None, map(told.text, ("error", "error_details")))))
-    agent.note("turn_failed", f"turn failed: {text or 'unknown'}", {}, session["session_id"])
-    _stay_alive(home, agent, session, told, place)
-    return Heard("noted", session["session_id"], f"turn failed: {text}")
-
-
-def _beat(home: Home, agent: Agent, told: Told, place: Place) -> Heard:
-    session = _session(agent, told, place)
-    if session is None:
-        return Heard("nothing", None, "its session has ended")
-    least = _SAME_BEAT if told.name == "Stop" else None
-    beaten = _stay_alive(home, agent, session, told, place, least)
-    name = session["session_id"]
-    return Heard("beat" if beaten else "nothing", name, f"{name} is alive")
-
-
 def _stay_alive(
-    home: Home,
-    agent: Agent,
-    session: Session,
-    told: Told,
-    place: Place,
-    least: float | None = None,
+    home: Home, agent: Agent, session: Session, told: Told, place: Place, least: float | None
 ) -> bool:
     """Say that a session lives, unless that was said `least` seconds ago; whether it was said."""
     if session["ended_at"] is not None:

@@ -1,26 +1,20 @@
 """memory.md: what an agent knows across its sessions, a file that people edit as well.
 
 A note is one dated line at the end of one of five sections.  Nothing outside of that line
-changes: a person's text, line ends and odd sections stay byte for byte.  Each change is a line of
-the journal first (`store.edited`), so an old copy that an editor saves loses no note.
+changes: a person's text, line ends and odd sections stay byte for byte.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from holdfast.agents.document import OwnText
 from holdfast.codec import MAX_LINE
 from holdfast.contracts import formats, markdown
 from holdfast.errors import UsageError
 from holdfast.mask.shown import beginning
-from holdfast.store.edited import EditedDocument
-from holdfast.store.primitives import Log
-
-if TYPE_CHECKING:
-    from holdfast.store.home import Home
 
 HEADINGS = (
     "Cross-Session Patterns",
@@ -141,17 +135,8 @@ def added(text: str, heading: str, line: str) -> str:
     return f"{before}{gap}- {line}{end_of_line}{behind}"
 
 
-class Notes:
-    """The memory.md of one agent; used by one thread at a time."""
-
-    def __init__(self, home: Home, agent: str, key: str, journal: Log) -> None:
-        self._home, self.agent, self.key, self._journal = home, agent, key, journal
-
-    @cached_property
-    def _document(self) -> EditedDocument:
-        home, key = self._home, self.key
-        cell = home.cell(f"{key}.history")
-        return EditedDocument(home.sheet(key), self._journal, cell, home.clock, notice=home.notice)
+class Notes(OwnText):
+    """The memory.md of one agent."""
 
     def read(self) -> str:
         """The whole text; what was edited by hand is taken in first."""
@@ -207,10 +192,6 @@ class Notes:
                 hint="move old notes into another file; nothing was changed",
                 path=self.key,
             )
-
-    def close(self) -> None:
-        if "_document" in self.__dict__:
-            self.__dict__.pop("_document").close()
 
 
 # --- for a prompt ---------------------------------------------------------------------------

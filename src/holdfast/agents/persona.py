@@ -1,24 +1,14 @@
-"""Who an agent is: manifest.json, which people edit as well.
-
-An edited document (`store.edited`): each change is a line of the journal first, with the patch,
-and what somebody saved with an editor becomes a line too.
-"""
+"""Who an agent is: manifest.json, which people edit as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
-from holdfast.errors import BadValue, Corrupt
-from holdfast.store.edited import EditedDocument
-from holdfast.store.merge import merge_json
-from holdfast.store.primitives import Log
-
-if TYPE_CHECKING:
-    from holdfast.store.home import Home
+from holdfast.agents.document import OwnObject, parsed
+from holdfast.codec import Record, pretty
+from holdfast.errors import BadValue
 
 CHANGED = "persona_changed"
 _KEPT = ("agent_id", "created_at", "ancestry", "parent_id")
@@ -37,37 +27,14 @@ class Edit(NamedTuple):
         return [name for name in names if self.before.get(name) != self.after.get(name)]
 
 
-class Persona:
-    """The manifest of one agent; used by one thread at a time."""
-
-    def __init__(self, home: Home, agent: str, key: str, journal: Log) -> None:
-        self._home, self.agent, self.key, self._journal = home, agent, key, journal
-
-    @cached_property
-    def _document(self) -> EditedDocument:
-        home, key = self._home, self.key
-        return EditedDocument(
-            home.sheet(key),
-            self._journal,
-            home.cell(f"{key}.history"),
-            home.clock,
-            merge=_merged,
-            check=_saved,
-            notice=home.notice,
-        )
+class Persona(OwnObject):
+    """The manifest of one agent."""
 
     def read(self) -> Record:
-        """The manifest; what was edited by hand is taken in first."""
-        return _parsed(self._document.read() or "")
+        return self._read()
 
     def look(self) -> Record:
-        """The manifest as the file has it, without a byte being written."""
-        text = self._home.document(self.key).read()
-        try:
-            return _saved(text.data.decode("utf-8", "replace")) if text is not None else {}
-        except Corrupt as error:
-            said = f"{self.key} cannot be read: {error.message}"
-            raise Corrupt(said, hint=error.hint, path=self.key) from None
+        return self._look()
 
     def change(self, change: Callable[[Record], Record]) -> Edit:
         """Put what `change` makes of the manifest on record; nothing, if that is what it is."""
@@ -76,7 +43,7 @@ class Persona:
 
         def apply(text: str) -> str:
             nonlocal done
-            before = _parsed(text)
+            before = parsed(text)
             after = change(before)
             given = {name: after[name] for name in after if after[name] != before.get(name)}
             after |= self._home.mask(given)
@@ -91,31 +58,6 @@ class Persona:
 
         self._document.update(apply, act)
         return done
-
-    def close(self) -> None:
-        if "_document" in self.__dict__:
-            self.__dict__.pop("_document").close()
-
-
-def _parsed(text: str) -> Record:
-    try:
-        found = decode(text.strip().encode(), limit=MAX_DOCUMENT) if text.strip() else {}
-    except DecodeError as error:
-        raise Corrupt(str(error), hint="mend it with an editor; nothing was overwritten") from None
-    if not isinstance(found, dict):
-        raise Corrupt("no object", hint="mend it with an editor; nothing was overwritten")
-    return found
-
-
-def _saved(text: str) -> Record:
-    """The document in the file.  An empty one is a save that was cut off."""
-    if not text.strip():
-        raise Corrupt("it is empty", hint="mend it with an editor; nothing was overwritten")
-    return _parsed(text)
-
-
-def _merged(base: str, ours: str, theirs: str) -> str:
-    return theirs if base == ours or not ours.strip() else merge_json(base, ours, theirs)
 
 
 def checked(manifest: Record) -> list[str]:

@@ -1,25 +1,23 @@
 """What an agent has to do: tasks.json, which people edit as well.
 
-The file is an edited document (`store.edited`): each change is a line of the journal first, hand
-edits are absorbed, and an old copy that an editor saves loses nothing.  How often a task failed
-is not kept in it: sessions say on which task they work and how they ended, so the journal knows.
+How often a task failed is not kept in it: sessions say on which task they work and how they
+ended, so the journal knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from holdfast.agents.document import OwnObject, parsed
 from holdfast.agents.endings import number_of
 from holdfast.agents.journal import State
 from holdfast.clock import utc_stamp
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
+from holdfast.codec import Record, pretty
 from holdfast.contracts import formats
-from holdfast.errors import Corrupt, NotFound, UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.state.statelog import StateLog
-from holdfast.store.edited import EditedDocument
 from holdfast.store.merge import merge_json
 from holdfast.text import one_line
 
@@ -138,44 +136,30 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
 # --- the list -------------------------------------------------------------------------------
 
 
-class TaskList:
-    """The tasks of one agent; used by one thread at a time."""
+class TaskList(OwnObject):
+    """The tasks of one agent."""
 
     def __init__(self, home: Home, agent: str, key: str, journal: StateLog[State]) -> None:
-        self._home, self.agent, self.key, self._journal = home, agent, key, journal
+        super().__init__(home, agent, key, journal.log)
+        self._course = journal
 
-    @cached_property
-    def _document(self) -> EditedDocument:
-        home, key = self._home, self.key
-        return EditedDocument(
-            home.sheet(key),
-            self._journal.log,
-            home.cell(f"{key}.history"),
-            home.clock,
-            merge=self._merged,
-            check=_saved,
-            notice=home.notice,
-        )
+    def _parsed(self, text: str) -> Record:
+        return parsed(text, "tasks")
 
     def _merged(self, base: str, ours: str, theirs: str) -> str:
         return merged(base, ours, theirs, self.endings()["highest"])
 
     def endings(self) -> Record:
         """How sessions ended, and what that says of tasks; look at it, do not change it."""
-        return self._journal.state()[1]["endings"]
+        return self._course.state()[1]["endings"]
 
     def read(self) -> list[Record]:
         """Every task, in the order of the file; what was edited by hand is taken in first."""
-        return _readable(_parsed(self._document.read() or ""))
+        return [with_status(task) for task in _tasks_in(self._read())]
 
     def look(self) -> list[Record]:
         """Every task as the file has it, without a byte being written."""
-        text = self._home.document(self.key).read()
-        try:
-            return _readable(_saved(text.data.decode("utf-8", "replace")) if text else _EMPTY)
-        except Corrupt as error:
-            said = f"{self.key} cannot be read: {error.message}"
-            raise Corrupt(said, hint=error.hint, path=self.key) from None
+        return [with_status(task) for task in _tasks_in(self._look())]
 
     def failures(self) -> dict[str, tuple[int, str]]:
         """How often in a row sessions on a task failed, and why the last time."""
@@ -238,7 +222,7 @@ class TaskList:
 
     def park(self) -> list[str]:
         """Hand out no more what has failed too often; the ids that were parked now."""
-        if not self._journal.known()[1]["endings"]["failed"]:
+        if not self._course.known()[1]["endings"]["failed"]:
             return []
         history = self.endings()
         due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
@@ -295,7 +279,7 @@ class TaskList:
 
     def _change(self, change: Callable[[Record], None], act: Record) -> None:
         def rewritten(text: str) -> str:
-            document = _parsed(text)
+            document = self._parsed(text)
             before = pretty(document)
             change(document)
             if pretty(document) == before:
@@ -307,10 +291,6 @@ class TaskList:
 
     def _now(self) -> str:
         return utc_stamp(self._home.clock.now())
-
-    def close(self) -> None:
-        if "_document" in self.__dict__:
-            self.__dict__.pop("_document").close()
 
 
 def _may_be_parked(task: Record) -> bool:
@@ -325,43 +305,14 @@ def _is_due(history: Record, id: str, times: int) -> bool:
 # --- the file -------------------------------------------------------------------------------
 
 
-_EMPTY: Record = {"tasks": []}
-_MEND = "mend it with an editor; nothing was overwritten"
-
-
-def _parsed(text: str) -> Record:
-    """The document; Corrupt if there is no list of tasks in it."""
-    try:
-        value = decode(text.encode(), limit=MAX_DOCUMENT) if text.strip() else _EMPTY
-    except DecodeError as error:
-        raise Corrupt(str(error), hint=_MEND) from None
-    tasks: object = value.get("tasks") if isinstance(value, dict) else None
-    found = cast("list[object]", tasks) if isinstance(tasks, list) else [None]
-    if not all(isinstance(task, dict) for task in found):
-        raise Corrupt("no list of objects under `tasks`", hint=_MEND)
-    return {**cast("Record", value), "tasks": [*found]}
-
-
-def _saved(text: str) -> Record:
-    """The document in the file.  An empty one is a save that was cut off; who wants no tasks leaves
-    an empty list."""
-    if not text.strip():
-        raise Corrupt("it is empty", hint=_MEND)
-    return _parsed(text)
-
-
 def _tasks_in(document: Record) -> list[Record]:
     return cast("list[Record]", document["tasks"])
-
-
-def _readable(document: Record) -> list[Record]:
-    return [with_status(task) for task in _tasks_in(document)]
 
 
 def merged(base: str, ours: str, theirs: str, highest: int = 0) -> str:
     """Both sides' changes; a task that somebody added without an id of its own gets one, with a
     number above `highest`."""
-    document, before, mine = _parsed(theirs), _parsed(base), _parsed(ours)
+    document, before, mine = (parsed(text, "tasks") for text in (theirs, base, ours))
     is_theirs_alone = base == ours or not ours.strip()
     known = _unique_ids(before)
     if _name_again(before, mine, known):
