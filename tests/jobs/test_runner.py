@@ -15,8 +15,7 @@ from holdfast.clock import FakeClock
 from holdfast.errors import Busy, DiskFull, LeaseLost, OverBudget
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
-from holdfast.jobs.models import Models
-from holdfast.jobs.place import workspace_of
+from holdfast.jobs.place import Models, workspace_of
 from holdfast.jobs.replay import Differs, replay
 from holdfast.jobs.runner import Runner
 from holdfast.jobs.spec import Options, settled, spec_from

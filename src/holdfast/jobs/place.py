@@ -1,4 +1,4 @@
-"""The files and the processes of a job.
+"""Where a job is worked on: its files, its processes, its models.
 
 Files lie in a hidden folder, since whatever stands in the visible ones is taken for Holdfast's: an
 agent's `.draft.tmp` is no temporary of the store.  People get a link, `jobs/<id>/workspace`.
@@ -8,6 +8,7 @@ Processes are found by a name in their environment that follows from the job alo
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -15,18 +16,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import keys
 from holdfast.codec import Record, encode
-from holdfast.errors import Busy, HoldfastError, StorageError, typed
+from holdfast.contracts.job_spec import JobSpec
+from holdfast.errors import Busy, ConfigError, HoldfastError, StorageError, typed
 from holdfast.jobs.state import capped, waits_for_approval
 from holdfast.layout import CACHE, JOB_FILES, JOB_LINK
+from holdfast.models.registry import acts, open_model
 from holdfast.proc.around import Around
 from holdfast.proc.survivors import end_around
 from holdfast.store.home import MASK_KEY
+from holdfast.workspace.command import our_environment
 from holdfast.workspace.snapshots import difference, printable
 from holdfast.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
+    from holdfast.clock import Clock
     from holdfast.jobs.job import Job
     from holdfast.jobs.job import State as JobState
+    from holdfast.models.protocol import Model
+    from holdfast.workspace.sandbox import Sandbox
 
 
 def folder_of(job: Job, *below: str) -> str:
@@ -174,3 +181,78 @@ def end_orphans(job: Job) -> str:
 def _name(job: Job) -> str:
     place = f"{job.home.path}\0{job.key}"
     return f"job-{sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+
+# --- models ---------------------------------------------------------------------------------
+
+
+def any_acts(spec: JobSpec) -> bool:
+    """Whether a model of a job may change its files."""
+    return any(acts(spec.model_of(phase) or "") for phase in spec.phases)
+
+
+class Models:
+    """The models of a job by name, opened when they are first asked, and closed together."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        clock: Clock,
+        sandbox: Sandbox | None = None,
+        given: Mapping[str, Model] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`folder` is where programs work, `given` are models that are open already, `environment`
+        is for programs."""
+        self._folder, self._clock, self._sandbox = folder, clock, sandbox
+        self._open: dict[str, Model] = dict(given or {})
+        self._environment = environment or {}
+
+    def model(self, ref: str) -> Model:
+        if ref not in self._open:
+            self._open[ref] = self._opened(ref)
+        return self._open[ref]
+
+    def _opened(self, ref: str) -> Model:
+        provider, _, name = ref.partition(":")
+        if provider == "command":
+            from holdfast.models.command import open_command  # noqa: PLC0415 - most jobs need one kind
+
+            env, sandbox = {**our_environment(), **self._environment}, self._sandbox
+            return open_command(name, env=env, cwd=self._folder, clock=self._clock, sandbox=sandbox)
+        if provider == "acp":
+            from holdfast.models.acp import open_acp  # noqa: PLC0415 - an extra
+
+            if self._sandbox is not None:
+                hint = "use a command, or isolation worktree"
+                raise ConfigError(f"{ref} cannot be asked in a sandbox", hint=hint)
+            return open_acp(name, cwd=self._folder)
+        return open_model(ref)
+
+    def reports_cost(self, ref: str) -> bool:
+        """Whether the cost of a model can be known: many programs report none."""
+        return bool(getattr(self.model(ref), "tells_cost", True))
+
+    def check(self, spec: JobSpec) -> None:
+        """Open the model of each phase; ConfigError if one is not available."""
+        for phase in spec.phases:
+            ref = spec.model_of(phase)
+            if ref is None:
+                raise ConfigError(
+                    f"nobody is named for phase {phase.name} ({phase.role})",
+                    hint=f"--{phase.role.lower()} MODEL, or `model:` in the spec",
+                )
+            try:
+                self.model(ref)
+            except HoldfastError as error:
+                raise ConfigError(
+                    f"{ref} cannot be asked in phase {phase.name}: {error.message}",
+                    hint=error.hint or "`holdfast model list` shows who can be asked",
+                    path=error.path,
+                ) from error
+
+    def close(self) -> None:
+        for model in self._open.values():
+            model.close()
+        self._open.clear()

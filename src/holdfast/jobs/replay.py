@@ -1,4 +1,4 @@
-"""Derive every state of a job again from what was recorded.
+"""A job once more: derived from what was recorded, or asked again from a call on in a new job.
 
 Each reply is judged by the rules of its job, and each state follows from the one before by the
 table; where the history differs, it was changed, or the rules were.  Calls that another system
@@ -7,23 +7,31 @@ recorded are judged by what they say of answers and states.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 from holdfast.codec import Record
 from holdfast.contracts.job_check import check_history
-from holdfast.contracts.job_states import TRANSITIONS, Action, after
+from holdfast.contracts.job_spec import JobSpec
+from holdfast.contracts.job_states import FINAL, TRANSITIONS, Action, after
 from holdfast.contracts.kind import Located, Origin, Reading
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError, typed
+from holdfast.jobs.job import Job, State
+from holdfast.jobs.packing import has_files
+from holdfast.jobs.place import workspace_of
 from holdfast.jobs.reply import TAG, Rules, judge
+from holdfast.jobs.report import known_usd
 from holdfast.jobs.state import fold, initial, spec_of
-from holdfast.jobs.timeline import known_usd
 from holdfast.jobs.verdict import Verdict
-
-if TYPE_CHECKING:
-    from holdfast.jobs.job import Job
-    from holdfast.jobs.state import Job as JobState
+from holdfast.layout import JOB_FILES
+from holdfast.store.primitives import Line
+from holdfast.text import plural
+from holdfast.workspace.attachment import ATTACHMENTS
+from holdfast.workspace.safedir import Folder
+from holdfast.workspace.workspace import Workspace
 
 
 class Differs(HoldfastError):
@@ -120,7 +128,7 @@ def _says(call: Record) -> tuple[Any, ...]:
     return answer.get("raw_response"), call.get("state_before"), answer.get("new_status")
 
 
-def _check_call(job: str, state: JobState, record: Record) -> None:
+def _check_call(job: str, state: State, record: Record) -> None:
     sequence = int(record.get("sequence", -1))
     if sequence != state["sequence"]:
         raise Differs(job, sequence, f"{state['sequence']} is the next one")
@@ -131,7 +139,7 @@ def _check_call(job: str, state: JobState, record: Record) -> None:
         raise Differs(job, sequence, f"nobody may be asked while it is {state['status']}")
 
 
-def _check_judged(job: str, state: JobState, reply: Record, record: Record) -> None:
+def _check_judged(job: str, state: State, reply: Record, record: Record) -> None:
     sequence = int(record.get("sequence", -1))
     call = state["call"]
     if call is None or call["sequence"] != sequence:
@@ -147,7 +155,7 @@ def _check_judged(job: str, state: JobState, reply: Record, record: Record) -> N
             raise Differs(job, sequence, what)
 
 
-def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
+def _derived(state: State, reply: Record, record: Record) -> Verdict:
     """What the recorded reply comes to; what was measured is taken as it was recorded."""
     spec = spec_of(state)
     call = state["call"]
@@ -175,3 +183,115 @@ def _derived(state: JobState, reply: Record, record: Record) -> Verdict:
         action = "RETRY"
     verdict = Verdict(outcome, phase, at, action, [], summary, [], [], complaint=complaint)
     return verdict._replace(by_budget=bool(call.get("by_budget")), tree=call.get("tree"))
+
+
+# --- the rest of it in a new job --------------------------------------------------------------
+
+_LOGS_OWN = ("seq", "hash", "ts", "fence")
+_OLD_ONES = ("tree", "restore", "charge")
+"""Trees belong to the repository of the job that made them; its calls are paid for."""
+
+
+class Beginning(NamedTuple):
+    """What a new job starts with."""
+
+    spec: JobSpec
+    lines: list[Record]
+    """Those of the old job after the first, which says what is wanted."""
+    state: State
+    """That they leave the job in."""
+    tree: str | None
+    """The files that go with it, as the old job kept them; None if nothing was kept."""
+
+
+def beginning_of(job: Job, after: int, model: str | None) -> Beginning:
+    """The job up to the end of so many calls; nothing is written."""
+    lines, tree, called = _lines(job, after)
+    state = initial()
+    for line in lines:
+        state = fold(state, Line(None, None, line, "", 0, 0))
+    if not called and has_files(job):
+        tree = job.state()["restore"] or workspace_of(job).snapshot()
+    spec = spec_of(state)
+    if model is not None:
+        value = spec.value()
+        phases = [{**each, "model": model} for each in value["phases"]]
+        spec = JobSpec.model_validate({**value, "phases": phases})
+    # The branch that it began with may have moved on since.
+    spec = spec.model_copy(update={"base": workspace_of(job).base or spec.base})
+    rest = [each for each in lines if each.get("event") not in ("new", "set")]
+    return Beginning(spec, rest, state, tree)
+
+
+def _lines(job: Job, after: int) -> tuple[list[Record], str | None, bool]:
+    """The lines, the files kept last, and whether a call was made after that."""
+    lines: list[Record] = []
+    ended, tree = 0, None
+    reached = after == 0
+    for line in job.lines():
+        record = {name: each for name, each in line.record.items() if name not in _LOGS_OWN}
+        if reached and record.get("event") in ("call", "part", "judged", "reply"):
+            if record.get("event") == "call":
+                return lines, record.get("tree") or tree, True
+            continue
+        if reached and record.get("event") == "move" and record.get("status") in FINAL:
+            break
+        kept = {name: each for name, each in record.items() if name not in _OLD_ONES}
+        if isinstance(point := kept.get("point"), dict):
+            kept["point"] = {**point, "can_resume_from": False}
+        lines.append(kept | {"copied_from": line.record.get("ts")})
+        tree = record.get("tree") or tree
+        if record.get("event") == "judged":
+            ended += 1
+            reached = ended >= after
+    if ended < after:
+        raise UsageError(
+            f"{job.name} has {plural(ended, 'call')} that ended, not {after}",
+            hint=f"--from 0 to --from {ended}",
+        )
+    return lines, tree, False
+
+
+@contextmanager
+def files_in_place(job: Job, begun: Beginning, name: str, key: str) -> Generator[Workspace]:
+    """The files of a job that does not exist yet; removed again if it does not come to be.
+
+    A kill in between leaves a folder without a job, and never a job without its files.
+    """
+    spec, above = begun.spec, f"{job.home.path}/{key}"
+    workspace = Workspace(
+        f"{above}/{JOB_FILES}", spec.isolation, job=name, source=spec.source, base=spec.base
+    )
+    try:
+        given: dict[str, str] = {}
+        if spec.isolation != "none" and has_files(job):  # the attachments that it still has
+            there = workspace_of(job).path
+            with Folder(there) as files:
+                inside = [each for each in begun.state["attachments"] if files.kind(each) == "file"]
+            given = {os.path.basename(each): f"{there}/{each}" for each in inside}
+        workspace.make(given)
+        if begun.tree is not None:
+            workspace_of(job).export(begun.tree, workspace.path)
+        for attached, path in given.items():
+            if not os.path.lexists(f"{workspace.path}/{ATTACHMENTS}/{attached}"):
+                workspace.attach(attached, path)
+        yield workspace
+    except BaseException:
+        with typed("removing the files of no job", above), suppress(FileNotFoundError):
+            with Folder(above) as files:
+                files.empty()
+            os.rmdir(above)  # noqa: TID251 - scratch: there is no job
+        raise
+
+
+def begin_again(job: Job, new: Job, begun: Beginning, origin: Record) -> None:
+    """Write the beginning of a new job."""
+
+    def decide(state: State) -> Sequence[Record]:
+        if state["job_id"]:
+            raise UsageError(f"there is a job {new.name} already", hint="try again")
+        made: Record = {"event": "new", "job_id": new.name, "created_at": new.now()}
+        made |= {"spec": begun.spec.value(), "origin": {"replayed_from": job.name, **origin}}
+        return [made, *begun.lines]
+
+    new.decide(decide)

@@ -1,7 +1,10 @@
-"""Exports of a job: measurements as CSV, everything as one page.
+"""What is told of a job: its events in order, its state in words, a table and a page.
 
-Agents and the pages they read wrote most of this, so a cell never begins as a formula, and every
-template escapes what it is given.  The dashboard uses the same templates.
+Calls are as `jobHistory.json` has them; between them stands what people and the engine decided, and
+at the end the call that is under way.  One reading of the history gives all three.
+
+Agents and the pages they read wrote most of this, so a cell of the CSV never begins as a formula,
+and every template escapes what it is given.  The dashboard uses the same templates.
 """
 
 from __future__ import annotations
@@ -10,24 +13,246 @@ import csv
 import io
 import re
 from base64 import b64encode
+from collections import deque
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sys import maxsize
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import __version__
 from holdfast.clock import instant_of
 from holdfast.codec import Record
-from holdfast.jobs.history import calls
-from holdfast.jobs.timeline import in_order, timeline, words
-from holdfast.text import ago
+from holdfast.jobs.history import Calls, calls, points
+from holdfast.jobs.state import committed_usd, reported, spec_of, utc_of
+from holdfast.text import ago, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from jinja2 import Environment
 
     from holdfast.jobs.job import Job
+    from holdfast.jobs.state import Job as JobState
+
+_EVIDENCE = {"evidence_missing": "missing", "evidence_escape": "outside"}
+_QUOTED = 200
+"""Characters of a path that a complaint quotes, where it does not name the path as it is."""
+
+_NO_ACTION = {"failed": "failed", "late": "no answer in time", "refused": "refused"}
+ACTED = {"COMPLETED": "good", "RETRY": "care", "STUCK": "bad"}
+"""What an action means, as colour and shape tell it: see design/look.md."""
+_MEANINGS = {
+    "RUNNING": "going",
+    "SUCCESS": "good",
+    "INTERVENTION_REQUIRED": "bad",
+    "HALTED_COST": "care",
+    "HALTED_TIME": "care",
+}
+
+
+class Timeline(NamedTuple):
+    total: int
+    """Calls that have ended, shown or not."""
+    calls: list[Record]
+    """Each with `heard`: the action, or why there is none; with `evidence`: what became of the
+    files that it named; and with `wrong`."""
+    events: list[Record]
+    """Each with `before`: the number of the call that came next."""
+    asking: Record | None
+    """The call under way."""
+    points: list[Record]
+
+    def record(self, state: JobState) -> Record:
+        """The history as the format has it, and what it has no place for."""
+        return {
+            "job_id": state["job_id"],
+            "created_at": state["created_at"],
+            "calls": self.total,
+            "interactions": self.calls,
+            "recovery_points": self.points,
+            "events": self.events,
+            "asking": self.asking,
+        }
+
+
+def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
+    """The last `limit` calls and what lies between them, all if 0; or only the one named."""
+    reading = Calls(job.workspace_shown())
+    calls: deque[Record] = deque(maxlen=limit if 0 < limit <= maxsize else None)
+    events: list[Record] = []
+    total, asked = 0, None
+    for line in job.lines():
+        record, told = line.record, len(reading.state["trail"])
+        call = reading.take(line)
+        if record.get("event") == "call":
+            asked = record
+        if call is not None:
+            total += 1
+            if only in (None, call["sequence"]):
+                calls.append(call | _examined(call["response"]))
+        elif only is None:
+            accepted = len(reading.state["trail"]) > told
+            events += _event(record, reading.state, accepted=accepted)
+    if len(calls) < total and only is None:
+        first = calls[0]["sequence"]
+        events = [each for each in events if each["before"] > first]
+    return Timeline(total, list(calls), events, _asking(reading, asked), points(reading.state))
+
+
+def in_order(calls: Sequence[Record], events: Sequence[Record]) -> list[Record]:
+    """Calls and what was decided between them, oldest first."""
+    items = [(each["sequence"] + 0.5, {"call": each}) for each in calls]
+    items += [(float(each["before"]), {"event": each}) for each in events]
+    # Stable: what lies between two calls stays in its order.
+    return [item for _, item in sorted(items, key=lambda each: each[0])]
+
+
+def _examined(response: Record) -> Record:
+    """The answer in a word, the files that it names (there, missing, or outside), and all else
+    that is wrong."""
+    doubts: dict[str, str] = {}
+    wrong: list[Record] = []
+    answer = reported(
+        {**response, "outcome": response["status"], "complaint": response.get("overruled")}
+    )
+    heard = _NO_ACTION.get(answer.get("unsaid", ""), str(answer["action"]))
+    if "unsaid" not in answer and answer["complaint"] is not None:
+        heard += ", not accepted"
+    for name, bad in (("violations", True), ("warnings", False)):
+        for each in response.get(name) or ():
+            path, state = each["reason"].rpartition(":")[0], _EVIDENCE.get(each["kind"])
+            if state is not None:
+                doubts[path] = state
+            if state is None or each["reason"].startswith("and "):
+                wrong.append({"bad": bad, "kind": each["kind"], "reason": each["reason"]})
+    # What a gate printed is told whole beside it.
+    heads = {"overruled": headline(response.get("overruled") or ""), "error": response.get("error")}
+    wrong += [{"bad": True, "kind": name, "reason": why} for name, why in heads.items() if why]
+    files = [
+        {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
+        for path in response["evidence_files"]
+    ]
+    return {"heard": heard, "evidence": files, "wrong": wrong}
+
+
+def headline(complaint: str) -> str:
+    """What a complaint begins with, without the rule that some programs draw below it."""
+    return complaint.partition("\n")[0].rstrip(": =-_*#")
+
+
+def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:
+    word = record.get("event")
+    if word in ("move", "hold") and not accepted:
+        return []  # by a runner that had been replaced
+    match word:
+        case "move":
+            what, why = str(record.get("cause")), record.get("reason")
+        case "hold":
+            what, why = str(record.get("hold") or "released"), record.get("reason")
+        case "attach":
+            what, why = "attached", record.get("path")
+        case "point":
+            point: Record = record.get("point") or {}
+            what, why = "recovery point", f"{point.get('id')}: {point.get('description')}"
+        case "new" | "set":
+            what, why = {"new": "made", "set": "changed"}[str(word)], None
+        case "note":
+            what, why = "noted", record.get("text") or record.get("reason")
+        case _:
+            return []
+    return [
+        {
+            "timestamp": utc_of(record.get("ts")),
+            "event": what,
+            "why": why,
+            "guidance": record.get("guidance"),
+            "by": record.get("by"),
+            "status": state["status"],
+            "before": state["sequence"],
+        }
+    ]
+
+
+def _asking(reading: Calls, asked: Record | None) -> Record | None:
+    call = reading.state["call"]
+    if call is None or asked is None or reading.state["status"] != "RUNNING":
+        return None
+    return {
+        "sequence": call["sequence"],
+        "timestamp": utc_of(call["at"]),
+        "phase": call["phase"],
+        "role": asked.get("role"),
+        "model": call["model"],
+        "answered": call["outcome"],
+        "prompt": reading.prompt(asked),
+    }
+
+
+def places(state: JobState) -> list[Record]:
+    """The phases of a job: behind it, here, or ahead."""
+    spec, here, over = spec_of(state), state["phase"], state["status"] == "SUCCESS"
+    return [
+        {
+            "name": each.name,
+            "role": each.role,
+            "model": spec.model_of(each),
+            "approval": each.approval,
+            "place": "behind" if over or number < here else "here" if number == here else "ahead",
+        }
+        for number, each in enumerate(spec.phases)
+    ]
+
+
+def used(state: JobState) -> Record:
+    """The share of each limit that a job has used: yellow from three quarters on, red when all."""
+    found: Record = {}
+    for name, amount, limit in (
+        ("cost", committed_usd(state), "max_cost_usd"),
+        ("time", state["seconds"], "max_seconds"),
+        ("iterations", state["steps"], "max_iterations"),
+    ):
+        most: float | None = state["limits"].get(limit)
+        share = None if most is None else round(amount / most, 4) if most else 1.0
+        level = "red" if (share or 0) >= 1 else "yellow" if (share or 0) >= 0.75 else "green"
+        found[name] = {"share": share, "level": level}
+    return found
+
+
+def shown_usd(cost_usd: float | None, unknown: int, most: float | None = None) -> str:
+    """Money as people read it: an unknown cost is named, and never shown as 0."""
+    limit = "" if most is None else f" of {most:g}"
+    known = f"{cost_usd or 0.0:.4f}{limit} USD"
+    if not unknown:
+        return known
+    hidden = f"cost unknown for {plural(unknown, 'call')}"
+    if cost_usd:
+        return f"{known}, {hidden}"
+    return hidden if most is None else f"{hidden} (limit {most:g} USD)"
+
+
+def known_usd(state: JobState) -> float | None:
+    """What was spent; None if no cost is known."""
+    return round(state["cost_usd"], 6) or (None if state["unknown"] else 0.0)
+
+
+def in_words(state: JobState) -> str:
+    """The state of a job as one says it; what holds it says more than where it is held."""
+    held = {"approval": "waits for approval", "iterations": "used up its calls"}
+    hold: str | None = state["hold"]
+    return words(state["status"]) if hold is None else held.get(hold, hold)
+
+
+def words(status: object) -> str:
+    """A state, an event or an action as people write it."""
+    return str(status or "unknown").replace("_", " ").lower()
+
+
+def meaning(state: JobState) -> str:
+    """What the state of a job means to a person who looks for what is wrong."""
+    return "care" if state["hold"] else _MEANINGS.get(state["status"], "quiet")
+
+
+# --- as a table -----------------------------------------------------------------------------
 
 _METRICS = (
     *("token_input", "token_output", "token_cache_read", "cache_hit", "ttft_seconds"),

@@ -22,14 +22,14 @@ from holdfast.errors import HoldfastError, OverBudget, UsageError
 from holdfast.ids import SessionId, is_agent_id, session_id
 from holdfast.jobs.history import prompt_of_call
 from holdfast.jobs.job import Job
-from holdfast.jobs.models import Models, acts, any_acts
-from holdfast.jobs.place import around, end_orphans
+from holdfast.jobs.place import Models, any_acts, around, end_orphans
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import add_known, capped, check, committed_usd, phase_of, refusal, spec_of
 from holdfast.jobs.verdict import ENDINGS, OUTCOMES, Call, Verdict, given, verdict_on, without_files
 from holdfast.layout import CACHE
 from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Model, Reply, Request
+from holdfast.models.registry import acts
 from holdfast.proc.limits import told_lost
 from holdfast.settings import Budget
 from holdfast.spend.account import Account

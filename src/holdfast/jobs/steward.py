@@ -14,8 +14,7 @@ from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS
 from holdfast.errors import BadName, Busy, NotFound, UsageError
-from holdfast.jobs.models import any_acts
-from holdfast.jobs.place import Changed, changed, end_orphans
+from holdfast.jobs.place import Changed, any_acts, changed, end_orphans
 from holdfast.jobs.state import (
     Refused,
     check,

@@ -11,7 +11,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.bootstrap import bootstrap, missing, name_of
 from holdfast.agents.standing import fleet
 from holdfast.errors import NotFound, NotOurs
-from holdfast.jobs.upkeep import list_them, rebuilt, unlisted
+from holdfast.jobs.queue import list_them, rebuilt, unlisted
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Ledger
 from holdfast.ops.context import Context

@@ -30,7 +30,7 @@ _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
 
 def examine(home: Home) -> Iterator[Answer]:
     """Every question and its answer, the most important last, where the eye lands."""
-    from holdfast.jobs.upkeep import known, troubles
+    from holdfast.jobs.queue import known, troubles
 
     yield Answer("home", "ok", f"{home.path}, format {home.settings.format}")
     for name, near in home.settings.unread():

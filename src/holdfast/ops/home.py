@@ -149,7 +149,7 @@ def rebuild(context: Context, *, dry_run: DryRun = False) -> Change:
     found = [_rebuilt(home, layout, name, dry_run=dry_run) for name in agents(home, layout)]
     if layout is HOLDFAST:
         # Most homes have no jobs, and loading what they need takes its time.
-        from holdfast.jobs.upkeep import rebuilt
+        from holdfast.jobs.queue import rebuilt
 
         found.append(rebuilt(home, layout, dry_run=dry_run))
     for key, aside in chain(*found, _rebuilt_of_the_fleet(home, dry_run=dry_run)):
@@ -244,7 +244,7 @@ def _key_of(context: Context, id: str) -> str:
 def _job_called(context: Context, id: str) -> str | None:
     """The folder of a job."""
     from holdfast.jobs.job import is_job_id
-    from holdfast.jobs.upkeep import has_history
+    from holdfast.jobs.queue import has_history
 
     if context.layout is not HOLDFAST or not is_job_id(id):
         return None

@@ -12,14 +12,14 @@ from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import BadName, HoldfastError, NotFound, UsageError, recorded
 from holdfast.jobs.job import Job, job_id
-from holdfast.jobs.models import Models
 from holdfast.jobs.packing import check_kept
+from holdfast.jobs.place import Models
+from holdfast.jobs.queue import known
+from holdfast.jobs.report import shown_usd
 from holdfast.jobs.spec import Options, check_amount, check_there, is_attached, read_spec, settled
 from holdfast.jobs.state import refusal, spec_of
 from holdfast.jobs.steward import activate as activated
 from holdfast.jobs.steward import cancel, check_activates
-from holdfast.jobs.timeline import shown_usd
-from holdfast.jobs.upkeep import known
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show, tally
 from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_views

@@ -9,15 +9,14 @@ from typing import Annotated
 from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.jobs.job import Job
-from holdfast.jobs.models import Models
 from holdfast.jobs.packing import needing_files
-from holdfast.jobs.replay import NothingToReplay
+from holdfast.jobs.place import Models
+from holdfast.jobs.queue import check_undamaged
+from holdfast.jobs.replay import NothingToReplay, begin_again, beginning_of, files_in_place
 from holdfast.jobs.replay import replay as replayed
-from holdfast.jobs.rerun import begin_again, beginning_of, files_in_place
+from holdfast.jobs.report import known_usd, shown_usd
 from holdfast.jobs.runner import is_ready
 from holdfast.jobs.steward import check_activates
-from holdfast.jobs.timeline import known_usd, shown_usd
-from holdfast.jobs.upkeep import check_undamaged
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.job_run import running

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from holdfast.codec import Record
 from holdfast.jobs.job import Job, is_lost
-from holdfast.jobs.queue import folders
-from holdfast.jobs.upkeep import damage, spoilt_views
+from holdfast.jobs.queue import damage, folders, spoilt_views
 from holdfast.ops.context import Context
 
 DAMAGED = "DAMAGED"

@@ -9,7 +9,7 @@ from holdfast.codec import Record, pretty
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import changes_of, check_kept
-from holdfast.jobs.timeline import timeline
+from holdfast.jobs.report import timeline
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
 from holdfast.ops.job_damage import looked_for_damage, warn_of_damage

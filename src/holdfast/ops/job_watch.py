@@ -10,10 +10,10 @@ from typing import NamedTuple
 from holdfast.clock import Clock, instant_of
 from holdfast.codec import Record
 from holdfast.contracts.job_states import FINAL
+from holdfast.jobs.report import headline, shown_usd
 from holdfast.jobs.runner import Watch
 from holdfast.jobs.sealed import BLANK, is_sealed
 from holdfast.jobs.state import phase_of, spec_of
-from holdfast.jobs.timeline import headline, shown_usd
 from holdfast.ops.context import Context
 from holdfast.text import one_line, plural
 

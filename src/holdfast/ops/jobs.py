@@ -13,11 +13,10 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.jobs.job import Job, check_not_lost, job_id
 from holdfast.jobs.packing import packed_in
 from holdfast.jobs.place import workspace_of as workspace_of
-from holdfast.jobs.queue import Queue
+from holdfast.jobs.queue import Queue, has_history, known
+from holdfast.jobs.report import in_words, known_usd, meaning, places, used
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import could, next_commands, shown_now, waits_for
-from holdfast.jobs.timeline import in_words, known_usd, meaning, places, used
-from holdfast.jobs.upkeep import has_history, known
 from holdfast.ops.context import Context
 from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line

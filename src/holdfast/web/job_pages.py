@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from holdfast.contracts.job_states import STATES
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.jobs.timeline import in_order
+from holdfast.jobs.report import in_order
 from holdfast.ops.job_damage import DAMAGED
 
 PAGE_OF_CALLS, MOST_CALLS = 20, 2000
