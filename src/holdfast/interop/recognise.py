@@ -122,7 +122,7 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
     if slot.part == "flags":
         return "/" not in slot.rest and slot.rest.startswith(flags.PREFIX)
     if slot.part == "job":
-        return jobs.is_part(slot.rest)
+        return slot.rest in jobs.PARTS
     if ending := _FOLDERS.get(slot.part):
         return "/" not in slot.rest and slot.rest.endswith(ending)
     return slot.rest == ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from posixpath import basename
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, MAX_LINE, DecodeError, Record, decode, encode
@@ -26,6 +27,7 @@ from holdfast.ids import mapped_agent_id
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.replay import wrong_in
 from holdfast.jobs.spec import Options, settled, spec_from
+from holdfast.jobs.state import add_known
 from holdfast.ledger import sealed
 from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.mask import hiding
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 MANIFESTS = ("manifest.json", "job_manifest.json")
 """The first one that is there counts."""
 CALLS = "jobHistory.json"
+PARTS = (*MANIFESTS, CALLS)
+"""The files in the folder of a job that are read."""
 _LINES_AT_ONCE = 100
 _SURELY_FITS, _LOGS_OWN = 1 << 20, 1 << 10
 _MOST_TRAIL = 1 << 20
@@ -53,11 +57,6 @@ _WANTED = (
 _OF_A_PHASE = ("name", "role", "description", "worker_instructions")
 _ENTRY = re.compile(r"(interactions|recovery_points|)\[(\d+)\](?:[.\[]|\Z)")
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-
-
-def is_part(name: str) -> bool:
-    """Whether a file in the folder of a job is one of those that are read."""
-    return name in (*MANIFESTS, CALLS)
 
 
 def kind_of(name: str) -> Kind:
@@ -95,17 +94,17 @@ class Adoption:
         noted = [_noted(file) for file in files]
         with Job(self._home, self.job) as job:
             state = job.state()
-            if state["job_id"] and (state["foreign"] is not None or not _began(state, noted)):
-                return [self._again(state, each) for each in noted]
+            known = [_named(each) for each in files_of(state)]
+            interrupted = state["foreign"] is None and known == [_named(each) for each in noted]
+            if state["job_id"] and not interrupted:
+                return [self._again(state, each, known) for each in noted]
             read, taken = self._read(files)
             # Without what cannot be written, which is seen before anything is.
             why = ""
-            for left_out in ((), MANIFESTS, (CALLS,), (*MANIFESTS, CALLS)):
+            for left_out in ((), MANIFESTS, (CALLS,), PARTS):
                 kept = {name: each for name, each in read.items() if name not in left_out}
-                found = dict(taken)
-                for path in taken:
-                    if (name := _basename(path)) in read and name not in kept:
-                        found[path] = Taken(path, "quarantined", why)
+                lost = (path for path in taken if basename(path) in read.keys() - kept.keys())
+                found = taken | {path: Taken(path, "quarantined", why) for path in lost}
                 made = self._made(kept, found)
                 try:
                     _check_writable({"event": "new", "spec": made.spec.value()})
@@ -117,8 +116,8 @@ class Adoption:
                 self._bring_in(job, made, files, noted)
         return [found[path] for path in taken]
 
-    def _again(self, state: JobState, noted: Record) -> Taken:
-        if any(_same(each, noted) for each in files_of(state)):
+    def _again(self, state: JobState, noted: Record, known: Sequence[tuple[str, str]]) -> Taken:
+        if _named(noted) in known:
             return Taken(noted["path"], "known", "the same bytes were imported before")
         why = "was imported before, from other files" if state["origin"] else "is there already"
         return Taken(noted["path"], "skipped", f"a job {self.job} {why}")
@@ -128,9 +127,9 @@ class Adoption:
     def _read(self, files: Sequence[Foreign]) -> tuple[dict[str, Record], dict[str, Taken]]:
         read: dict[str, Record] = {}
         taken: dict[str, Taken] = {}
-        names = (*MANIFESTS, CALLS)
-        for file in sorted(files, key=lambda each: (_rank(each.path, names), each.path)):
-            path, name = file.path, _basename(file.path)
+        by_rank = {(PARTS.index(basename(each.path)), each.path): each for each in files}
+        for (_, path), file in sorted(by_rank.items()):
+            name = basename(path)
             if name in MANIFESTS and not read.keys().isdisjoint(MANIFESTS):
                 why = f"{MANIFESTS[0]} beside it is the one that counts; a copy is kept"
                 taken[path] = Taken(path, "skipped", why)
@@ -146,9 +145,8 @@ class Adoption:
 
     def _made(self, read: Mapping[str, Record], taken: dict[str, Taken]) -> _Made:
         """The job; what has to be said about how it was made is added to `taken`."""
-        path = next((p for p in taken if _basename(p) in MANIFESTS and _basename(p) in read), "")
-        manifest = read[_basename(path)] if path else {}
-        history = read.get(CALLS, {})
+        path = next((p for p in taken if basename(p) in MANIFESTS and basename(p) in read), "")
+        manifest, history = read.get(basename(path), {}), read.get(CALLS, {})
         spec, notes = JobSpec(), list[str]()
         try:
             spec, notes = _spec(manifest)
@@ -163,16 +161,15 @@ class Adoption:
         if left_out:
             notes.append(f"the {left_out} oldest entries of its history are in the copy only")
         if manifest:
-            _add_notes(taken, path, notes)
-        note = ""
+            _add_notes(taken, path, *notes)
+        path = next((each for each in taken if basename(each) == CALLS), "")
         if made.calls != history.get("interactions", []):
-            note = "calls had the same number, and have new ones"
+            _add_notes(taken, path, "calls had the same number, and have new ones")
         elif wrong := [*wrong_in(history)] if made.calls else []:
             at, what = wrong[0]
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            note = f"its states do not follow: call {made.calls[at]['sequence']}: {what}{more}"
-        if note:
-            _add_notes(taken, next(each for each in taken if _basename(each) == CALLS), [note])
+            what = f"its states do not follow: call {made.calls[at]['sequence']}: {what}{more}"
+            _add_notes(taken, path, what)
         return made
 
     # -- writing -----------------------------------------------------------------------
@@ -186,15 +183,13 @@ class Adoption:
             origin: Record = {"layout": self._layout, "name": self._folder, "imported": [*noted]}
             job.create(made.spec, origin | made.origin, created_at=made.created_at)
         there = sum(line.record.get("event") == "told" for line in job.lines())
-        lines: list[Record] = [
-            {"event": "told", "interaction": each} for each in made.calls[there:]
-        ]
-        lines.append(made.outcome)
+        calls: list[Record] = [{"event": "told", "interaction": each} for each in made.calls]
+        lines = [*calls[there:], made.outcome]
         for at in range(0, len(lines), _LINES_AT_ONCE):
             job.decide(lambda state, at=at: lines[at : at + _LINES_AT_ONCE])
 
 
-def _add_notes(taken: dict[str, Taken], path: str, notes: Sequence[str]) -> None:
+def _add_notes(taken: dict[str, Taken], path: str, *notes: str) -> None:
     was = taken[path]
     taken[path] = was._replace(detail="; ".join(filter(None, [was.detail, *notes])))
 
@@ -236,11 +231,11 @@ def _reading(file: Foreign, kind: Kind, job: str) -> tuple[Record, str]:
     if not isinstance(value, dict):
         raise ValueError("not an object")
     record = cast("Record", value)
-    for call in _listed(record, "interactions"):
-        try:
+    try:
+        for call in _listed(record, "interactions"):
             _check_writable({"event": "told", "interaction": call})
-        except HoldfastError as error:
-            raise ValueError(error.message) from None
+    except HoldfastError as error:
+        raise ValueError(error.message) from None
     return record, "; ".join(filter(None, [*warnings, _shown(list(dict.fromkeys(mended))[:3])]))
 
 
@@ -322,28 +317,31 @@ def _spec(manifest: Record) -> tuple[JobSpec, list[str]]:
         for phase in _listed(manifest, "phases")
     ]
     files = [str(each) for each in _listed(manifest, "files")]
-    wanted["files"] = [each for each in files if not escapes(each)]
+    outside = [each for each in files if escapes(each)]
+    wanted["files"] = [each for each in files if each not in outside]
     spec, notes = spec_from(wanted, "manifest")
-    if outside := [each for each in files if escapes(each)]:
+    if outside:
         notes.append(f"{', '.join(outside[:3])[:200]}: not in the workspace, so no file to look at")
     return spec, [each.removeprefix("manifest: ") for each in notes]
 
 
 def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[Taken]) -> _Made:
-    calls = _numbered(history.get("interactions", []))
+    calls = history.get("interactions", [])
+    if len({each["sequence"] for each in calls}) < len(calls):
+        calls = [{**each, "sequence": number} for number, each in enumerate(calls)]
     foreign = manifest.get("foreign_status") or manifest.get("status")
     status, why = _state_here(manifest, broken)
-    hold: Hold | None = manifest.get("hold")
-    if status == "DRAFT" or (hold == "approval" and status == "INTERVENTION_REQUIRED"):
+    hold: Hold | None = None if status == "DRAFT" else manifest.get("hold")
+    if hold == "approval" and status == "INTERVENTION_REQUIRED":
         hold = None  # a job that asks for a person anyway cannot be approved
-    if hold == "approval":
-        status = "REVIEWING"  # where it is decided
+    status = "REVIEWING" if hold == "approval" else status  # where it is decided
     names = [phase.name for phase in spec.phases]
     current = manifest.get("current_phase")
-    answers = [each["response"] for each in calls]
-    cents = sum(each.get("cost_usd") or 0.0 for each in answers) * 100
-    seconds = sum(each.get("execution_time_seconds") or 0.0 for each in answers)
-    summed = {"cumulative_cost": round(cents, 6), "cumulative_time_seconds": seconds}
+    sums = [
+        sum(each["response"].get(name) or 0.0 for each in calls)
+        for name in ("cost_usd", "execution_time_seconds")
+    ]
+    summed = {"cumulative_cost": round(sums[0] * 100, 6), "cumulative_time_seconds": sums[1]}
     metrics: Record = manifest.get("metrics") or summed
     line: Record = {
         "event": "imported",
@@ -359,20 +357,13 @@ def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[
             "foreign": _unknown(manifest, history),
         },
     }
-    line |= ({"hold": hold} if hold else {}) | ({"reason": why} if why else {})
+    add_known(line, {"hold": hold, "reason": why})
     origin: Record = {}
     if manifest.get("cost_threshold") is not None or "metrics" in manifest:
         origin["units"] = {"cost_threshold": "cents", "cumulative_cost": "cents"}
     if foreign is not None and (foreign != status or manifest.get("hold")):
         origin["foreign_status"] = str(foreign)
     return _Made(spec, history.get("created_at"), origin, calls, line)
-
-
-def _numbered(calls: list[Record]) -> list[Record]:
-    """With a number of its own for each call."""
-    if len({each["sequence"] for each in calls}) == len(calls):
-        return calls
-    return [{**each, "sequence": number} for number, each in enumerate(calls)]
 
 
 def _newest(trail: list[Any]) -> list[Any]:
@@ -388,17 +379,16 @@ def _newest(trail: list[Any]) -> list[Any]:
 def _state_here(manifest: Record, broken: Sequence[Taken]) -> tuple[State, str | None]:
     """The state that the job has here, and why, if it is another than it had."""
     if not manifest:
-        found = next((each for each in broken if _basename(each.path) in MANIFESTS), None)
+        found = next((each for each in broken if basename(each.path) in MANIFESTS), None)
         why = f"{found.path} could not be read: {found.detail}" if found else "it had no manifest"
-        return "INTERVENTION_REQUIRED", why
-    status: State = manifest["status"]
-    if status != "RUNNING":
-        return status, None
-    was = manifest.get("foreign_status") or status
-    return "INTERVENTION_REQUIRED", (
-        f"it was {was} when it was imported; whoever ran it is not here, and what was asked last "
-        "may have had an effect: look, then decide"
-    )
+    elif manifest["status"] == "RUNNING":
+        why = (
+            f"it was {manifest.get('foreign_status') or 'RUNNING'} when it was imported; whoever "
+            "ran it is not here, and what was asked last may have had an effect: look, then decide"
+        )
+    else:
+        return manifest["status"], None
+    return "INTERVENTION_REQUIRED", why
 
 
 def _former(call: Record) -> Record:
@@ -424,13 +414,14 @@ def _point(point: Record, names: Sequence[str]) -> Record:
 def _unknown(manifest: Record, history: Record) -> Record:
     """Fields that Holdfast does not have, for the views."""
     phases: dict[str, Record] = {
-        str(phase.get("name")): _without(phase, Phase.model_fields)
+        str(phase.get("name")): fields
         for phase in _listed(manifest, "phases")
+        if (fields := _without(phase, Phase.model_fields))
     }
     return {
         "manifest": _without(manifest, JobManifest.model_fields),
         "metrics": _without(manifest.get("metrics") or {}, JobMetrics.model_fields),
-        "phases": {name: fields for name, fields in phases.items() if fields},
+        "phases": phases,
         "history": _without(history, set(JobHistory.model_fields) - {"set_aside"}),
     }
 
@@ -449,25 +440,16 @@ def _without(value: Record, known: Any) -> Record:
 def files_of(state: JobState) -> list[Record]:
     """The files that a job was made of; the line may be edited, so each is checked."""
     origin: Record = state["origin"] or {}
-    found: list[Record] = []
-    for each in cast("list[Any]", origin.get("imported") or []):
-        match each:
-            case {"path": str(), "sha256": str(), "name": str(name)} if "/" not in name:
-                found.append(cast("Record", each))
-            case _:
-                pass
-    return found
+    files = (
+        cast("Record", each) for each in origin.get("imported") or [] if isinstance(each, dict)
+    )
+    texts = ("path", "sha256", "name")
+    found = [each for each in files if all(isinstance(each.get(name), str) for name in texts)]
+    return [each for each in found if "/" not in each["name"]]
 
 
-def _began(state: JobState, files: Sequence[Record]) -> bool:
-    """Whether the import of these files was interrupted."""
-    known = files_of(state)
-    return len(known) == len(files) and all(map(_same, known, files))
-
-
-def _same(known: Record, noted: Record) -> bool:
-    both = [(_basename(str(each["path"])), each["sha256"]) for each in (known, noted)]
-    return both[0] == both[1]
+def _named(file: Record) -> tuple[str, str]:
+    return basename(str(file["path"])), str(file["sha256"])
 
 
 def problems(home: Home, name: str) -> Iterator[Problem]:
@@ -482,13 +464,5 @@ def problems(home: Home, name: str) -> Iterator[Problem]:
 
 def _noted(file: Foreign) -> Record:
     digest = sealed.digest_of(file.data)
-    name = _basename(sealed.key_for("", file.path, digest))
+    name = basename(sealed.key_for("", file.path, digest))
     return {"path": file.path, "sha256": digest, "bytes": len(file.data), "name": name}
-
-
-def _basename(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _rank(path: str, names: Sequence[str]) -> int:
-    return [*names, _basename(path)].index(_basename(path))

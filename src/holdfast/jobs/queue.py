@@ -20,7 +20,7 @@ from holdfast.jobs.request import hash_of
 from holdfast.jobs.sealed import SPOILT
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.state.statelog import StateLog
-from holdfast.store.primitives import Line
+from holdfast.store.primitives import Line, Stamp
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 END = -1
 _LONG_IN_THE_MAKING = 3600.0
-_BACKUP = "`holdfast check` names every line; compare with a backup"
+_VIEWS = ("manifest.json", "jobHistory.json")
 
 
 def folders(home: Home, layout: Layout = HOLDFAST) -> list[str]:
@@ -45,29 +45,24 @@ class Queue:
         self.log = StateLog(home, layout.path("queue"), SHAPE, {self.key: SHAPE.render})
 
     def state(self) -> State:
-        """`jobs`, `queue` and `current_job_id`, of one moment."""
+        """`jobs`, oldest first, `queue` and `current_job_id`, of one moment."""
         return self.log.state()
-
-    def jobs(self) -> list[str]:
-        """Every job that was made, oldest first."""
-        return list(self.state()["jobs"])
 
     def waiting(self) -> list[str]:
         return list(self.state()["queue"])
-
-    def current(self) -> str | None:
-        return self.state()["current_job_id"]
 
     def _decide(self, decide: Callable[[State], list[Record]]) -> bool:
         """Write the lines; whether there were any."""
         return bool(self.log.decide(lambda state: (decide(state), None)).lines)
 
     def register(self, job: str, created_at: str, *, use: bool) -> None:
-        def decide(state: State) -> list[Record]:
-            line: Record = {"event": "new", "job_id": job, "created_at": created_at}
-            return [] if job in state["jobs"] else [line]
-
-        self._decide(lambda state: decide(state) + (_use(state, job) if use else []))
+        line: Record = {"event": "new", "job_id": job, "created_at": created_at}
+        self._decide(
+            lambda state: [
+                *([] if job in state["jobs"] else [line]),
+                *(_use(state, job) if use else []),
+            ]
+        )
 
     def use(self, job: str | None) -> bool:
         """Set the default job."""
@@ -116,14 +111,13 @@ class Queue:
 def _fold(state: State, line: Line) -> State:
     record = line.record
     job, rank = record.get("job_id"), record.get("rank")
-    place = rank if isinstance(rank, int) else END
     match record.get("event"):
         case "new" if isinstance(job, str):
             state["jobs"].setdefault(job, {"created_at": record.get("created_at")})
         case "use":
             state["current_job_id"] = job if isinstance(job, str) else None
         case "enqueue" | "rank" if isinstance(job, str):
-            state["queue"] = _placed(state["queue"], job, place)
+            state["queue"] = _placed(state["queue"], job, rank if isinstance(rank, int) else END)
         case "dequeue":
             state["queue"] = [each for each in state["queue"] if each != job]
         case _:
@@ -156,14 +150,14 @@ def known(home: Home, layout: Layout = HOLDFAST, listed: Sequence[str] | None = 
     """Every job, oldest first; also one whose maker died before it was listed."""
     if listed is None:
         with Queue(home, layout) as queue:
-            listed = queue.jobs()
+            listed = [*queue.state()["jobs"]]
     there = _there(home, layout)
     return [*(each for each in listed if each in there), *sorted(there - set(listed))]
 
 
 def unlisted(home: Home, layout: Layout = HOLDFAST) -> list[str]:
     with Queue(home, layout) as queue:
-        return sorted(_there(home, layout) - set(queue.jobs()))
+        return sorted(_there(home, layout) - queue.state()["jobs"].keys())
 
 
 def list_them(home: Home, layout: Layout = HOLDFAST) -> list[str]:
@@ -263,8 +257,7 @@ def damage(job: Job) -> list[str]:
     if found:
         return found
     # Lines that are gone from the end leave a chain that holds; what is shown had seen them.
-    with closing(job.home.cell(f"{job.key}/manifest.json")) as cell:
-        stamp = cell.peek()
+    stamp = _stamp(job, _VIEWS[0])
     if stamp is None or job.log.contains(stamp.cursor):
         return []
     return [f"{job.log.key}: line {stamp.cursor.seq} was there and is not there any more"]
@@ -272,30 +265,28 @@ def damage(job: Job) -> list[str]:
 
 def spoilt_views(job: Job) -> list[str]:
     """The files made from the history that hold something else, or are gone."""
-    found: list[str] = []
-    for name in ("manifest.json", "jobHistory.json"):
-        with closing(job.home.cell(f"{job.key}/{name}")) as cell:
-            stamp = cell.peek()
-        if stamp is not None and not stamp.shown:
-            found.append(f"{job.key}/{name}")
-    return found
+    found = {name: _stamp(job, name) for name in _VIEWS}
+    return [f"{job.key}/{name}" for name, at in found.items() if at is not None and not at.shown]
+
+
+def _stamp(job: Job, view: str) -> Stamp | None:
+    with closing(job.home.cell(f"{job.key}/{view}")) as cell:
+        return cell.peek()
 
 
 def check_undamaged(job: Job) -> None:
     """Corrupt, naming the line, if the history is not what was written; or the part of a prompt."""
-    found = damage(job)
-    if not found:
-        wrong = (
-            f"{line.segment}: line {line.seq}: part {str(line.record.get('part'))[:16]} is another "
-            "text than its name says"
-            for line in job.lines()
-            if line.record.get("event") == "part" and not _is_named_right(job, line.record)
-        )
-        found = [*islice(wrong, 1)]
-    if found:
+    wrong = (
+        f"{line.segment}: line {line.seq}: part {str(line.record.get('part'))[:16]} is another "
+        "text than its name says"
+        for line in job.lines()
+        if line.record.get("event") == "part" and not _is_named_right(job, line.record)
+    )
+    if found := damage(job) or [*islice(wrong, 1)]:
         more = f", and {len(found) - 1} more" if found[1:] else ""
         what = f"the history of {job.name} is damaged: {found[0]}{more}"
-        raise Corrupt(what, hint=_BACKUP, path=job.log.key)
+        hint = "`holdfast check` names every line; compare with a backup"
+        raise Corrupt(what, hint=hint, path=job.log.key)
 
 
 def _is_named_right(job: Job, part: Record) -> bool:

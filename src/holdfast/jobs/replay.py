@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.codec import Record
 from holdfast.contracts.job_check import check_history
@@ -40,11 +40,10 @@ class Differs(HoldfastError):
     code = "replay_differs"
 
     def __init__(self, job: str, sequence: int, what: str) -> None:
-        super().__init__(
-            f"{job}: call {sequence}: {what}",
-            hint="`holdfast check` tells whether a line was changed; "
-            "`holdfast job history` shows the call",
+        hint = (
+            "`holdfast check` tells whether it was changed, `holdfast job history` shows the call"
         )
+        super().__init__(f"{job}: call {sequence}: {what}", hint=hint)
         self.sequence = sequence
 
 
@@ -95,7 +94,11 @@ def replay(job: Job, until: int | None = None) -> Replayed:
         state = fold(state, line)
     for at, what in wrong_in({"interactions": imported}):
         raise Differs(job.name, int(imported[at].get("sequence", at)), what)
-    unproven = sum(not any(isinstance(each, str) for each in _says(call)) for call in imported)
+    unproven = 0
+    for call in imported:
+        answer = call["response"]
+        says = (answer.get("raw_response"), call.get("state_before"), answer.get("new_status"))
+        unproven += not any(isinstance(each, str) for each in says)
     return Replayed(ended - unproven, number, state["status"], known_usd(state), unproven=unproven)
 
 
@@ -123,18 +126,12 @@ def wrong_in(history: Record) -> Iterator[tuple[int, str]]:
 _PLACE = re.compile(r"interactions\[(\d+)\]")
 
 
-def _says(call: Record) -> tuple[Any, ...]:
-    answer = call["response"]
-    return answer.get("raw_response"), call.get("state_before"), answer.get("new_status")
-
-
 def _check_call(job: str, state: State, record: Record) -> None:
-    sequence = int(record.get("sequence", -1))
+    sequence, before = int(record.get("sequence", -1)), record.get("state_before")
     if sequence != state["sequence"]:
         raise Differs(job, sequence, f"{state['sequence']} is the next one")
-    if record.get("state_before") != state["status"]:
-        what = f"{record.get('state_before')} recorded, {state['status']} derived"
-        raise Differs(job, sequence, what)
+    if before != state["status"]:
+        raise Differs(job, sequence, f"{before} recorded, {state['status']} derived")
     if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
         raise Differs(job, sequence, f"nobody may be asked while it is {state['status']}")
 
@@ -149,34 +146,29 @@ def _check_judged(job: str, state: State, reply: Record, record: Record) -> None
         what = f"action {record.get('action')} recorded, {verdict.action} derived"
         raise Differs(job, sequence, what)
     line = verdict.line(state, sequence, str(record.get("not_before")))
-    for name in ("status", "next_phase"):
-        if state["status"] == "RUNNING" and line[name] != record.get(name):
+    for name in ("status", "next_phase") if state["status"] == "RUNNING" else ():
+        if line[name] != record.get(name):
             what = f"{name} {record.get(name)} recorded, {line[name]} derived"
             raise Differs(job, sequence, what)
 
 
 def _derived(state: State, reply: Record, record: Record) -> Verdict:
     """What the recorded reply comes to; what was measured is taken as it was recorded."""
-    spec = spec_of(state)
-    call = state["call"]
-    at = next(n for n, each in enumerate(spec.phases) if each.name == call["phase"])
-    phase = spec.phases[at]
+    spec, call = spec_of(state), state["call"]
+    at, phase = next((n, p) for n, p in enumerate(spec.phases) if p.name == call["phase"])
     outcome, complaint = str(reply.get("outcome")), record.get("complaint")
     action: Action = "STUCK"
     summary = str(record.get("summary_for_supervisor", ""))
     if outcome == "SUCCESS":
         rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(phase.accepts))
-        raw = str(reply.get("raw_response", ""))
+        raw, violations = str(reply.get("raw_response", "")), record.get("violations") or []
         judged = judge(raw, rules)
         # Links that lead out of the workspace and echoes were seen when they were there to be seen.
-        seen = any(
-            each.get("kind") in ("evidence_escape", "summary")
-            for each in record.get("violations", [])
-        )
-        action = "STUCK" if seen else judged.action
+        if not any(each.get("kind") in ("evidence_escape", "summary") for each in violations):
+            action = judged.action
         if action == "COMPLETED" and complaint is not None:
             action = "RETRY"
-        if judged.violations and TAG.search(raw) and not record.get("violations"):
+        if judged.violations and TAG.search(raw) and not violations:
             # A secret may reach over the end of a text: without it the answer cannot be read.
             action = record["action"]
     elif outcome == "ERROR" and reply.get("retryable") and record.get("action") == "RETRY":

@@ -24,6 +24,7 @@ from holdfast.contracts.job_states import (
     Cause,
     Hold,
     State,
+    after,
     allowed,
 )
 from holdfast.errors import Corrupt, HoldfastError
@@ -196,7 +197,10 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
 
 def check(state: Job, cause: Cause) -> None:
     """Refuse what the table does not allow."""
-    if state["status"] not in TRANSITIONS[cause][0]:
+    about_approval = cause in ("approve", "reject")
+    if state["status"] not in TRANSITIONS[cause][0] or (
+        about_approval and state["hold"] != "approval"
+    ):
         raise refusal(state, _VERBS.get(cause, cause))
 
 
@@ -204,50 +208,43 @@ def check(state: Job, cause: Cause) -> None:
 
 
 def _new(state: Job, record: Record) -> None:
-    if state["job_id"]:
-        return
-    state |= {
-        "job_id": str(record.get("job_id", "")),
-        "created_at": record.get("created_at"),
-        "spec": record.get("spec", {}),
-        "origin": record.get("origin"),
-    }
-    state["limits"] = dict(state["spec"].get("budget", {}))
-    state["context"] = list(state["spec"].get("files", []))
+    if not state["job_id"]:
+        state |= {name: record.get(name) for name in ("created_at", "origin")}
+        state["job_id"] = str(record.get("job_id", ""))
+        _specify(state, record.get("spec", {}))
 
 
 def _set(state: Job, record: Record) -> None:
     if state["status"] == "DRAFT" and isinstance(record.get("spec"), dict):
-        state["spec"] = record["spec"]
-        state["limits"] = dict(record["spec"].get("budget", {}))
-        files = record["spec"].get("files", [])
-        given = [each for each in state["attachments"] if not escapes(each)]
-        state["context"] = list(dict.fromkeys([*files, *given]))
+        _specify(state, record["spec"])
+
+
+def _specify(state: Job, spec: Record) -> None:
+    given = [each for each in state["attachments"] if not escapes(each)]
+    context = list(dict.fromkeys([*spec.get("files", []), *given]))
+    state |= {"spec": spec, "limits": dict(spec.get("budget", {})), "context": context}
 
 
 def _move(state: Job, record: Record) -> None:
     cause, status = record.get("cause"), record.get("status")
-    if cause not in TRANSITIONS or status not in STATES:
+    if cause not in TRANSITIONS or status not in after(state["status"], cause):
         return
-    known: Cause = cause
-    before, then = TRANSITIONS[known]
-    if state["status"] not in before or status not in then:
-        return
-    state["since"] = [*state["since"], known][-20:]
+    state["since"] = [*state["since"], cause][-20:]
     state["status"], state["hold"] = status, record.get("hold")
     state["why"] = record.get("reason")
     if isinstance(record.get("phase"), int):
         if record["phase"] != state["phase"]:
             state["tree"] = None
         state["phase"] = record["phase"]
-    if known in ("lost", "halt", "rewind") or _is_cancelled(state, record):
-        _drop_call(state, again=known == "lost" and status != "INTERVENTION_REQUIRED")
-    if known in ("continue", "reject", "resume", "rewind"):
-        state["retries"], state["failures"], state["not_before"] = {}, 0, None
-        state["tries"] = {}
-    if known in ("approve", "reject"):
+    call: Record = state["call"] or {"sequence": None}
+    named = record.get("sequence", -1)  # an older cancellation left the call to be answered
+    if cause in ("lost", "halt", "rewind") or (cause == "cancel" and named == call["sequence"]):
+        _drop_call(state, again=cause == "lost" and status != "INTERVENTION_REQUIRED")
+    if cause in ("continue", "reject", "resume", "rewind"):
+        state |= {"retries": {}, "tries": {}, "failures": 0, "not_before": None}
+    if cause in ("approve", "reject"):
         state["suspending"] = False  # the line says whether it stays so
-    if known == "approve":
+    if cause == "approve":
         state["tries"] = {}
         last, phases = state["sequence"] - 1, len(state["spec"].get("phases", []))
         state["points"] = [
@@ -256,7 +253,7 @@ def _move(state: Job, record: Record) -> None:
             else each
             for each in state["points"]
         ]
-    if known == "rewind":
+    if cause == "rewind":
         state["former"] = record.get("former")
         state["tree"] = state["restore"] = record.get("tree")
         if record.get("start"):
@@ -266,7 +263,7 @@ def _move(state: Job, record: Record) -> None:
         state["limits"] = {**state["limits"], **record["limits"]}
     _add_guidance(state, record)
     _suspend_if_asked(state)
-    event = {"lost": "AUTOMATIC_RECOVERY", "rewind": "RESTEP"}.get(known, known.upper())
+    event = {"lost": "AUTOMATIC_RECOVERY", "rewind": "RESTEP"}.get(cause, cause.upper())
     parts = [record.get(name) for name in ("reason", "guidance", "previous_phase")]
     description = "; ".join(str(each) for each in parts if each) or None
     _add_to_trail(state, record, event=event, description=description)
@@ -276,13 +273,6 @@ def _add_guidance(state: Job, record: Record) -> None:
     if record.get("guidance"):
         given = {"text": str(record["guidance"]), "by": record.get("by"), "at": record.get("ts")}
         state["guidance"] = [*state["guidance"], given]
-
-
-def _is_cancelled(state: Job, record: Record) -> bool:
-    """Whether a line ends the call in flight; of before, such a line left it to be answered."""
-    call = state["call"]
-    named = record.get("cause") == "cancel" and record.get("sequence") is not None
-    return named and call is not None and call["sequence"] == record["sequence"]
 
 
 def _drop_call(state: Job, *, again: bool) -> None:
@@ -328,28 +318,26 @@ def _suspend_if_asked(state: Job) -> None:
         state["hold"] = "suspended"
 
 
-_OF_A_CALL = ("sequence", "state_before", "phase", "model", "tree", "by_budget", "charge")
+_OF_A_CALL = (
+    *("sequence", "state_before", "phase", "model", "tree", "by_budget", "charge"),
+    "reserved_usd",
+)
 
 
 def _call(state: Job, record: Record) -> None:
     if state["status"] not in TRANSITIONS["claim"][0] or state["hold"] is not None:
         return
-    state["status"], state["since"], state["not_before"] = "RUNNING", [], None
-    state["why"] = None
+    state |= {"status": "RUNNING", "since": [], "not_before": None, "why": None, "restore": None}
     tree, model = record.get("tree"), str(record.get("model"))
     state["call"] = {name: record.get(name) for name in _OF_A_CALL}
     state["call"] |= {"at": record.get("ts"), "outcome": None}
-    state["call"]["reserved_usd"] = record.get("reserved_usd")
     state["sequence"] = int(record.get("sequence", state["sequence"])) + 1
     state["steps"] += 1
-    state["restore"] = None
     state["asked"][model] = state["asked"].get(model, 0) + 1
     name, tries = str(record.get("phase")), state["tries"]
     state["tries"] = {**tries, name: tries.get(name, 0) + 1}
-    if state["tree"] is None:
-        state["tree"] = tree
-    if state["base"] is None:
-        state["base"] = tree
+    for kept in ("tree", "base"):
+        state[kept] = tree if state[kept] is None else state[kept]
     parts: dict[str, bool] = state["parts"]
     named = dict.fromkeys(map(str, record.get("parts", [])), True)
     for each in named:  # the latest last
@@ -374,9 +362,8 @@ def _reply(state: Job, record: Record) -> None:
     else:
         state["unknown"] += 1
         state["assumed_usd"] += reserved
-    for count in (record.get("input_tokens"), record.get("output_tokens")):
-        if isinstance(count, int):
-            state["tokens"] += count
+    counts = (record.get("input_tokens"), record.get("output_tokens"))
+    state["tokens"] += sum(count for count in counts if isinstance(count, int))
     seconds = record.get("execution_time_seconds")
     state["seconds"] += seconds if isinstance(seconds, int | float) else 0.0
 
@@ -398,7 +385,11 @@ def _judged(state: Job, record: Record) -> None:
     gate = record.get("gate")
     if isinstance(gate, dict):
         state["seconds"] += float(cast("Any", gate).get("seconds", 0.0))
-    _count(state, record, name)
+    failed = action == "RETRY" and record.get("outcome") == "ERROR"
+    state["failures"] = state["failures"] + 1 if failed else 0
+    state["not_before"] = record.get("not_before")
+    if not failed:
+        _count(state, name, action)
     if isinstance(record.get("next_phase"), int) and record["next_phase"] != state["phase"]:
         if record["next_phase"] > state["phase"]:
             if state["status"] != "REVIEWING":
@@ -412,7 +403,7 @@ def _judged(state: Job, record: Record) -> None:
     _add_to_trail(state, record, role=role, action=action, evidence_files=evidence, summary=summary)
     former = reported(record) | {"role": role, "phase": name, "evidence_files": evidence}
     state["last"] = {**former, "model": call.get("model"), "status": state["status"]}
-    if action == "RETRY" and record.get("outcome") == "ERROR":
+    if failed:
         return  # nobody said anything
     state["former"] = former
     state["context"] = _named(state, evidence)
@@ -436,26 +427,18 @@ def reported(judged: Record) -> Record:
 
     `unsaid` is there if it reported nothing that counts; the summary says why.
     """
-    complaint = judged.get("complaint")
+    complaint, refused = judged.get("complaint"), "refused" if judged.get("violations") else None
     found: Record = {
         "action": judged.get("action") if complaint is None else "COMPLETED",
         "summary": judged.get("summary_for_supervisor"),
         "complaint": complaint,
     }
-    nothing = {"ERROR": "failed", "TIMEOUT": "late"}.get(str(judged.get("outcome")))
-    if nothing is None and judged.get("violations"):
-        nothing = "refused"
-    return found | ({"unsaid": nothing} if nothing else {})
+    nothing = {"ERROR": "failed", "TIMEOUT": "late"}.get(str(judged.get("outcome")), refused)
+    return add_known(found, {"unsaid": nothing})
 
 
-def _count(state: Job, record: Record, name: str) -> None:
-    action, failed = record.get("action"), record.get("outcome") == "ERROR"
+def _count(state: Job, name: str, action: object) -> None:
     retries = dict(state["retries"])
-    if failed and action == "RETRY":
-        state["failures"] += 1
-        state["not_before"] = record.get("not_before")
-        return
-    state["failures"] = 0
     if action == "RETRY":
         retries[name] = retries.get(name, 0) + 1
     elif action == "COMPLETED":
@@ -478,11 +461,10 @@ def _point(state: Job, record: Record) -> None:
 
 
 def _attach(state: Job, record: Record) -> None:
-    path = record.get("path")
-    if isinstance(path, str):
-        state["attachments"] = list(dict.fromkeys([*state["attachments"], path]))
-    if isinstance(path, str) and not escapes(path):  # as some could in older jobs
-        state["context"] = list(dict.fromkeys([*state["context"], path]))
+    if isinstance(path := record.get("path"), str):
+        inside = () if escapes(path) else ("context",)  # as some could in older jobs
+        for name in ("attachments", *inside):
+            state[name] = list(dict.fromkeys([*state[name], path]))
 
 
 def _note(state: Job, record: Record) -> None:
@@ -506,20 +488,20 @@ def _imported(state: Job, record: Record) -> None:
     status, found = record.get("status"), record.get("imported")
     if state["origin"] is None or state["foreign"] is not None or status not in STATES:
         return
-    told = cast("Record", found) if isinstance(found, dict) else {}
-    state |= {name: told[name] for name in _BROUGHT if name in told}
-    state["foreign"] = told.get("foreign") or {}
+    brought = cast("Record", found) if isinstance(found, dict) else {}
+    state |= {name: brought[name] for name in _BROUGHT if name in brought}
+    state["foreign"] = brought.get("foreign") or {}
     state["status"], state["hold"] = status, record.get("hold")
     state["phase"], state["why"] = record.get("phase") or 0, record.get("reason")
 
 
-def _archived(state: Job, record: Record) -> None:
-    told = record.get("archived")
-    if state["status"] in FINAL and isinstance(told, dict):
-        state["archived"] = told or {"files": None}
-
-
 _BROUGHT = ("cost_usd", "seconds", "steps", "trail", "former", "points")
+
+
+def _archived(state: Job, record: Record) -> None:
+    packed = record.get("archived")
+    if state["status"] in FINAL and isinstance(packed, dict):
+        state["archived"] = packed or {"files": None}
 
 
 _ACTS: dict[str, Callable[[Job, Record], None]] = {

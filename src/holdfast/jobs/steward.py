@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
-from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS
+from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS, Cause, State
 from holdfast.errors import BadName, Busy, NotFound, UsageError
 from holdfast.jobs.place import Changed, any_acts, changed, end_orphans
 from holdfast.jobs.state import (
@@ -50,7 +50,7 @@ def waits_for(state: JobState) -> str | None:
         return "approve or reject"
     if state["status"] == "INTERVENTION_REQUIRED":
         return "continue or halt"
-    if state["status"] in ("HALTED_COST", "HALTED_TIME") or state["hold"] == "iterations":
+    if any(limit.at in (state["status"], state["hold"]) for limit in _LIMITS.values()):
         return "resume with a higher limit, or cancel"
     return "rewind or cancel" if state["hold"] == "approval" else None
 
@@ -91,8 +91,10 @@ def next_commands(state: JobState, shown: str = "HASH") -> list[str]:
     if status == "INTERVENTION_REQUIRED":
         says = (f'{steward} {word} --guidance "…"' for word in ("answer", "continue"))
         return [*says, f"{steward} halt"]
-    if (raised := _RAISED.get(status) or _RAISED.get(hold or "")) is not None:
-        return [f"{job} resume {name} {raised}", f"{job} cancel {name}"]
+    for limit in _LIMITS.values():
+        if limit.at in (status, hold):
+            resume = f"{job} resume {name} {limit.option} {limit.metavar}"
+            return [resume, f"{job} cancel {name}"]
     if hold == "suspended" or state["suspending"]:
         return [f"{job} resume {name}"]
     if status == "DRAFT" and not _says_what(state):
@@ -100,10 +102,17 @@ def next_commands(state: JobState, shown: str = "HASH") -> list[str]:
     return [] if status == "RUNNING" else [f"{job} run {name}"]
 
 
-_RAISED = {
-    "HALTED_COST": "--max-cost USD",
-    "HALTED_TIME": "--max-time D",
-    "iterations": "--max-iterations N",
+class _Limit(NamedTuple):
+    at: str
+    """The state or hold of a job that has used it up."""
+    option: str
+    metavar: str
+
+
+_LIMITS = {
+    "max_cost_usd": _Limit("HALTED_COST", "--max-cost", "USD"),
+    "max_seconds": _Limit("HALTED_TIME", "--max-time", "D"),
+    "max_iterations": _Limit("iterations", "--max-iterations", "N"),
 }
 
 
@@ -148,16 +157,14 @@ def _check_shown(job: Job, named: str | None, verb: str) -> Shown | None:
 def _check_guidance(state: JobState, guidance: str | None) -> None:
     if not guidance:
         return
-    before = sum(len(each["text"]) for each in state["guidance"])
+    before, times = sum(len(each["text"]) for each in state["guidance"]), len(state["guidance"])
+    hint = f"put it into a file: holdfast job attach FILE --job {state['job_id']}"
     if before + len(guidance) > _MOST_GUIDANCE:
         what = f"guidance of {len(guidance):,} characters, and {before:,} before it"
-        most = _MOST_GUIDANCE
-    elif len(state["guidance"]) >= _MOST_TIMES:
-        what, most = f"guidance was given {len(state['guidance']):,} times", _MOST_TIMES
-    else:
-        return
-    hint = f"put it into a file: holdfast job attach FILE --job {state['job_id']}"
-    raise UsageError(f"{what}: {most:,} are kept at most", hint=hint)
+        raise UsageError(f"{what}: {_MOST_GUIDANCE:,} are kept at most", hint=hint)
+    if times >= _MOST_TIMES:
+        what = f"guidance was given {times:,} times"
+        raise UsageError(f"{what}: {_MOST_TIMES:,} are kept at most", hint=hint)
 
 
 # --- decisions ------------------------------------------------------------------------------
@@ -177,25 +184,38 @@ def go_on(
     job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
 ) -> None:
     """Let a job go on that asked for a person."""
-
-    def decide(state: JobState) -> Sequence[Record]:
-        check(state, "continue")
-        _check_shown(job, shown, "continue")
-        _check_guidance(state, guidance)
-        return [move("continue", "PENDING", guidance=guidance, by=by, hold=_kept(state))]
-
-    job.decide(decide)
+    _decide(job, "continue", "PENDING", guidance, by, shown)
 
 
 def halt(
     job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
 ) -> None:
     """End a job that asked for a person."""
+    _decide(job, "halt", "CANCELED", None, by, shown, guidance or "halted by the steward")
 
+
+def reject(
+    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
+) -> None:
+    """Send a phase back, with what is wrong."""
+    _decide(job, "reject", "PENDING", guidance, by, shown, "rejected by the steward")
+
+
+def _decide(
+    job: Job,
+    cause: Cause,
+    status: State,
+    guidance: str | None,
+    by: str | None,
+    shown: str | None,
+    reason: str | None = None,
+) -> None:
     def decide(state: JobState) -> Sequence[Record]:
-        check(state, "halt")
-        _check_shown(job, shown, "halt")
-        return [move("halt", "CANCELED", reason=guidance or "halted by the steward", by=by)]
+        check(state, cause)
+        _check_shown(job, shown, "rejection" if cause == "reject" else cause)
+        _check_guidance(state, guidance)
+        hold = None if status in FINAL else _kept(state)
+        return [move(cause, status, guidance=guidance, by=by, reason=reason, hold=hold)]
 
     job.decide(decide)
 
@@ -209,8 +229,6 @@ def approve(
     """
 
     def decide(state: JobState) -> Sequence[Record]:
-        if state["hold"] != "approval":
-            raise refusal(state, "approve")
         check(state, "approve")
         now = _check_shown(job, shown, "approval")
         if now is None and (now := shown_now(job)).changed.after_the_agent:
@@ -227,23 +245,6 @@ def approve(
         if after >= len(phases):
             return [move("approve", "SUCCESS", **line | {"phase": state["phase"]})]
         return [move("approve", ready_state(phases[after]), **line, hold=_kept(state))]
-
-    job.decide(decide)
-
-
-def reject(
-    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
-) -> None:
-    """Send a phase back, with what is wrong."""
-
-    def decide(state: JobState) -> Sequence[Record]:
-        if state["hold"] != "approval":
-            raise refusal(state, "reject")
-        check(state, "reject")
-        _check_shown(job, shown, "rejection")
-        _check_guidance(state, guidance)
-        why, hold = "rejected by the steward", _kept(state)
-        return [move("reject", "PENDING", guidance=guidance, by=by, reason=why, hold=hold)]
 
     job.decide(decide)
 
@@ -273,7 +274,7 @@ def resume(
     """Let a job go on that was suspended, or that used up what it may, with a higher limit."""
     if max_iterations is not None and max_iterations < 1:
         raise UsageError(f"--max-iterations {max_iterations}", hint="a number of calls, from 1 on")
-    asked = zip(_OPTION, (max_cost, max_seconds, max_iterations), strict=True)
+    asked = zip(_LIMITS, (max_cost, max_seconds, max_iterations), strict=True)
     limits: Record = {name: value for name, value in asked if value is not None}
 
     def decide(state: JobState) -> Sequence[Record]:
@@ -284,7 +285,7 @@ def resume(
         let_go = status in ("PENDING", "REVIEWING") and not _HALTS.isdisjoint(state["since"])
         if not (halted or held or (let_go and hold is None and limits)):
             raise refusal(state, "resume", why="it is not suspended")
-        needed = [name for word, name in _NEEDED.items() if word in (status, hold)]
+        needed = [name for name, each in _LIMITS.items() if each.at in (status, hold)]
         used = {
             "max_cost_usd": state["cost_usd"] + state["assumed_usd"],
             "max_seconds": state["seconds"],
@@ -292,7 +293,7 @@ def resume(
         }
         for name in dict.fromkeys([*needed, *limits]):
             if limits.get(name, 0) <= used[name]:
-                why = f"it needs {_OPTION[name]} above what is used ({used[name]:g})"
+                why = f"it needs {_LIMITS[name].option} above what is used ({used[name]:g})"
                 raise refusal(state, "resume", why=why)
         if halted:
             return [move("resume", ready_state(phase_of(state)), limits=limits)]
@@ -303,28 +304,18 @@ def resume(
 
 
 _HALTS = frozenset(("over_cost", "over_time"))
-_NEEDED = {
-    "HALTED_COST": "max_cost_usd",
-    "HALTED_TIME": "max_seconds",
-    "iterations": "max_iterations",
-}
-_OPTION = {
-    "max_cost_usd": "--max-cost",
-    "max_seconds": "--max-time",
-    "max_iterations": "--max-iterations",
-}
 
 
 def cancel(job: Job, reason: str | None = None, by: str | None = None) -> None:
     state = job.state()
     check(state, "cancel")
-    ended = ""
+    why = reason or "cancelled"
     if state["call"] is not None and job.holder() is None:
         try:
             ended = end_orphans(job)
         except (Busy, UsageError) as error:
             ended = error.message  # the job is cancelled all the same
-    why = "; ".join(each for each in (reason or "cancelled", ended) if each)
+        why += f"; {ended}" if ended else ""
 
     def decide(state: JobState) -> Sequence[Record]:
         check(state, "cancel")

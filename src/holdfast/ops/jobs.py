@@ -41,7 +41,7 @@ def meant(call: Context, id: str | None) -> str:
     if named:
         return job_id(named)
     with queue_of(call) as queue:
-        current = queue.current()
+        current = queue.state()["current_job_id"]
     if current is None:
         raise UsageError(
             "no job is named and none is in use",
@@ -137,7 +137,7 @@ def summaries(call: Context) -> dict[str, Summary]:
         return Summary(status in ("SUCCESS", "CANCELED"), asks, status == "RUNNING")
 
     with Queue(home, layout) as queue:
-        listed = call.once("jobs", layout.path("queue"), queue.jobs)
+        listed = call.once("jobs", layout.path("queue"), lambda: [*queue.state()["jobs"]])
     names = known(home, layout, listed)
     logs = [f"{layout.path('job', name)}/history.jsonl" for name in names]
     return {
