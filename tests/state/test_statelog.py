@@ -113,7 +113,7 @@ class Everybody(RuleBasedStateMachine):
             self.one.preview([{"n": "not to be"}])
             return self.lines(1), state["lines"]
 
-        log, write = self.one.log, self.one.log.write
+        log, write = self.one.log.log, self.one.log.log.write
         try:
             log.write = lambda decide: write(lambda head: (decide(head), decide(head))[1])  # type: ignore[method-assign,assignment]
             with suppress(HoldfastError):

@@ -16,6 +16,7 @@ from typing import Generic, Self, TypeVar
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
+from holdfast.state.followed import Followed
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor, Decision, Line, Log, Question, Written
 from holdfast.store.projection import Projection, Tell
@@ -43,7 +44,7 @@ class StateLog(Generic[S]):
         log: Log | None = None,
     ) -> None:
         """`log` is that of the key, where it is open already; it is closed with this."""
-        self._home, self.log = home, log or home.log(key)
+        self._home, self.log = home, Followed(log or home.log(key))
         files = [(home.cell(name), render) for name, render in views.items()]
         self._view = View(self.log, shape, home.clock, files)
         self.state: Callable[[], S] = self._view.read
@@ -72,11 +73,12 @@ class StateLog(Generic[S]):
             return records, (value, head)
 
         try:
-            written = self.log.write(lines)
+            written = self.log.log.write(lines)
         except BaseException:
             self._view.lost_sight()
             raise
         value, head = written.value
+        self.log.wrote(written.lines)
         self._view.took(head, written.lines)
         if written.lines:
             self._acked = written.lines[-1].cursor
