@@ -42,17 +42,22 @@ class SystemClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot(self) -> str:
-        try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-                return file.read().strip()
-        except OSError:
-            return ""
+        return _boot_id()
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
             time.sleep(seconds)
         else:
             os.sched_yield()
+
+
+@lru_cache(maxsize=1)
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 class FakeClock:

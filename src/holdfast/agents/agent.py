@@ -142,7 +142,7 @@ class Agent:
         """Begin a session; Busy if one of the same role is under way."""
         start.check()
         home, limits = self._home, self._home.current_settings().budget(self.name)
-        buried = self.bury(but=start.role)
+        buried = self._bury(but=start.role)
         self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             self._end_remains(before)
@@ -246,8 +246,13 @@ class Agent:
         used = state["numbers"].get(free.day, 0)
         return free if free.number > used else free._replace(number=used + 1)
 
-    def bury(self, but: str | None = None) -> list[str]:
-        """Put on record as crashed every session whose owner is gone; their ids."""
+    def bury(self) -> list[str]:
+        """Record as crashed every session whose owner is gone, and what follows; their ids."""
+        found = self._bury()
+        self.desk.settle()
+        return found
+
+    def _bury(self, but: str | None = None) -> list[str]:
         found: list[str] = []
         for session in open_sessions(self.state()):
             role, name = session["role"], session["session_id"]
@@ -276,7 +281,6 @@ class Agent:
             self.account.settle()
             self.ledger.refresh()
             self.topics.catch_up()
-        self.desk.settle()
         return found
 
     def settle(self) -> list[str]:

@@ -104,7 +104,7 @@ class Desk:
 
     def _is_kept(self, part: Part) -> bool:
         """Whether we have changed a file: one that nobody but people wrote is theirs alone."""
-        return self._home.document(f"{self._key(part)}.history").read() is not None
+        return self._home.version(f"{self._key(part)}.history") != ""
 
     def _settle_messages(self) -> None:
         for letter in self.handed_out():
@@ -192,7 +192,7 @@ class Desk:
         return self._home.document(f"{self._key('notes')}.owed")
 
     def _note_what_is_owed(self) -> None:
-        found = self._owed.read()
+        found = self._owed.read() if self._home.version(self._owed.key) else None
         for line in _lines(found.data if found is not None else None):
             self.notes.put(FLAGS, line)
             self._owed.update(lambda old, noted=line: pretty(_without(old, noted)))

@@ -13,6 +13,8 @@ from holdfast.clock import instant_of
 from holdfast.codec import Record
 from holdfast.layout import retold
 from holdfast.ledger.entry import entry
+from holdfast.state.followed import Followed
+from holdfast.state.spared import Spared
 from holdfast.store.primitives import Cursor, Line, Log
 from holdfast.store.projection import Projection
 
@@ -74,8 +76,8 @@ class Topics:
 
     def catch_up(self, acked: Cursor | None = None) -> None:
         """Have the topics say what the journal says."""
-        topics = self._home.log(self._key("topics"))
-        cell = self._home.cell(retold(self._agent, "journal"))
+        topics = Followed(self._home.log(self._key("topics")))
+        cell = Spared(self._home.cell(retold(self._agent, "journal")))
         projection = Projection(self._journal, topics, cell, self._tell)
         try:
             projection.catch_up(acked)

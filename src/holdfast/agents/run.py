@@ -87,7 +87,7 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
     given = context.gather(home, agent)
     count = measure.Count(home, agent.name, place)
     with _Signals() as signals:
-        opened = agent.start(start, owner=this_process())
+        opened = agent.start(start, owner=(owner := this_process()))
         buried += opened.buried
         one = _Run(home, agent, plan, opened, place, signals)
         one.warnings += [
@@ -95,7 +95,7 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
             for name in buried
         ]
         try:
-            agent.desk.hand_out(opened.id, opened.fence, this_process())
+            agent.desk.hand_out(opened.id, opened.fence, owner)
             text = context.compose(context.with_mail(agent, given, opened.id))
             return one.run(text, probe.mark.id, echo, count)
         except BaseException as error:

@@ -28,6 +28,7 @@ from holdfast.ledger.status import (
     spooled_from,
     status_of,
 )
+from holdfast.state.spared import Spared
 from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import (
     CONTROL,
@@ -163,7 +164,7 @@ class Ledger:
 
     def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
         """The telling of lines of another log in this one."""
-        return Projection(source, self._log, cell, tell)
+        return Projection(source, self._log, Spared(cell), tell)
 
     def _is_news(self, event: Event, state: State) -> bool:
         """Whether a spooled event is still to be taken in, and can be."""

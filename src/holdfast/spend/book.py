@@ -19,6 +19,7 @@ from holdfast.layout import SPEND, SPENT
 from holdfast.process import Owner
 from holdfast.settings import Budget
 from holdfast.spend.gate import Bound, grant
+from holdfast.state.spared import Spared
 from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import Cell, Decision, Line, Log
 from holdfast.store.projection import Projection, Tell
@@ -103,7 +104,7 @@ class Spend:
 
     def told_by(self, log: Log, cell: Cell, tell: Tell) -> Projection:
         """The settling of what another log tells."""
-        return Projection(log, self._state.log, cell, tell)
+        return Projection(log, self._state.log, Spared(cell), tell)
 
     def refresh(self) -> None:
         """Bring the file up to date."""

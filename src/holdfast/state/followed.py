@@ -1,13 +1,13 @@
-"""A log as one handle follows it: what was written through it is not read back.
+"""A log as one handle follows it: what was read or written through it is not read again.
 
-A file that ends where the reader stopped stays shut, and the newest lines are given from memory as
-long as nobody else wrote.  Used by one thread at a time.
+A file that ends where reading stopped stays shut, and the newest lines come from memory as long as
+nobody else wrote.  Used by one thread at a time; a line that it gives is not changed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 
 from holdfast.codec import Record
 from holdfast.store.primitives import START, BadLine, Cursor, Decide, Line, Log, T, Written
@@ -22,18 +22,16 @@ class Followed:
         # A store in memory has nothing to save.
         self._ends_at = getattr(log, "ends_at", lambda _: False)
         self.find, self.segments, self.head = log.find, log.segments, log.head
+        self.append_all, self.tell_of_cut = log.append_all, log.tell_of_cut
         self.verify, self.archive, self.close = log.verify, log.archive, log.close
-        self._newest = list[Line]()
-        """The newest lines, one after another, if nobody else wrote."""
+        self._newest = deque[Line](maxlen=_MOST)
+        """Lines that follow one another in one file."""
         self._durable = self._contained = START
         """Newest lines that are known to be durable, and to be there."""
 
     def append(self, record: Record) -> Cursor:
         self._durable = self.log.append(record)
         return self._durable
-
-    def append_all(self, records: Sequence[Record]) -> list[Cursor]:
-        return self.log.append_all(records)
 
     def write(self, decide: Decide[T]) -> Written[T]:
         written = self.log.write(decide)
@@ -43,24 +41,28 @@ class Followed:
     def wrote(self, lines: Sequence[Line]) -> None:
         """Take note of lines that are written."""
         for line in lines:
-            last = self._newest[-1] if self._newest else None
-            if last is None or (line.segment, line.offset) != (last.segment, last.end):
-                self._newest.clear()
-            self._newest.append(line)
+            self._keep(line)
             self._durable = line.cursor
-        del self._newest[:-_MOST]
 
-    def tell_of_cut(self, lost: Cursor) -> Cursor:
-        return self.log.tell_of_cut(lost)
+    def _keep(self, line: Line) -> None:
+        last = self._newest[-1] if self._newest else line
+        if line.seq is None or (line.segment, line.offset) != (last.segment, last.end):
+            self._newest.clear()
+        if line.seq is not None:
+            self._newest.append(line)
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
-        starts = [(line.segment, line.offset) for line in self._newest]
-        place = (after.segment, after.offset)
-        if place in starts and self._ends_at(self._newest[-1].cursor):
-            # Copied: a fold may keep parts of a record in its state, and change them there.
-            yield from map(deepcopy, self._newest[starts.index(place) :])
+        newest = [*self._newest]
+        places = [(line.segment, line.offset) for line in newest]
+        if newest and newest[0].seq == 1 and after == START:
+            after = after._replace(segment=newest[0].segment)
+        if (place := (after.segment, after.offset)) in places and self._ends_at(newest[-1].cursor):
+            yield from newest[places.index(place) :]
         elif not self._ends_at(after):
-            yield from self.log.read(after)
+            for line in self.log.read(after):
+                if isinstance(line, Line):
+                    self._keep(line)
+                yield line
 
     def settle(self) -> Cursor:
         if self._durable == START or not self._ends_at(self._durable):

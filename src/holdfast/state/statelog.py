@@ -17,6 +17,7 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
 from holdfast.state.followed import Followed
+from holdfast.state.spared import Spared
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor, Decision, Line, Log, Question, Written
 from holdfast.store.projection import Projection, Tell
@@ -46,7 +47,9 @@ class StateLog(Generic[S]):
         """`log` is that of the key, where it is open already; it is closed with this."""
         self._home, self.log = home, Followed(log or home.log(key))
         files = [(home.cell(name), render) for name, render in views.items()]
-        self._view = View(self.log, shape, home.clock, files)
+        # The state is read by the stamp of the first.
+        others = [(Spared(cell, render), render) for cell, render in files[1:]]
+        self._view = View(self.log, shape, home.clock, [*files[:1], *others])
         self.state: Callable[[], S] = self._view.read
         """After every line; look at it, do not change it: it goes on with the next lines."""
         self.known: Callable[[], S] = self._view.known
@@ -126,7 +129,7 @@ class StateLog(Generic[S]):
         """
         projection = self._projections.get((to.key, cell))
         if projection is None:
-            projection = Projection(self.log, to, self._home.cell(cell), tell)
+            projection = Projection(self.log, to, Spared(self._home.cell(cell)), tell)
             self._projections[to.key, cell] = projection
         return projection.catch_up()
 
@@ -134,7 +137,7 @@ class StateLog(Generic[S]):
 
     def add(self, view: str, render: Render[S]) -> None:
         """Show the state in one more document."""
-        self._view.add(self._home.cell(view), render)
+        self._view.add(Spared(self._home.cell(view), render), render)
 
     def refresh(self, acked: Cursor = START) -> None:
         """Read on, and bring the documents up to date, now or soon; `acked` as for a view."""
