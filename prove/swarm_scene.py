@@ -112,7 +112,7 @@ class Scene:
         asked, given_up, answered = set[str](), set[str](), set[str]()
         for agent in self.plan.spec.agents:
             for line in self.read(f"state/{agent}/memory.jsonl"):
-                meta = line.get("meta") or {}
+                meta: dict[str, Any] = line.get("meta") or {}
                 kind = asked if line.get("role") == "user" else answered
                 if "turn" in meta:
                     (given_up if meta.get("error") == "interrupted" else kind).add(meta["turn"])

@@ -113,12 +113,11 @@ def run(
     fields["models"] = {**told.fields["models"], **_pairs("--agent-model", agent_model)}
     names = tuple(filter(None, (each.strip() for each in (agents or "").split(","))))
     spec = _spec(call, home, names or told.agents, fields, summarizer or told.summarizer)
-    router = Router(spec, likeness(spec))
+    router = _router(home, spec)
     if dry_run:
         return _would_run(spec, router)
-    made = _created(call, home, name, spec, first_plan(spec, router))
-    with made:
-        state = _go(call, made)
+    with _created(call, home, name, spec, first_plan(spec, router)) as made:
+        state = _go(call, made, router)
     if baseline and state["status"] == DONE:
         return _compared(call, home, made.name, state)
     return _ended(made, state)
@@ -127,7 +126,7 @@ def run(
 @example("holdfast swarm resume week --ticks 3")
 def resume(call: Context, id: Id, *, ticks: Ticks = None, max_cost: MaxCost = None) -> Show:
     """Goes on at the first tick that is not whole; replies that were recorded are not asked for
-    again. More ticks may be given to a run that is done.
+    again. More ticks may be given to a run that is done; without them its files are completed.
     """
     home = call.home_to_change()
     with Run(home, id, call.layout) as one:
@@ -136,11 +135,13 @@ def resume(call: Context, id: Id, *, ticks: Ticks = None, max_cost: MaxCost = No
         changes = {key: value for key, value in changes.items() if value is not None}
         spec = spec_of(state)._replace(**cast("Any", changes))
         check(spec)
-        if state["status"] == DONE and spec.ticks <= state["tick"]:
+        if ticks is not None and ticks <= state["tick"]:
             raise UsageError(
-                f"{id} is done: {state['why']}", hint="--ticks N lets it go on for more ticks"
+                f"{id} has done {plural(state['tick'], 'tick')}",
+                hint=f"--ticks {state['tick'] + 1} or more, of all that it has",
             )
-        return _ended(one, _go(call, one, changes))
+        over = state["status"] == DONE and ticks is None
+        return _ended(one, _go(call, one, _router(home, spec), None if over else changes))
 
 
 @example("holdfast swarm list", columns="run status topology ticks agents cost_usd errors goal")
@@ -243,9 +244,12 @@ def utc_name(instant: float) -> str:
     return utc_stamp(instant)[:19].replace("-", "").replace(":", "").replace("T", "-")
 
 
-def likeness(spec: Spec) -> Any:
-    """What the router compares by; None is TF-IDF."""
-    return None
+def _router(home: Home, spec: Spec) -> Router:
+    if spec.router == "tfidf":
+        return Router(spec)
+    from holdfast.memory.embed import open_embedder
+
+    return Router(spec, open_embedder(home.settings.embedder))
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
@@ -289,7 +293,7 @@ def _would_run(spec: Spec, router: Router) -> Show:
 # --- running --------------------------------------------------------------------------------
 
 
-def _go(call: Context, one: Run, changes: Record | None = None) -> State:
+def _go(call: Context, one: Run, router: Router, changes: Record | None = None) -> State:
     """Run until it is done or stopped, telling each tick."""
     home = one.home
 
@@ -308,7 +312,7 @@ def _go(call: Context, one: Run, changes: Record | None = None) -> State:
             one.decide(lambda _: one.stamped([go]))
         with _stoppable() as stopping:
             runner = Runner(
-                one, opened, layout=call.layout, likeness=likeness, watch=told, stopping=stopping
+                one, opened, layout=call.layout, router=router, watch=told, stopping=stopping
             )
             try:
                 return runner.go()
@@ -428,9 +432,9 @@ def _compared(call: Context, home: Home, name: str, state: State) -> Show:
         ticks=max(4 * calls, 1),
         compared_with=name,
     )
-    made = _created(call, home, f"{name}-baseline", alone, first_plan(alone, Router(alone)))
-    with made:
-        after = _go(call, made)
+    router = Router(alone)
+    with _created(call, home, f"{name}-baseline", alone, first_plan(alone, router)) as made:
+        after = _go(call, made, router)
         rows = [_side(name, "swarm", state), _side(made.name, f"{best} alone", after)]
     lines = [
         f"{row['who']}: {row['calls']} calls, {row['tokens']} tokens, {row['cost_usd']:.4f} USD, "

@@ -32,6 +32,7 @@ from holdfast.swarm.state import LETTERS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.ids import SessionId
     from holdfast.layout import Layout, Part
     from holdfast.models.protocol import Request
     from holdfast.store.home import Home
@@ -68,7 +69,8 @@ class Prepared(NamedTuple):
     parts: Sequence[str]
     request: Request
     turn: str
-    charge: str
+    charge: SessionId
+    """What it is called in the book of money."""
     reserved_usd: float | None
 
 
@@ -142,7 +144,7 @@ class Expert:
             **{name: value for name, value in known.items() if value is not None},
             "tokens": sum(told) if len(told) == len(counts) else -(-length // LETTERS_PER_TOKEN),
             "turn": call.turn,
-            "charge": call.charge,
+            "charge": str(call.charge),
         }
         if call.reserved_usd is not None:
             fields["reserved_usd"] = call.reserved_usd

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import log
+from operator import mul
 from random import Random
 from typing import NamedTuple
 
+from holdfast.memory.embed import Embedder
 from holdfast.swarm.prompts import goal_text
 from holdfast.swarm.spec import Spec
 
@@ -35,11 +37,13 @@ class Choice(NamedTuple):
 
 
 class Router:
-    def __init__(self, spec: Spec, likeness: Likeness | None = None) -> None:
+    def __init__(self, spec: Spec, embedder: Embedder | None = None) -> None:
+        """Compares by words; with an embedder, by meaning."""
         self._spec = spec
-        self._documents = {agent: document(spec, agent) for agent in spec.agents}
+        documents = {agent: document(spec, agent) for agent in spec.agents}
+        alike = _tf_idf(documents) if embedder is None else _by_meaning(documents, embedder)
         # A tick looks at one baton; its plan may be made twice.
-        self.likeness = lru_cache(maxsize=2)(likeness or _tf_idf(self._documents))
+        self.likeness: Likeness = lru_cache(maxsize=2)(alike)
 
     def choose(
         self, tick: int, baton: str, previous: Sequence[str], selected: Mapping[str, int]
@@ -115,6 +119,18 @@ def _tf_idf(documents: Mapping[str, str]) -> Likeness:
             for agent, part in parts.get(token, ()):
                 sums[agent] += part
         return sums
+
+    return likeness
+
+
+def _by_meaning(documents: Mapping[str, str], embedder: Embedder) -> Likeness:
+    """The cosine of the vectors, which have length 1."""
+    vectors = embedder.embed(list(documents.values()))
+
+    def likeness(text: str) -> dict[str, float]:
+        (found,) = embedder.embed([text])
+        cosines = (sum(map(mul, found, vector)) for vector in vectors)
+        return dict(zip(documents, cosines, strict=True))
 
     return likeness
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
@@ -28,7 +28,7 @@ from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Line
 from holdfast.swarm import prompts
 from holdfast.swarm.experts import LOST_EFFECT, Ask, Expert, Heard, Prepared, charge_number
-from holdfast.swarm.router import Likeness, Router, learned
+from holdfast.swarm.router import Router, learned
 from holdfast.swarm.run import Run, is_over, run_names
 from holdfast.swarm.spec import Spec, spec_of
 from holdfast.swarm.state import State
@@ -55,7 +55,7 @@ class Runner:
         models: Callable[[str, str], Model],
         *,
         layout: Layout = HOLDFAST,
-        likeness: Callable[[Spec], Likeness | None] = lambda _: None,
+        router: Router | None = None,
         watch: Watch = lambda _, __: None,
         stopping: Callable[[], str] = lambda: "",
     ) -> None:
@@ -63,7 +63,7 @@ class Runner:
         self.run, self.home, self._clock = run, run.home, run.home.clock
         self._watch, self._stopping = watch, stopping
         spec = self.spec = run.spec
-        self._router = Router(spec, likeness(spec))
+        self._router = router or Router(spec)
         self._around = around_of(run)
         self._experts: dict[str, Expert] = {}
         try:
@@ -87,7 +87,7 @@ class Runner:
         self._next_show = 0.0
         self._look_back = run.fence > 1
         """Whether a process before this one may have asked for the tick that comes next."""
-        self._reserved_before: dict[int, str] = {}
+        self._reserved_before: dict[int, SessionId] = {}
         self._reserved = 0.0
         """USD, for calls of this tick that are not in the log."""
 
@@ -96,7 +96,7 @@ class Runner:
         if self._look_back:
             end_around(self._around)
             found = self._account.abandoned()
-            self._reserved_before = {each.session.number: str(each.session) for each in found}
+            self._reserved_before = {each.session.number: each.session for each in found}
         self._tell_goals()
         self._show(now=True)
         try:
@@ -104,7 +104,7 @@ class Runner:
                 if state["ending"] is not None:
                     self._end(state)
                 elif why := self._stopping():
-                    self._halt(why)
+                    self._write_line({"event": "halt", "why": why})
                 elif state["plan"] is None:  # it was done, and goes on for more ticks
                     self._write_line(plan_of(self.spec, self._router, state))
                 else:
@@ -127,39 +127,30 @@ class Runner:
             prompt = prompts.expert_prompt(kind, plan["from"], agent, primed, goal)
             asks.append(Ask(agent, f"{tick}/{agent}", prompt, state["asked"].get(agent, 0)))
         lines: list[Record] = []
-        replies: dict[str, str] = {}
         errors: list[str] = []
-        try:
-            heard = self._ask_all(state, asks)
-        except OverBudget as error:
-            self._refused(error)
-            raise
-        for ask, each in zip(asks, heard, strict=True):
-            lines.append(_line(kind, plan, ask, each))
-            if each.error:
-                errors.append(f"{ask.agent}: {each.error}")
-            else:
-                replies[ask.agent] = each.text
-        baton = state["baton"]
-        if kind != "moe" and replies:
+
+        def heard(kind: str, asks: Sequence[Ask]) -> dict[str, str]:
+            replies: dict[str, str] = {}
+            for ask, reply in zip(asks, self._ask_all(state, asks), strict=True):
+                lines.append(_line(kind, plan, ask, reply))
+                if reply.error:
+                    errors.append(f"{ask.agent}: {reply.error}")
+                else:
+                    replies[ask.agent] = reply.text
+            return replies
+
+        replies, baton = heard(kind, asks), state["baton"]
+        if replies and kind != "moe":
             baton = prompts.limited([*replies.values()][-1], spec)
         elif replies:
             if why := self._stopping():
-                self._halt(why)
+                self._write_line({"event": "halt", "why": why})
                 return
             agent = spec.summarizer
             number = state["asked"].get(agent, 0) + (agent in experts)
             prompt = prompts.summary_prompt(replies, spec.baton_sentences)
-            ask = Ask(agent, f"{tick}/{agent}/baton", prompt, number)
-            try:
-                (summary,) = self._ask_all(state, [ask])
-            except OverBudget as error:
-                self._refused(error)
-                raise
-            lines.append(_line("aggregate", plan, ask, summary))
-            if summary.error:
-                errors.append(f"{agent}: {summary.error}")
-            baton = prompts.limited(summary.text or prompts.joined(replies), spec)
+            summary = heard("aggregate", [Ask(agent, f"{tick}/{agent}/baton", prompt, number)])
+            baton = prompts.limited(summary.get(agent) or prompts.joined(replies), spec)
         if not experts:
             said = f"no expert in tick {tick}: {plan['reason']}"
             best = max(plan["scores"], key=plan["scores"].__getitem__)
@@ -177,8 +168,6 @@ class Runner:
                 "seconds": seconds,
             }
         )
-        # Before the lock of the log is taken: an embedding takes its time.
-        self._router.likeness(baton)
         self._write(lines, errors)
 
     def _write(self, lines: list[Record], errors: Sequence[str]) -> None:
@@ -190,6 +179,8 @@ class Runner:
             return [*made, *self.run.stamped(self._following(after))]
 
         try:
+            # Before the lock of the log is taken: an embedding takes its time.
+            self._router.likeness(lines[-1]["baton"])
             written = self.run.decide(decide)
         except HoldfastError as error:
             if errors:  # what went wrong first must not be hidden by what went wrong next
@@ -213,9 +204,6 @@ class Runner:
             return [plan, {"event": "halt", "why": why}]
         return [plan, *([{"event": "halt", "why": state["why"]}] if state["stopping"] else [])]
 
-    def _halt(self, why: str) -> None:
-        self._write_line({"event": "halt", "why": why})
-
     def _write_line(self, line: Record) -> None:
         self.run.decide(lambda _: self.run.stamped([line]))
 
@@ -225,78 +213,57 @@ class Runner:
         """How each call ended, in the order in which they are given; made at once."""
         heard: dict[str, Heard] = {}
         calls: list[Prepared] = []
-        for number, ask in enumerate(asks):
-            found = self._before(state, ask) if self._look_back else None
-            lost = self.run.known()["lost"].get(ask.name, 0)
-            if found is not None:
-                heard[ask.name] = found
-            elif lost and self._experts[ask.agent].acts(ask) and not self.spec.repeatable:
-                heard[ask.name] = Heard("", LOST_EFFECT, {"t": self._clock.now()})
-            else:
-                calls.append(self._prepared(state, ask, lost, len(asks) - number))
+        try:
+            for number, ask in enumerate(asks):
+                found = self._before(state, ask) if self._look_back else None
+                lost = self.run.known()["lost"].get(ask.name, 0)
+                if found is not None:
+                    heard[ask.name] = found
+                elif lost and self._experts[ask.agent].acts(ask) and not self.spec.repeatable:
+                    heard[ask.name] = Heard("", LOST_EFFECT, {"t": self._clock.now()})
+                else:
+                    call = self._prepared(ask, lost)
+                    calls.append(self._funded(state, call, len(asks) - number))
+        except OverBudget as error:
+            self._refused(error, calls)
+            raise
         hit("swarm.asking")
-        heard |= self._made(calls)
-        return [heard[ask.name] for ask in asks]
-
-    def _made(self, calls: Sequence[Prepared]) -> dict[str, Heard]:
-        if len(calls) == 1:
-            (call,) = calls
-            return {call.ask.name: self._experts[call.ask.agent].ask(call)}
-        asking: dict[str, Future[Heard]] = {
+        asking = {
             call.ask.name: self._pool.submit(self._experts[call.ask.agent].ask, call)
             for call in calls
         }
         wait(asking.values())
-        return {name: future.result() for name, future in asking.items()}
+        heard |= {name: future.result() for name, future in asking.items()}
+        return [heard[ask.name] for ask in asks]
 
-    def _prepared(
-        self, state: State, ask: Ask, lost: int, left: int, *, free: bool = False
-    ) -> Prepared:
-        expert = self._experts[ask.agent]
-        parts, request = expert.request(ask, self.spec.timeout)
+    def _prepared(self, ask: Ask, lost: int) -> Prepared:
+        """A call as it is named in the conversation and in the book; nothing is reserved for it."""
+        parts, request = self._experts[ask.agent].request(ask, self.spec.timeout)
         name = f"{ask.name}/{lost + 1}" if lost else ask.name
-        number = charge_number(self.run.name, name)
-        charge = SessionId(self.home.day(), ask.agent, number)
-        known = self._reserved_before.get(number, str(charge))
-        turn = f"{self.run.name}/{name}"
-        if free:
-            return Prepared(ask, parts, request, turn, known, None)
-        model = expert.model_of(ask)
-        most = model.most_usd(request)
-        tells = bool(getattr(model, "tells_cost", True))
-        aside = self._granted(state, ask, charge, most, left, tells=tells)
-        return Prepared(ask, parts, request, turn, str(charge), aside)
+        charge = SessionId(self.home.day(), ask.agent, charge_number(self.run.name, name))
+        charge = self._reserved_before.get(charge.number, charge)
+        return Prepared(ask, parts, request, f"{self.run.name}/{name}", charge, None)
 
     def _before(self, state: State, ask: Ask) -> Heard | None:
         """How a call ended that the process before this one made; None if it has to be made."""
         expert = self._experts[ask.agent]
         while True:
-            lost = self.run.known()["lost"].get(ask.name, 0)
-            call = self._prepared(state, ask, lost, 1, free=True)
+            call = self._prepared(ask, self.run.known()["lost"].get(ask.name, 0))
             try:
-                heard = expert.recorded(call)
+                return expert.recorded(call)
             except Interrupted:
                 expert.give_up(call)
                 line = {"event": "lost", "tick": state["plan"]["tick"], "call": ask.name}
-                line |= {"agent": ask.agent, "charge": call.charge, "turn": call.turn}
+                line |= {"agent": ask.agent, "charge": str(call.charge), "turn": call.turn}
                 self._write_line(line)
-                continue
-            return heard
 
     # -- money -------------------------------------------------------------------------
 
-    def _granted(
-        self,
-        state: State,
-        ask: Ask,
-        charge: SessionId,
-        most: float | None,
-        left: int,
-        *,
-        tells: bool,
-    ) -> float | None:
+    def _funded(self, state: State, call: Prepared, left: int) -> Prepared:
         """Reserve for a call under the limits of run, agent and fleet; OverBudget if refused."""
-        spec, aside = self.spec, most
+        spec, ask = self.spec, call.ask
+        model = self._experts[ask.agent].model_of(ask)
+        usd = most = model.most_usd(call.request)
         if spec.max_cost_usd is not None:
             bound = Bound(
                 f"swarm {self.run.name}",
@@ -306,25 +273,28 @@ class Runner:
                 state["unknown"],
                 state["assumed_usd"],
             )
-            if aside is None and tells:
-                aside = max(bound.left, 0.0) / left  # an equal share for each call of the tick
-            grant([bound], aside or 0.0, hint=_HINT)
-            if aside is not None and aside <= 0.0 < (most or 1.0):
+            if usd is None and getattr(model, "tells_cost", True):
+                usd = max(bound.left, 0.0) / left  # an equal share for each call of the tick
+            grant([bound], usd or 0.0, hint=_HINT)
+            if usd is not None and usd <= 0.0 < (most or 1.0):
                 grant([bound], None, hint=_HINT)
+        if self._reserved_before.pop(call.charge.number, None):
+            self._account.release(call.charge, "not asked")
         budget = self.home.current_settings().budget(ask.agent)
         limits = Budget(None, budget.agent_day, budget.fleet_day)
+        charge = SessionId(self.home.day(), ask.agent, call.charge.number)
         if limits != NO_LIMITS:
-            with suppress(KeyError):
-                self._account.release(charge, "not asked")
-            self._account.reserve(charge, aside or 0.0, limits)
-        self._reserved += aside or 0.0
-        return aside
+            self._account.reserve(charge, usd or 0.0, limits)
+        self._reserved += usd or 0.0
+        return call._replace(charge=charge, reserved_usd=usd)
 
-    def _refused(self, error: OverBudget) -> None:
+    def _refused(self, error: OverBudget, calls: Sequence[Prepared]) -> None:
         """Stop the run where it is; what was heard in this tick is in the conversations."""
+        for call in calls:
+            self._account.release(call.charge, "not asked")
         audit.refused(self.home, f"a call of swarm {self.run.name}", error)
         with suppress(HoldfastError):
-            self._halt(error.message)
+            self._write_line({"event": "halt", "why": error.message})
 
     # -- what others see ---------------------------------------------------------------
 
