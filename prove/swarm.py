@@ -213,7 +213,7 @@ def deaths(places: list[str], most: int, rng: Random) -> list[Death]:
 
 # --- controls -------------------------------------------------------------------------------
 
-_write = Runner._write  # pyright: ignore[reportPrivateUsage]
+_write = Runner._write
 
 
 def line_by_line(self: Runner, lines: list[Any], errors: Any) -> None:

@@ -24,6 +24,7 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.swarm import analysis, harness
 from holdfast.swarm.pictures import pictures
+from holdfast.swarm.run import Run, run_names
 from holdfast.text import clip, one_line
 from holdfast.text import duration as seconds_of
 from holdfast.userfile import put_over
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 KINDS = ("cluster_run_", "test_run_")
 _SHOWN, _STEPS = 8, 20
 SEALED = "[sealed]"
-Run = Annotated[
+Which = Annotated[
     str,
     Arg(
         "A run of the home, or the file of one, also of another system",
@@ -48,7 +49,7 @@ Run = Annotated[
 @example("holdfast swarm analyze test_run_20261119-064700")
 def analyze(
     context: Context,
-    run: Run,
+    run: Which,
     *,
     compare: Annotated[
         str | None,
@@ -74,7 +75,7 @@ def analyze(
 @example("holdfast swarm plot test_run_20261119-064700 --out run.svg")
 def plot(
     context: Context,
-    run: Run,
+    run: Which,
     *,
     out: Annotated[
         str, Arg("The picture: a name that ends in .svg or .png", metavar="FILE", is_path=True)
@@ -193,6 +194,10 @@ _LIKE = "such as logs/cluster_run_RUN.json or logs/test_run_RUN.json"
 def _in_home(context: Context, name: str) -> tuple[str, bytes]:
     home, folder = context.home(), context.layout.path("runs")
     stems = [name] if name.startswith(KINDS) else [f"{kind}{name}" for kind in KINDS]
+    own = name.removeprefix(KINDS[0])
+    if own in run_names(home, context.layout):
+        with Run(home, own, context.layout) as one:
+            return KINDS[0] + own, b"".join(one.chunks())
     for stem in stems if len(key_parts(name)) == 1 else ():
         text = home.document(f"{folder}/{stem}.json").read()
         if text is not None:

@@ -160,11 +160,12 @@ class Run:
         """Write the document: as long as the log is, and never held in memory."""
         blob = self.home.blob(self.document)
         try:
-            blob.put(self._chunks())
+            blob.put(self.chunks())
         finally:
             blob.close()
 
-    def _chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
+        """The document, piece by piece."""
         head = encode(document_head(self.state()))
         yield head[:-1] + b',\n"events":[\n'
         for number, event in enumerate(self.events()):
