@@ -12,8 +12,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from holdfast.swarm.experts import Expert
 from prove import frame
 from prove.frame import Control, Result
 from prove.jobs import broken
+from prove.session_scene import eventually
 from prove.swarm_scene import (
     LOST,
     NAME,
@@ -36,7 +38,7 @@ from prove.swarm_scene import (
 PER_RUN = 2
 """Kills; after them the run may come to its end."""
 MOST_WAIT = 0.6
-"""Seconds after which the first kill comes at the latest; less if the run was over by then."""
+"""Seconds after which a kill comes at the latest; a run that was over by then counts as none."""
 MOST_ROUNDS = 60
 
 AGENT = """
@@ -64,8 +66,8 @@ def settled_home(agents: Sequence[str]) -> Generator[Path]:
         yield place / "home"
 
 
-def command(said: Path, home: Path, *words: str, wait: float | None = None) -> int:
-    """`holdfast` in a child of ours, killed after a while if it is told to; its exit code."""
+def command(said: Path, home: Path, *words: str, until: Callable[[], object] | None = None) -> int:
+    """`holdfast` in a child of ours, killed when `until` returns, if that is given; its exit code."""
     child = os.fork()
     if child == 0:
         code = 70
@@ -75,8 +77,8 @@ def command(said: Path, home: Path, *words: str, wait: float | None = None) -> i
             code = holdfast(["--home", str(home), *words])
         finally:
             os._exit(code)
-    if wait is not None:
-        time.sleep(wait)
+    if until is not None:
+        until()
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -99,11 +101,11 @@ class Programs(Scene):
               for part in ("--agent-model", f"{agent}={each} {agent}")),
         ]  # fmt: skip
 
-    def go(self, wait: float | None = None) -> int:
+    def go(self, until: Callable[[], object] | None = None) -> int:
         """Run it, or go on with it."""
         begun = any(line.get("event") == "new" for line in self.read(f"swarms/{NAME}.jsonl"))
         words = ["resume", NAME] if begun else ["run", "--name", NAME, *self._words]
-        return command(self.place / "said", self.home, "swarm", *words, wait=wait)
+        return command(self.place / "said", self.home, "swarm", *words, until=until)
 
     def notes(self) -> list[str]:
         text = self.note.read_text(encoding="utf-8") if self.note.exists() else ""
@@ -156,11 +158,11 @@ def one_run(seed: int, number: int, kills: int, template: Path) -> tuple[int, li
     rng = Random(frame.seed_of(f"{seed} kills {number}"))
     with frame.scratch("swarm") as place:
         scene = Programs(place, plan_of(seed, number), template)
-        fired, most = 0, MOST_WAIT
+        fired = 0
         try:
             for _ in range(MOST_ROUNDS):
-                wait = rng.uniform(0, most) if fired < kills else None
-                code = scene.go(wait)
+                wait = rng.uniform(0, MOST_WAIT)
+                code = scene.go(partial(time.sleep, wait) if fired < kills else None)
                 if code == -signal.SIGKILL:
                     fired += 1
                     scene.look()
@@ -179,12 +181,12 @@ def never(self: Expert, call: object) -> None:
 
 
 def control(seed: int, template: Path) -> list[Control]:
-    """A `holdfast` that asks a program again."""
+    """A `holdfast` that asks a program again, killed while one is at work."""
     name = "asks a program again, as a command"
-    with broken(Expert, "acts", never):
-        for number in range(12):
-            _, says = one_run(seed, number, PER_RUN, template)
-            told = [each for each in says if each.startswith("P3")]
-            if told:
-                return [Control(name, True, told[0])]
-    return [Control(name, False, "nothing noticed")]
+    with broken(Expert, "acts", never), frame.scratch("swarm") as place:
+        scene = Programs(place, plan_of(seed, 0), template)
+        scene.go(lambda: eventually(scene.notes))
+        scene.look()
+        scene.go()
+        told = [each for each in complaints(scene) if each.startswith("P3")]
+    return [Control(name, bool(told), told[0] if told else "nothing noticed")]

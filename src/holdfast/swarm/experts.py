@@ -153,19 +153,22 @@ class Expert:
     # -- after a crash -----------------------------------------------------------------
 
     def recorded(self, call: Prepared) -> Heard | None:
-        """How a call ended that a process before this one made; Interrupted if it did not end.
+        """How a call ended that a process before this one made; None if it was never made.
 
-        None if the call was never made.
+        One that did not end is given up: its error is LOST_EFFECT.
         """
-        question = Looked({}, 2, wanted=partial(_is_of, call.turn))
-        found = self._said.log.find(question)
-        records = [line.record for line in found.lines]
+        found = self._said.log.find(Looked({}, 2, wanted=partial(_is_of, call.turn)))
+        records = {line.record.get("role") == "user": line.record for line in found.lines}
+        asked, answer = records.get(True), records.get(False)
         if not records:
             return None
-        answer = next((each for each in records if each.get("role") != "user"), None)
+        call = call._replace(reserved_usd=meta_of(asked or {}).get("reserved_usd"))
         meta = {} if answer is None else meta_of(answer)
         if answer is None or meta.get("error") in _INTERRUPTED:
-            raise Interrupted(call.turn)
+            if call.turn in self._said.waiting():
+                pending = PendingCall(call.turn, self._session, self._model.ref, None, None)
+                self._said.end(pending, Result("interrupted", error=Interrupted(call.turn)))
+            return Heard("", LOST_EFFECT, {"reserved_usd": call.reserved_usd})
         names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds")
         known = {name: meta[name] for name in names if name in meta} | {"t": answer["ts"]}
         said = str(answer.get("content", ""))
@@ -173,12 +176,6 @@ class Expert:
             known.setdefault("model", self.model_of(call.ask).ref)
             return self._heard(call, str(meta.get("reply", "")), f"{meta['error']}: {said}", known)
         return self._heard(call, said, "", known)
-
-    def give_up(self, call: Prepared) -> None:
-        """Record that a call will not end: its process is gone."""
-        if call.turn in self._said.waiting():
-            pending = PendingCall(call.turn, self._session, self._model.ref, None, None)
-            self._said.end(pending, Result("interrupted", error=Interrupted(call.turn)))
 
     def close(self) -> None:
         self._said.close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast import audit
 from holdfast.codec import Record
-from holdfast.errors import HoldfastError, Interrupted, OverBudget
+from holdfast.errors import HoldfastError, OverBudget
 from holdfast.ids import SessionId
 from holdfast.layout import CACHE, HOLDFAST, ROUTER_WEIGHTS, Layout
 from holdfast.proc.survivors import end_around
@@ -249,13 +249,17 @@ class Runner:
         expert = self._experts[ask.agent]
         while True:
             call = self._prepared(ask, self.run.known()["lost"].get(ask.name, 0))
-            try:
-                return expert.recorded(call)
-            except Interrupted:
-                expert.give_up(call)
-                line = {"event": "lost", "tick": state["plan"]["tick"], "call": ask.name}
-                line |= {"agent": ask.agent, "charge": str(call.charge), "turn": call.turn}
-                self._write_line(line)
+            found = expert.recorded(call)
+            if found is None or found.error != LOST_EFFECT:
+                return found
+            line = {
+                "event": "lost",
+                "tick": state["plan"]["tick"],
+                "call": ask.name,
+                **found.fields,
+            }
+            line |= {"agent": ask.agent, "charge": str(call.charge), "turn": call.turn}
+            self._write_line(line)
 
     # -- money -------------------------------------------------------------------------
 
