@@ -1,7 +1,7 @@
 """What an agent is given to begin a session with, as one Markdown text.
 
-How the last session ended and what it left to say, memory.md, pending tasks, urgent messages
-in full, the others by subject.  What agents and others wrote stands between random marks, so
+How the last session ended and what it left to say, memory.md, what was found in memory about the
+task, pending tasks, urgent messages in full, the others by subject.  What agents and others wrote stands between random marks, so
 that no text in it can pass for Holdfast's.  Journal and ledger are never part of it.
 """
 
@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.agents.inbox import for_prompt, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.agents.tasks import with_status
+from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, Record, decode
 from holdfast.models.marks import ABOUT, WARNING, between, cut, in_one_line, new_mark
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
+    from holdfast.memory.search import MemoryHit
     from holdfast.store.home import Home
 
 MOST_MEMORY = MOST_SHOWN
 """Characters of memory.md; beyond that each section keeps its newest entries."""
 _LEAST_MEMORY = 1_000
+MOST_HITS, MOST_FOUND, LONGEST_HIT = 8, 4_000, 800
+"""Texts from memory; characters of all of them, about 1,000 tokens; and of one."""
 MOST_TASKS = 20
 MOST_SUBJECTS = 20
 _LONGEST_CLOSING = 40  # characters
@@ -41,6 +45,8 @@ class Given(NamedTuple):
     urgent: Sequence[Record]
     others: Sequence[Record]
     """Normal messages: only their subjects are told."""
+    found: Sequence[MemoryHit] = ()
+    """What memory has about the task, the best first."""
 
 
 def gather(home: Home, agent: Agent) -> Given:
@@ -71,6 +77,42 @@ def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
         urgent=[for_prompt(each) for each in urgent],
         others=[for_prompt(each) for each in others],
     )
+
+
+def recalled(
+    home: Home,
+    agent: Agent,
+    given: Given,
+    about: str = "",
+    *,
+    seen: Sequence[str] = (),
+    keep: bool = True,
+) -> Given:
+    """The same with what memory has about this, or about the tasks; without what was `seen`.
+
+    Without `keep` nothing is written, not even an index.
+    """
+    # Needed by few who are given a context, and slow to import.
+    from holdfast.memory.search import Filters, Recall  # noqa: PLC0415
+    from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN  # noqa: PLC0415
+
+    left = given.so_far or given.last or {}
+    tasks = [str(task.get("description") or "") for task in given.tasks[:3]]
+    about = about or "\n".join(filter(None, [str(left.get("next_priority") or ""), *tasks]))
+    if not about:
+        return given
+    with Recall(home, agent.layout, keep=keep) as recall:
+        sources = Filters(sources=(TOPIC, TURN, SUMMARY, CHUNK))
+        hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
+    known = {in_one_line(text) for text in (about, *seen)}
+    found = [
+        hit
+        for hit in hits
+        if not hit.superseded_by
+        and "expired" not in hit.parts
+        and in_one_line(hit.text) not in known
+    ]
+    return given._replace(found=found[:MOST_HITS])
 
 
 def _text(home: Home, key: str) -> str:
@@ -110,6 +152,7 @@ def compose(given: Given, mark: str | None = None, most_memory: int = MOST_MEMOR
         *_last_session(given.last, mark),
         *_this_session(given.so_far, mark),
         *_memory(given.memory, most_memory, mark),
+        *_found(given.found, mark),
         *_tasks(given.tasks, mark),
         *_messages(given, mark),
     ]
@@ -161,6 +204,20 @@ def _memory(text: str, most: int, mark: str) -> Iterator[str]:
     if text.strip():
         shown = between("memory", mark, bounded(text, most).strip())
         yield f"## Memory\n\n{shown}\n"
+
+
+def _found(found: Sequence[MemoryHit], mark: str) -> Iterator[str]:
+    lines, left = list[str](), MOST_FOUND
+    for hit in found:
+        said, when = in_one_line(hit.text), utc_stamp(hit.ts)[:10] if hit.ts is not None else ""
+        said = said if len(said) <= LONGEST_HIT else f"{said[: LONGEST_HIT - 1]}…"
+        line = f"- [{', '.join(filter(None, (hit.id, when, hit.topic)))}] {said}"
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    if lines:
+        yield f"## Found in memory\n\n{between('found', mark, chr(10).join(lines))}\n"
 
 
 def _tasks(tasks: Sequence[Record], mark: str) -> Iterator[str]:

@@ -1,16 +1,15 @@
 """One question to a model and its reply: composed, put on record, asked, put on record again.
 
 Every engine asks through here, so that recording, cost, budget and masking exist once.  What the
-model is told, in this order: who it is, what the agent should know (last session, notes, tasks,
-messages), what was found in its memory, the latest of the conversation, the question.  Who it is
-and the question are told whole; the rest has what room they leave.
+model is told, in this order: who it is, what the agent should know (last session, notes, what was
+found in its memory, tasks, messages), the latest of the conversation, the question.  Who it is and
+the question are told whole; the rest has what room they leave.
 
 Who is told something that was sealed may say it again, so that turn is sealed as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.calls.call import CallRequest, recorded_call
@@ -30,20 +29,11 @@ _LEAST_HISTORY = 0.25
 """Of the room, for the conversation."""
 
 
-class Found(NamedTuple):
-    """Something from an agent's memory that may help with a question."""
-
-    text: str
-    source: str
-    score: float
-
-
 class Question(NamedTuple):
     prompt: str
     persona: str = ""
     context: str = ""
     """What the agent should know, as `context.compose` has it."""
-    found: Sequence[Found] = ()
     schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -108,12 +98,11 @@ def composed(conversation: Conversation, question: Question) -> tuple[list[str],
         )
     room = question.room - len(question.prompt) - len(question.persona)
     parts = [question.persona] if question.persona else []
-    for text in filter(None, (question.context, _retrieved(question.found))):
+    if question.context:
         most = int(room * (1 - _LEAST_HISTORY)) if question.history else room
-        part = text if len(text) <= most else _shortened(text, most)
-        if part:
-            parts.append(part)
-            room -= len(part)
+        part = _shortened(question.context, most)
+        parts += [part] if part else []
+        room -= len(part)
     said = conversation.recent(max(room, 0)) if question.history else []
     messages = [Message("system", "\n\n".join(parts))] if parts else []
     request = Request(
@@ -128,13 +117,8 @@ def composed(conversation: Conversation, question: Question) -> tuple[list[str],
 
 
 def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
     note = f"\n[{len(text) - most} characters left out]"
     return text[: most - len(note)] + note if most > len(note) else ""
 
-
-def _retrieved(found: Sequence[Found]) -> str:
-    """What memory has to say, best first, each with where it is from."""
-    if not found:
-        return ""
-    lines = [f"- ({each.score:.2f}, {each.source}) {' '.join(each.text.split())}" for each in found]
-    return "## From memory\n\n" + "\n".join(lines)

@@ -278,11 +278,11 @@ def _of_each(
 
 @example("holdfast session context --agent rio")
 def given_context(context: Context, *, agent: Annotated[str, Arg("Whose context")]) -> Show:
-    from holdfast.agents.context import compose, gather
+    from holdfast.agents.context import compose, gather, recalled
 
     home = context.home()
     with opened(home, agent, context.layout) as one:
-        text = compose(gather(home, one))
+        text = compose(recalled(home, one, gather(home, one), keep=context.adopted))
     return Show({"agent": one.name, "context": text}, text=text)
 
 
