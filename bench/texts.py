@@ -20,6 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+
 SHORTEST, LONGEST = 60, 360
 CACHE = Path(os.environ.get("HOLDFAST_BENCH_CACHE", "~/.cache/holdfast-bench")).expanduser()
 _BATCH = 500
@@ -98,8 +100,6 @@ def docstrings() -> list[tuple[str, str]]:
 
 def vectors(texts: list[str], name: str, embed: Callable[[list[str]], list[Any]]) -> Any:
     """A row of floats for each text: from the cache, or made and kept there batch by batch."""
-    import numpy as np
-
     folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
     rows = list[Any]()

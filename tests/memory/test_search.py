@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.memory import rank, search, vectors
 from holdfast.memory.search import Filters, Recall, Recency
 from holdfast.memory.topics import Topics
 from holdfast.ops.context import Context
@@ -223,29 +222,6 @@ def test_an_edited_note_replaces_what_it_was(home: Home, recall: Recall) -> None
     notes.replace(b"## Corrections\n- the mill turns\n")
     assert recall.search("well") == []
     assert len(recall.search("mill")) == 1
-
-
-def test_without_numpy_the_order_is_the_same(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numpy")
-    with Home.open(path, create=True, timezone="UTC") as home:
-        now = home.clock.now()
-        for n in range(60):
-            say(home, f"s{n % 9}", f"boat {n % 5} in bay {n}", f"bay {n % 3} noted")
-        note(home, "boat in the far bay", tags=["x"], ts=now - DAY)
-    with open(f"{path}/holdfast.toml", "a", encoding="utf-8") as file:
-        file.write('[memory]\nembedder = "none"\n')
-    filters = (Filters(), Filters(tags=["x"]), Filters(since=now - 1), Filters(topic="chat/user"))
-
-    def found() -> list[Any]:
-        with Home.open(path) as home, Recall(home) as recall:
-            return [recall.search("which boat is in bay 3", k=9, filters=each) for each in filters]
-
-    in_arrays = found()
-    for module in (rank, search, vectors):
-        monkeypatch.setattr(module, "np", None)
-    for ours, theirs in zip(found(), in_arrays, strict=True):
-        assert [hit.id for hit in ours] == [hit.id for hit in theirs]
-        assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs])
 
 
 def _search_in_child(path: str, count: int) -> None:

@@ -174,3 +174,20 @@ def test_rebuild_writes_a_tree_that_was_lost(shell: Shell) -> None:
     assert "state/rio/fmm.json" in shell("rebuild").out
     assert fmm(shell)["decisions"]["fees"]["__data__"][0]["text"] == "one"
     assert "fmm.json" not in shell("memory", "tree", "--agent", "rio").err
+
+
+def test_reindex_describes_the_index_of_vectors_in_the_tree(shell: Shell) -> None:
+    pytest.importorskip("faiss")
+    for number in range(20):
+        add(shell, f"datum number {number} of the harbour")
+    assert shell("memory", "reindex").code == 0
+    (dim,) = fmm(shell)["retrieval"]["ivf"].values()
+    (index,) = dim.values()
+    assert index["count"] == 20
+    assert {"dim", "K", "nprobe", "count", "centroids"} <= index.keys()
+    assert FMM.read(fmm(shell), strict=True).findings == []
+    lines = (shell.home / "state/rio/topics.jsonl").read_bytes()
+    assert shell("memory", "reindex").code == 0
+    assert (shell.home / "state/rio/topics.jsonl").read_bytes() == lines, "nothing new to record"
+    hits = shell("memory", "search", "harbour 7", "--agent", "rio", "--json").rows()
+    assert hits[0]["text"] == "datum number 7 of the harbour"

@@ -217,7 +217,7 @@ def test_a_large_tree_follows_as_often_as_its_size_allows(home: Home, clock: Tur
         assert topics.behind() == ""
         topics.add("b", "late")
     with Topics(home, "rio") as topics:
-        assert topics.behind() == "1 lines behind"
+        assert topics.behind() == "1 line behind"
         assert texts(topics.under("b")) == ["late"]
     clock.advance(6.0)
     with Topics(home, "rio") as topics:
@@ -227,22 +227,22 @@ def test_a_large_tree_follows_as_often_as_its_size_allows(home: Home, clock: Tur
     assert len(fmm(home)["b"]["__data__"]) == 2
 
 
-def test_places_that_were_lost_or_damaged_change_no_answer(home: Home) -> None:
+def test_an_index_that_was_lost_or_damaged_changes_no_answer(home: Home) -> None:
     with Topics(home, "rio") as topics:
         ids = [topics.add("a", f"text {number}") for number in range(5)]
         topics.forget(ids[1:2])
         before = topics.under("a"), topics.topics()
-    (places,) = Path(home.path, "cache/topics/rio").glob("*.sqlite3")
+    index = Path(home.path, "cache/memory/index.sqlite3")
     for content in (b"not a database at all" * 100, b""):
-        places.write_bytes(content)
+        index.write_bytes(content)
         with Topics(home, "rio") as topics:
             assert (topics.under("a"), topics.topics()) == before
-    places.unlink()
+    index.unlink()
     with Topics(home, "rio") as topics:
         assert (topics.under("a"), topics.topics()) == before
 
 
-def test_places_of_another_log_are_not_used(home: Home) -> None:
+def test_the_index_of_another_log_is_not_used(home: Home) -> None:
     with Topics(home, "rio") as topics:
         topics.add_all([datum_line("a", "long " * 100, ts=1.0), datum_line("a", "two", ts=1.0)])
         assert len(topics.under()) == 2

@@ -1,8 +1,9 @@
 """What an agent is given to begin a session with, as one Markdown text.
 
 How the last session ended and what it left to say, memory.md, what was found in memory about the
-task, pending tasks, urgent messages in full, the others by subject.  What agents and others wrote stands between random marks, so
-that no text in it can pass for Holdfast's.  Journal and ledger are never part of it.
+task, pending tasks, urgent messages in full, the others by subject.  What agents and others wrote
+stands between random marks, so that no text in it can pass for Holdfast's.  Journal and ledger are
+never part of it.
 """
 
 from __future__ import annotations

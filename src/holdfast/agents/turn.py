@@ -121,4 +121,3 @@ def _shortened(text: str, most: int) -> str:
         return text
     note = f"\n[{len(text) - most} characters left out]"
     return text[: most - len(note)] + note if most > len(note) else ""
-

@@ -41,11 +41,6 @@ class Datum(NamedTuple):
     fields: Record
     """Further fields of the datum in `fmm.json`, such as `tick` of a baton."""
 
-    @property
-    def is_sealed(self) -> bool:
-        """Whether its text is ciphertext."""
-        return "sealed" in self.meta
-
     def shown(self, superseded_by: str | None = None) -> Record:
         """The datum as `fmm.json` has it."""
         known: Record = {
@@ -103,7 +98,7 @@ def entry_of(agent: str, line: Line) -> Entry | None:
     if isinstance(topic, str) and isinstance(text, str) and "event" not in record:
         if topic == _FORK and "ref" in record and (reach := _inherited(record)) is not None:
             return reach
-        return _datum(f"{agent}#{line.seq}", topic, text, record)
+        return datum_of(f"{agent}#{line.seq}", record)
     match record:
         case {"event": "forget", "ids": [*ids], "why": str(why)}:
             known = tuple(each for each in ids if isinstance(each, str))
@@ -122,7 +117,9 @@ def _inherited(record: Record) -> Inherited | None:
             return None
 
 
-def _datum(id: str, topic: str, text: str, record: Record) -> Datum:
+def datum_of(id: str, record: Record) -> Datum:
+    """The datum of a line that is known to have one."""
+    topic, text = str(record.get("topic")), str(record.get("text"))
     meta, tags, fields = record.get("meta"), record.get("tags"), record.get("fields")
     supersedes, until = record.get("supersedes"), record.get("valid_until")
     return Datum(
@@ -182,6 +179,21 @@ def datum_line(
     }
     given = {name: value for name, value in known.items() if value is not None}
     return {"ts": ts, "topic": checked(topic), "text": text, **given}
+
+
+def foreign_line(topic: str, found: Record) -> Record:
+    """The line that says the same as a datum in the tree of another system."""
+    text, meta, ts = found.get("text"), found.get("meta"), found.get("ts")
+    kept = {name: value for name, value in found.items() if name in ("data", "tags")}
+    fields = {name: found[name] for name in found if name not in {*_OF_A_LINE, *_OF_A_DATUM}}
+    known = {"meta": meta if isinstance(meta, dict) else None, "fields": fields or None}
+    return {
+        "ts": ts if isinstance(ts, int | float) else 0.0,
+        "topic": UNPLACED if fault(topic) else topic,
+        "text": text if isinstance(text, str) else "",
+        **kept,
+        **{name: value for name, value in known.items() if value is not None},
+    }
 
 
 def forget_line(ids: Sequence[str], why: str, ts: float) -> Record:

@@ -3,9 +3,11 @@
 It may vanish at any time and is made again.  Texts and how far their log was read are written in
 one transaction, so a crash leaves an index that is behind, never one that is wrong.
 
-Texts have numbers; `BLOCK` of them share a row in every list.  A posting is two 16-bit numbers: the
-place in the block, and how often the word stands there.  A filter (agent, source, topic, tag) is a
-word like any other, which no text can contain.
+A text goes through stages: it is read (`memory show` finds it), its words are counted, it gets a
+vector.  Texts have numbers, which are never used again; `BLOCK` of them share a row in every list.
+A posting is two 16-bit numbers: the place in the block, and how often the word stands there.  A
+filter (agent, source, topic, tag) is a word like any other, which no text can contain.  Of a word
+only its hash is kept, so that nothing but its text says what was forgotten.
 """
 
 from __future__ import annotations
@@ -16,17 +18,31 @@ from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
+from functools import lru_cache
+from hashlib import blake2b, sha256
+from struct import pack
 from typing import Any, NamedTuple
 
-from holdfast.memory.sources import LONGEST, Text
+from holdfast.codec import encode
+from holdfast.errors import HoldfastError
+from holdfast.layout import CACHE
+from holdfast.memory.sources import CHUNK, NOTE, SUMMARY, TOPIC, Text
 from holdfast.memory.terms import terms
+from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor
 
-FORMAT = "1"
-FILE = "index.sqlite3"
+FORMAT = "2"
+FOLDER, FILE = f"{CACHE}/memory", "index.sqlite3"
 BLOCK = 8192
 MOST_TIMES = 65_535
+LONGEST = 32_768
+"""Characters of one text that are indexed."""
+READ, COUNTED, DONE = 0, 1, 2
+"""Stages of a text; one that is not to be found is done at once."""
+_COLUMN = "<IId"
+"""Of each number: one more than its length, 0 where it cannot be found; its group; its time."""
+_BYTES = 16
+_AT_ONCE = 5_000
 _DEEPEST = 32
 _PATIENCE = 60.0
 _SCHEMA = """
@@ -35,17 +51,18 @@ CREATE TABLE origins(
     key TEXT PRIMARY KEY, agent TEXT, version TEXT, seq INT, hash TEXT, segment TEXT, offset INT);
 CREATE TABLE groups(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE texts(
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL, origin TEXT NOT NULL, agent TEXT, source TEXT,
-    topic TEXT, grouped TEXT, ts REAL, until REAL, tags TEXT, text TEXT NOT NULL,
-    fingerprint BLOB NOT NULL, embedded INT NOT NULL DEFAULT 0);
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, agent TEXT, source TEXT,
+    topic TEXT, grouped TEXT, ts REAL, until REAL, tags TEXT, text TEXT NOT NULL, record BLOB,
+    fingerprint BLOB NOT NULL, origin TEXT NOT NULL, stage INT NOT NULL);
 CREATE INDEX texts_id ON texts(id);
-CREATE INDEX texts_origin ON texts(origin);
+CREATE INDEX texts_topic ON texts(origin, topic, ts);
 CREATE INDEX texts_same ON texts(fingerprint);
-CREATE INDEX texts_waiting ON texts(number) WHERE embedded = 0;
+CREATE INDEX texts_waiting ON texts(stage, number) WHERE stage < 2;
+CREATE TABLE marks(origin TEXT, kind TEXT, name TEXT, value BLOB, PRIMARY KEY(origin, kind, name));
 CREATE TABLE superseded(old TEXT, new TEXT, agent TEXT, PRIMARY KEY(agent, old, new));
 CREATE INDEX superseded_new ON superseded(new);
-CREATE TABLE postings(term TEXT, block INT, entries BLOB, UNIQUE(term, block));
-CREATE TABLE blocks(block INTEGER PRIMARY KEY, lengths BLOB, groups BLOB, times BLOB);
+CREATE TABLE postings(term INT, block INT, entries BLOB, UNIQUE(term, block));
+CREATE TABLE blocks(block INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE vectors(seq INTEGER PRIMARY KEY, number INT NOT NULL UNIQUE, data BLOB NOT NULL);
 """
 
@@ -63,28 +80,27 @@ class Row(NamedTuple):
     until: float | None
     tags: tuple[str, ...]
     text: str
+    record: bytes | None
+    """The line of a datum."""
     fingerprint: bytes
 
 
-_ROW = "number, id, agent, source, topic, grouped, ts, until, tags, text, fingerprint"
+_ROW = "number, id, agent, source, topic, grouped, ts, until, tags, text, record, fingerprint"
 
 
-def filter_terms(text: Text) -> Iterator[str]:
-    """What a text can be filtered by; no word begins like this."""
-    yield f"\x01agent {text.agent}"
-    yield f"\x01source {text.source}"
-    parts = text.topic.split("/")
-    for depth in range(1, min(len(parts), _DEEPEST) + 1):
-        yield f"\x01topic {'/'.join(parts[:depth])}"
-    for tag in text.tags:
-        yield f"\x01tag {tag}"
+def open_index(home: Backend, *, keep: bool = True) -> Index:
+    """The index of a home; one in memory where nothing may, or can, be written."""
+    if keep:
+        with suppress(HoldfastError, sqlite3.OperationalError):
+            return Index(home.scratch(FOLDER))
+    return Index(None)
 
 
 class Index:
     """Used by one thread at a time; several processes at once are safe."""
 
     def __init__(self, folder: str | None) -> None:
-        """Without a folder it is in memory, for a home in which nothing may be written."""
+        """Without a folder it is in memory."""
         self.folder = folder
         self.path = f"{folder}/{FILE}" if folder else ":memory:"
         self._inode = 0
@@ -101,9 +117,8 @@ class Index:
                 self._remove(self.path + left)
         db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            db.execute("PRAGMA secure_delete=ON")
+            for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
+                db.execute(f"PRAGMA {setting}")
             db.execute("PRAGMA cache_size=-65536")
             db.execute("CREATE TEMP TABLE kept(fingerprint BLOB PRIMARY KEY, data BLOB)")
             db.execute("BEGIN IMMEDIATE")
@@ -116,8 +131,8 @@ class Index:
             db.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             db.close()
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # locked for too long, or the disk is full
             return self._anew()
         if known != (FORMAT,):
             db.close()
@@ -136,7 +151,7 @@ class Index:
             os.unlink(path)  # noqa: TID251  # direct write: an index that can be made again
 
     def check(self) -> None:
-        """Go on with a new file if somebody removed this one."""
+        """Go on with a new file if another process removed this one."""
         if not self.folder:
             return
         try:
@@ -179,6 +194,9 @@ class Index:
         found = self.db.execute("SELECT value FROM facts WHERE name=?", (name,)).fetchone()
         return found[0] if found else None
 
+    def state(self, name: str, value: str) -> None:
+        self.db.execute("INSERT OR REPLACE INTO facts VALUES(?,?)", (name, value))
+
     # -- how far origins were read -----------------------------------------------------
 
     def versions(self) -> dict[str, str]:
@@ -200,87 +218,88 @@ class Index:
             "INSERT OR REPLACE INTO origins VALUES(?,?,?,?,?,?,?)", (key, agent, version, *at)
         )
 
+    def mark(self, origin: str, kind: str, name: str, value: object) -> None:
+        """Keep what a log says besides its texts."""
+        self.db.execute(
+            "INSERT OR REPLACE INTO marks VALUES(?,?,?,?)", (origin, kind, name, encode(value))
+        )
+
     # -- writing, within a transaction -------------------------------------------------
 
     def add(self, origin: str, texts: Iterable[Text]) -> None:
-        """Index texts under new numbers."""
-        top = self.db.execute("SELECT MAX(block) FROM blocks").fetchone()[0] or 0
-        found = self.db.execute("SELECT lengths FROM blocks WHERE block=?", (top,)).fetchone()
-        number = top * BLOCK + (len(found[0]) // 4 if found else 0)
-        postings: dict[tuple[str, int], array[int]] = {}
-        columns: dict[int, tuple[array[int], array[int], array[float]]] = {}
-        groups: dict[str, int] = {}
+        """Take in texts under new numbers; their words are counted when they are asked for."""
         for text in texts:
-            block, place = divmod(number, BLOCK)
-            counted = self._insert(number, origin, text)
-            for term, times in counted.items():
-                postings.setdefault((term, block), array("H")).extend(
-                    (place, min(times, MOST_TIMES))
+            said = text.text[:LONGEST]
+            same = " ".join(said.lower().split())
+            values = (
+                *(text.id, text.agent, text.source, text.topic, text.group or text.id, text.ts),
+                *(text.until, "\x01".join(text.tags), said, text.record),
+                *(sha256(same.encode("utf-8", "surrogatepass")).digest(), origin),
+                READ if text.found and said.strip() else DONE,
+            )
+            columns = f"{_ROW.removeprefix('number, ')}, origin, stage"
+            self.db.execute(f"INSERT INTO texts({columns}) VALUES({','.join('?' * 13)})", values)
+            if text.supersedes:
+                self.db.execute(
+                    "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
+                    (text.supersedes, text.id, text.agent),
                 )
-            for term in filter_terms(text):
-                postings.setdefault((term, block), array("H")).extend((place, 1))
-            group = text.group or text.id
-            if group not in groups:
-                groups[group] = self._group(group)
-            three = columns.setdefault(block, (array("I"), array("I"), array("d")))
-            # One more than the length, so that 0 is a text that is gone.
-            three[0].append(1 + counted.total())
-            three[1].append(groups[group])
-            three[2].append(float("nan") if text.ts is None else text.ts)
-            number += 1
+
+    def count(self) -> None:
+        """Count the words of texts that wait for it, in transactions of their own."""
+        waiting = "FROM texts WHERE stage<2 AND stage=0"
+        while self.db.execute(f"SELECT 1 {waiting} LIMIT 1").fetchone():
+            with self.writing() as db:
+                query = f"SELECT {_ROW} {waiting} ORDER BY number LIMIT {_AT_ONCE}"
+                rows = list(map(_row, db.execute(query)))
+                self._count(rows)
+                numbers = [(row.number,) for row in rows]
+                db.executemany("UPDATE texts SET stage=1 WHERE number=?", numbers)
+
+    def _count(self, rows: Sequence[Row]) -> None:
+        postings: dict[tuple[int, int], array[int]] = {}
+        blocks: dict[int, bytearray] = {}
+        groups: dict[str, int] = {}
+        for row in rows:
+            block, place = divmod(row.number, BLOCK)
+            named = row.topic if row.source in (TOPIC, NOTE, CHUNK, SUMMARY) else ""
+            words = Counter(terms(f"{named}\n{row.text}" if named else row.text))
+            filters = dict.fromkeys(_filters(row), 1)
+            for term, times in (*words.items(), *filters.items()):
+                entries = postings.setdefault((key_of(term), block), array("H"))
+                entries.extend((place, min(times, MOST_TIMES)))
+            if row.group not in groups:
+                groups[row.group] = self._group(row.group)
+            if block not in blocks:
+                blocks[block] = bytearray(self._block(block))
+            data = blocks[block]
+            data += bytes(place * _BYTES - len(data))
+            when = float("nan") if row.ts is None else row.ts
+            data += pack(_COLUMN, 1 + words.total(), groups[row.group], when)
         self.db.executemany(
             "INSERT INTO postings VALUES(?,?,?) ON CONFLICT(term, block)"
             " DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)",
             ((term, block, found.tobytes()) for (term, block), found in sorted(postings.items())),
         )
-        self.db.executemany(
-            "INSERT INTO blocks VALUES(?,?,?,?) ON CONFLICT(block) DO UPDATE SET"
-            " lengths = CAST(lengths || excluded.lengths AS BLOB),"
-            " groups = CAST(groups || excluded.groups AS BLOB),"
-            " times = CAST(times || excluded.times AS BLOB)",
-            ((block, *(each.tobytes() for each in three)) for block, three in columns.items()),
-        )
+        self.db.executemany("INSERT OR REPLACE INTO blocks VALUES(?,?)", blocks.items())
 
-    def _insert(self, number: int, origin: str, text: Text) -> Counter[str]:
-        said = text.text[:LONGEST]
-        same = " ".join(said.lower().split())
-        self.db.execute(
-            f"INSERT INTO texts({_ROW}, origin) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                number,
-                text.id,
-                text.agent,
-                text.source,
-                text.topic,
-                text.group or text.id,
-                text.ts,
-                text.until,
-                "\x01".join(text.tags),
-                said,
-                sha256(same.encode("utf-8", "surrogatepass")).digest(),
-                origin,
-            ),
-        )
-        if text.supersedes:
-            self.db.execute(
-                "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
-                (text.supersedes, text.id, text.agent),
-            )
-        return counted(said, text.source, text.topic)
+    def _block(self, block: int) -> bytes:
+        found = self.db.execute("SELECT data FROM blocks WHERE block=?", (block,)).fetchone()
+        return found[0] if found else b""
 
     def _group(self, name: str) -> int:
         self.db.execute("INSERT OR IGNORE INTO groups(name) VALUES(?)", (name,))
         return self.db.execute("SELECT id FROM groups WHERE name=?", (name,)).fetchone()[0]
 
-    def forget(self, agent: str, ids: Sequence[str]) -> list[int]:
-        """Take out texts of an agent; their numbers."""
-        found = [each for id in ids for each in self._numbers("id=? AND agent=?", id, agent)]
+    def forget(self, origin: str, ids: Sequence[str]) -> list[int]:
+        """Take out texts of a log; their numbers."""
+        found = [each for id in ids for each in self._numbers("id=? AND origin=?", id, origin)]
         self._drop(found)
-        self.begin_epoch()  # what is being made of vectors that were read before is of no use
         return found
 
     def drop_origin(self, key: str) -> None:
         self._drop(self._numbers("origin=?", key))
+        self.db.execute("DELETE FROM marks WHERE origin=?", (key,))
         self.db.execute("DELETE FROM origins WHERE key=?", (key,))
 
     def _numbers(self, where: str, *values: Any) -> list[int]:
@@ -288,39 +307,20 @@ class Index:
         return [number for (number,) in rows]
 
     def _drop(self, numbers: Sequence[int]) -> None:
-        """Take texts out of every list: no word of them is left in the file."""
-        gone: dict[tuple[str, int], set[int]] = {}
-        for number in set(numbers):
-            block, place = divmod(number, BLOCK)
-            row = self.rows([number])[0]
-            text = Text(row.id, row.agent, row.source, row.text, None, row.topic, tags=row.tags)
-            for term in {*counted(row.text, row.source, row.topic), *filter_terms(text)}:
-                gone.setdefault((term, block), set()).add(place)
-            # One row of columns is patched in place.
-            self.db.execute(
-                "UPDATE blocks SET lengths = CAST(substr(lengths, 1, ?) || x'00000000'"
-                " || substr(lengths, ?) AS BLOB) WHERE block=?",
-                (place * 4, place * 4 + 5, block),
-            )
+        """Take out texts; what is left of them is hashes of words, of a number that is not used."""
+        blocks: dict[int, bytearray] = {}
+        for row in self.rows(numbers):
+            block, place = divmod(row.number, BLOCK)
+            data = blocks.setdefault(block, bytearray(self._block(block)))
+            if len(data) > (at := place * _BYTES):
+                data[at : at + 4] = bytes(4)
             self.db.execute("DELETE FROM superseded WHERE new=? AND agent=?", (row.id, row.agent))
-            self.db.execute("DELETE FROM vectors WHERE number=?", (number,))
-            self.db.execute("DELETE FROM texts WHERE number=?", (number,))
-        for (term, block), places in gone.items():
-            which = "term=? AND block=?"
-            found = self.db.execute(
-                f"SELECT entries FROM postings WHERE {which}", (term, block)
-            ).fetchone()
-            entries = array("H", found[0] if found else b"")
-            kept = array("H")
-            for at in range(0, len(entries), 2):
-                if entries[at] not in places:
-                    kept.extend(entries[at : at + 2])
-            if kept:
-                self.db.execute(
-                    f"UPDATE postings SET entries=? WHERE {which}", (kept.tobytes(), term, block)
-                )
-            else:
-                self.db.execute(f"DELETE FROM postings WHERE {which}", (term, block))
+        self.db.executemany("INSERT OR REPLACE INTO blocks VALUES(?,?)", blocks.items())
+        for table in ("vectors", "texts"):
+            query = f"DELETE FROM {table} WHERE number=?"
+            self.db.executemany(query, [(number,) for number in numbers])
+        if numbers:  # what is being made of vectors that were read before is of no use
+            self.begin_epoch()
 
     def clean(self) -> None:
         """See that no deleted text is left in the log of the database."""
@@ -333,17 +333,15 @@ class Index:
             "INSERT OR IGNORE INTO kept SELECT fingerprint, data FROM vectors JOIN texts"
             " USING(number)"
         )
-        for table in ("origins", "groups", "texts", "superseded", "postings", "blocks", "vectors"):
+        for table in ("origins", "groups", "texts", "marks", "superseded", "postings", "blocks"):
             self.db.execute(f"DELETE FROM {table}")
+        self.db.execute("DELETE FROM vectors")
         self.db.execute("DELETE FROM facts WHERE name='ivf'")
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Say that numbers and vectors that were read before hold no more."""
         self.state("epoch", os.urandom(8).hex())
-
-    def state(self, name: str, value: str) -> None:
-        self.db.execute("INSERT OR REPLACE INTO facts VALUES(?,?)", (name, value))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -353,42 +351,22 @@ class Index:
     def rows(self, numbers: Sequence[int]) -> list[Row]:
         """Texts by their numbers, in no order."""
         found: list[Row] = []
-        for some in _some(numbers):
+        for some in some_of(numbers):
             marks = ",".join("?" * len(some))
             rows = self.db.execute(f"SELECT {_ROW} FROM texts WHERE number IN ({marks})", some)
             found += map(_row, rows)
         return found
 
-    def postings(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
+    def postings(self, wanted: Iterable[str]) -> dict[str, list[tuple[int, bytes]]]:
         """Of each term its blocks and their entries."""
-        found: dict[str, list[tuple[int, bytes]]] = {}
-        for some in _some(wanted):
-            marks = ",".join("?" * len(some))
-            for term, block, entries in self.db.execute(
-                f"SELECT term, block, entries FROM postings WHERE term IN ({marks})"
-                " ORDER BY term, block",
-                some,
-            ):
-                found.setdefault(term, []).append((block, entries))
-        return found
+        query = "SELECT block, entries FROM postings WHERE term=? ORDER BY block"
+        return {term: self.db.execute(query, (key_of(term),)).fetchall() for term in wanted}
 
-    def sizes(self, wanted: Sequence[str]) -> dict[str, int]:
-        """In how many texts each term stands."""
-        found: dict[str, int] = {}
-        for some in _some(wanted):
-            marks = ",".join("?" * len(some))
-            found.update(
-                self.db.execute(
-                    "SELECT term, SUM(LENGTH(entries)) / 4 FROM postings"
-                    f" WHERE term IN ({marks}) GROUP BY term",
-                    some,
-                )
-            )
-        return found
-
-    def columns(self) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Lengths, groups and times of all numbers, block by block."""
-        yield from self.db.execute("SELECT lengths, groups, times FROM blocks ORDER BY block")
+    def sizes(self, wanted: Iterable[str]) -> dict[str, int]:
+        """In about how many texts each term stands; without those that stand in none."""
+        query = "SELECT SUM(LENGTH(entries)) / 4 FROM postings WHERE term=?"
+        found = {term: self.db.execute(query, (key_of(term),)).fetchone()[0] for term in wanted}
+        return {term: size for term, size in found.items() if size}
 
     def successors(self, row: Row) -> list[Row]:
         """What supersedes a text."""
@@ -401,24 +379,10 @@ class Index:
         )
         return list(map(_row, found))
 
-    def vectors(self, numbers: Sequence[int]) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        for some in _some(numbers):
-            marks = ",".join("?" * len(some))
-            found += self.db.execute(
-                f"SELECT number, data FROM vectors WHERE number IN ({marks})", some
-            )
-        return found
-
-    def vectors_after(self, seq: int) -> list[tuple[int, int, bytes]]:
-        """Vectors that were made later, in order."""
-        query = "SELECT seq, number, data FROM vectors WHERE seq > ? ORDER BY seq"
-        return self.db.execute(query, (seq,)).fetchall()
-
     def vectors_of_same(self, fingerprints: Sequence[bytes]) -> dict[bytes, bytes]:
         """Vectors of texts that say the same, also of those before a `wipe`."""
         found: dict[bytes, bytes] = {}
-        for some in _some(fingerprints):
+        for some in some_of(fingerprints):
             marks = ",".join("?" * len(some))
             for table in ("texts JOIN vectors USING(number)", "kept"):
                 query = f"SELECT fingerprint, data FROM {table} WHERE fingerprint IN ({marks})"
@@ -430,17 +394,27 @@ class Index:
 
 
 def _row(found: Sequence[Any]) -> Row:
-    row = Row._make(found)
     tags: str = found[8]
-    return row._replace(tags=tuple(tags.split("\x01")) if tags else ())
+    return Row._make(found)._replace(tags=tuple(tags.split("\x01")) if tags else ())
 
 
-def counted(text: str, source: str, topic: str) -> Counter[str]:
-    """The words of a text, and of its topic where that was chosen for it."""
-    named = topic if source in ("topic", "note", "chunk", "summary") else ""
-    return Counter(terms(f"{named}\n{text}" if named else text))
+def _filters(row: Row) -> Iterator[str]:
+    """What a text can be filtered by; no word begins like this."""
+    yield f"\x01agent {row.agent}"
+    yield f"\x01source {row.source}"
+    parts = row.topic.split("/")
+    for depth in range(1, min(len(parts), _DEEPEST) + 1):
+        yield f"\x01topic {'/'.join(parts[:depth])}"
+    for tag in row.tags:
+        yield f"\x01tag {tag}"
 
 
-def _some(values: Sequence[Any], at_once: int = 500) -> Iterator[Sequence[Any]]:
+@lru_cache(maxsize=100_000)
+def key_of(term: str) -> int:
+    digest = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def some_of(values: Sequence[Any], at_once: int = 500) -> Iterator[Sequence[Any]]:
     for start in range(0, len(values), at_once):
         yield values[start : start + at_once]

@@ -2,48 +2,42 @@
 
 A session is a group: its words are those of its turns, counted together, so nothing is stored
 twice.  Scores are shares of the highest that the words of the question could reach, from 0 to 1.
-With numpy the same sums are made in arrays; both ways give the same order.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
-from importlib import import_module
 from typing import Any, NamedTuple
 
-from holdfast.memory.index import BLOCK, Index
+import numpy as np
 
-try:
-    np: Any = import_module("numpy")
-except ModuleNotFoundError:  # core without extras
-    np = None
+from holdfast.memory.index import BLOCK, Index
 
 K1, B = 0.9, 0.4
 MOST_TERMS = 64
 """Words of a question that count: the rarest ones."""
 _LOOKED_AT = 20_000
+_COLUMNS = np.dtype([("length", "<u4"), ("group", "<u4"), ("time", "<f8")])
+Array = np.ndarray[Any, Any]
 
 
 class Columns(NamedTuple):
-    """What is known of every number, as arrays."""
+    """What is known of every number."""
 
-    lengths: Any
-    """0 where a text is gone."""
-    groups: Any
-    times: Any
+    lengths: Array
+    """One more than the number of words; 0 where no text can be found."""
+    groups: Array
+    times: Array
 
 
 class Lexical(NamedTuple):
     """Scores of the texts that share a word with the question."""
 
-    numbers: Sequence[int]
-    own: Any
+    numbers: Array
+    own: Array
     """Of each number by itself; 0 for all others."""
-    groups: Any
+    groups: Array
     """Of each group, by its number."""
 
 
@@ -60,12 +54,12 @@ class Wanted(NamedTuple):
 
 
 def columns(index: Index) -> Columns:
-    rows = list(index.columns())
-    if np is not None:
-        kinds = ((0, np.uint32), (1, np.uint32), (2, np.float64))
-        return Columns(*(np.frombuffer(b"".join(r[at] for r in rows), kind) for at, kind in kinds))
-    kinds = ((0, "I"), (1, "I"), (2, "d"))
-    return Columns(*(array(kind, b"".join(row[at] for row in rows)) for at, kind in kinds))
+    blocks = index.db.execute("SELECT block, data FROM blocks ORDER BY block").fetchall()
+    known = np.zeros((blocks[-1][0] + 1) * BLOCK if blocks else 0, _COLUMNS)
+    for block, data in blocks:
+        found = np.frombuffer(data, _COLUMNS)
+        known[block * BLOCK : block * BLOCK + len(found)] = found
+    return Columns(*(np.ascontiguousarray(known[name]) for name in ("length", "group", "time")))
 
 
 def chosen_terms(index: Index, words: Sequence[str]) -> list[str]:
@@ -79,36 +73,9 @@ def chosen_terms(index: Index, words: Sequence[str]) -> list[str]:
     return [*rare, *(term for term in distinct if term not in sizes)][:MOST_TERMS]
 
 
-def bm25(known: Columns, lists: Lists, mask: Any) -> Lexical:
-    """The score of every text in the mask that has a word of the question."""
-    return (_in_dicts if np is None else _in_arrays)(known, lists, mask)
-
-
-def best_by_words(known: Columns, found: Lexical, group: float, most: int) -> list[int]:
-    """The numbers of the best texts, with this weight for their groups."""
-    numbers: Any = found.numbers
-    if np is None:
-        scores = {n: found.own[n] + group * found.groups[known.groups[n]] for n in numbers}
-        return nsmallest(most, scores, key=lambda n: (-scores[n], n))
-    scores = found.own[numbers] + group * found.groups[known.groups[numbers]]
-    if len(scores) > most:
-        # With all that are as good as the last one, so that chance decides nothing.
-        numbers = numbers[scores >= np.partition(scores, -most)[-most]]
-    return numbers.tolist()
-
-
-def _idf(texts: int, having: int) -> float:
-    return math.log(1 + (texts - having + 0.5) / (having + 0.5))
-
-
-# --- arrays ---------------------------------------------------------------------------------
-
-
-def allowed(known: Columns, postings: Lists, wanted: Wanted) -> Any:
-    """Which numbers may be found: an array of truth values, or a set without numpy."""
-    if np is None:
-        return _allowed_set(known, postings, wanted)
-    mask: Any = known.lengths > 0
+def allowed(known: Columns, postings: Lists, wanted: Wanted) -> Array:
+    """Which numbers may be found."""
+    mask = known.lengths > 0
     for alternatives in wanted.terms:
         some = np.zeros(len(mask), bool)
         for term in alternatives:
@@ -121,16 +88,8 @@ def allowed(known: Columns, postings: Lists, wanted: Wanted) -> Any:
     return mask
 
 
-def _numbers(blocks: list[tuple[int, bytes]]) -> tuple[Any, Any]:
-    """Numbers of texts, and how often the word stands in each."""
-    pairs = [(block, np.frombuffer(entries, "<u2")) for block, entries in blocks]
-    if not pairs:
-        return np.zeros(0, np.int64), np.zeros(0)
-    numbers = [entries[0::2].astype(np.int64) + block * BLOCK for block, entries in pairs]
-    return np.concatenate(numbers), np.concatenate([entries[1::2] for _, entries in pairs])
-
-
-def _in_arrays(known: Columns, lists: Lists, mask: Any) -> Lexical:
+def bm25(known: Columns, lists: Lists, mask: Array) -> Lexical:
+    """The score of every text in the mask that has a word of the question."""
     lengths = np.where(mask, known.lengths.astype(np.float64) - 1, 0)
     texts = int(mask.sum())
     many = int(known.groups.max(initial=0)) + 1
@@ -156,55 +115,24 @@ def _in_arrays(known: Columns, lists: Lists, mask: Any) -> Lexical:
     return Lexical(np.flatnonzero(own), own / max(best, 1e-9), of_groups / max(best_group, 1e-9))
 
 
-# --- without numpy --------------------------------------------------------------------------
+def best_by_words(known: Columns, found: Lexical, group: float, most: int) -> list[int]:
+    """The numbers of the best texts, with this weight for their groups."""
+    numbers = found.numbers
+    scores = found.own[numbers] + group * found.groups[known.groups[numbers]]
+    if len(scores) > most:
+        # With all that are as good as the last one, so that chance decides nothing.
+        numbers = numbers[scores >= np.partition(scores, -most)[-most]]
+    return numbers.tolist()
 
 
-def _allowed_set(known: Columns, postings: Lists, wanted: Wanted) -> set[int]:
-    found = {number for number, length in enumerate(known.lengths) if length}
-    for alternatives in wanted.terms:
-        found &= {n for term in alternatives for n, _ in _pairs(postings.get(term, []))}
-    for sense, limit in ((1, wanted.since), (-1, wanted.before)):
-        if limit is not None:
-            found = {n for n in found if (known.times[n] - limit) * sense >= (sense < 0) * 1e-9}
-    return found
+def _numbers(blocks: list[tuple[int, bytes]]) -> tuple[Array, Array]:
+    """Numbers of texts, and how often the word stands in each."""
+    pairs = [(block, np.frombuffer(entries, "<u2")) for block, entries in blocks]
+    if not pairs:
+        return np.zeros(0, np.int64), np.zeros(0)
+    numbers = [entries[0::2].astype(np.int64) + block * BLOCK for block, entries in pairs]
+    return np.concatenate(numbers), np.concatenate([entries[1::2] for _, entries in pairs])
 
 
-def _pairs(blocks: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for block, entries in blocks:
-        values = array("H", entries)
-        found += zip((each + block * BLOCK for each in values[0::2]), values[1::2], strict=True)
-    return found
-
-
-def _in_dicts(known: Columns, lists: Lists, mask: set[int]) -> Lexical:
-    group_lengths: dict[int, int] = {}
-    for number in mask:
-        group = known.groups[number]
-        group_lengths[group] = group_lengths.get(group, 0) + known.lengths[number] - 1
-    total = sum(group_lengths.values())
-    mean = max(1e-9, total / max(1, len(mask)))
-    group_mean = max(1e-9, total / max(1, len(group_lengths)))
-    own: dict[int, float] = {}
-    of_groups: dict[int, float] = {}
-    best = best_group = 0.0
-    for blocks in lists.values():
-        pairs = [(number, times) for number, times in _pairs(blocks) if number in mask]
-        weight, together = _idf(len(mask), len(pairs)), dict[int, int]()
-        for number, times in pairs:
-            norm = K1 * (1 - B + B * (known.lengths[number] - 1) / mean)
-            own[number] = own.get(number, 0.0) + weight * times * (K1 + 1) / (times + norm)
-            group = known.groups[number]
-            together[group] = together.get(group, 0) + times
-        best += weight * (K1 + 1)
-        weight = _idf(len(group_lengths), len(together))
-        for group, times in together.items():
-            norm = K1 * (1 - B + B * group_lengths[group] / group_mean)
-            score = weight * times * (K1 + 1) / (times + norm)
-            of_groups[group] = of_groups.get(group, 0.0) + score
-        best_group += weight * (K1 + 1)
-    return Lexical(
-        sorted(own),
-        defaultdict(float, {number: score / max(best, 1e-9) for number, score in own.items()}),
-        defaultdict(float, {g: score / max(best_group, 1e-9) for g, score in of_groups.items()}),
-    )
+def _idf(texts: int, having: int) -> float:
+    return math.log(1 + (texts - having + 0.5) / (having + 0.5))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import islice, takewhile
-from operator import mul
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
+from holdfast.codec import Record, decode_record
 from holdfast.errors import ModelError
-from holdfast.layout import CACHE, HOLDFAST, Layout
-from holdfast.memory.datum import Forgotten, Inherited
+from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.embed import Embedder, open_embedder
-from holdfast.memory.index import Index, Row
+from holdfast.memory.index import Row, open_index
 from holdfast.memory.rank import (
     Columns,
     Wanted,
@@ -28,15 +28,12 @@ from holdfast.memory.rank import (
     bm25,
     chosen_terms,
     columns,
-    np,
 )
-from holdfast.memory.sources import Origin, Text, markdown_texts, origins
+from holdfast.memory.reading import Progress, Reading
 from holdfast.memory.terms import terms
-from holdfast.memory.vectors import Vectors
+from holdfast.memory.vectors import Vectors, build
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import START, BadLine, Line
 
-FOLDER = f"{CACHE}/memory"
 GROUP = 0.5
 """The weight of the session that a text is a part of; that of the text itself is 1."""
 TRUST = {"note": 1.05, "topic": 1.05, "chunk": 0.95}
@@ -46,10 +43,8 @@ EXPIRED, CORRECTED = 0.5, 0.5
 NEAR = 0.3
 """The least cosine at which a text is found that shares no word with the question."""
 PATIENCE = 2.0
-_BATCH = 2000
 _LOOKED_AT = 64
 _DAY, _HOUR = 86_400.0, 3_600.0
-Progress = Callable[[int, int], None] | None
 
 
 class MemoryHit(NamedTuple):
@@ -67,6 +62,8 @@ class MemoryHit(NamedTuple):
     parts: dict[str, float]
     """What the score is made of, by name."""
     superseded_by: str = ""
+    reported_by: str = ""
+    """Where a datum says that it comes from: a session, a file, a person."""
 
 
 class Recency(NamedTuple):
@@ -106,7 +103,7 @@ class Recall:
     ) -> None:
         """Without `keep` nothing is written: the index is made anew in memory."""
         self._home, self._layout, self._embedder = home, layout, embedder
-        self.index = Index(home.scratch(FOLDER) if keep else None)
+        self.index = open_index(home, keep=keep)
         self._known: tuple[object, Columns] | None = None
         self.warnings: list[str] = []
         """What the last search could not do."""
@@ -121,102 +118,33 @@ class Recall:
 
     # -- reading on --------------------------------------------------------------------
 
-    def read_on(
-        self,
-        agents: Sequence[str] | None = None,
-        progress: Progress = None,
-    ) -> int:
+    def read_on(self, agents: Sequence[str] | None = None, progress: Progress = None) -> int:
         """Index what was written since the last look; how many lines and files that were."""
-        self.index.check()
-        known = self.index.versions()
-        scope = None if agents is None else [agent.lower() for agent in agents]
-        current = {each.key: each for each in origins(self._home, self._layout, scope)}
-        versions = {key: self._home.version(key) for key in current}
-        gone = self.index.origins_of(scope) - {key for key, found in versions.items() if found}
-        if gone:
-            with self.index.writing():
-                for key in gone:
-                    self.index.drop_origin(key)
-        changed = [key for key, found in versions.items() if found and known.get(key) != found]
-        count = 0
-        for done, key in enumerate(changed):
-            if progress is not None:
-                progress(done, len(changed))
-            take = self._take_file if current[key].reads is None else self._take_log
-            count += take(current[key], versions[key])
+        count = Reading(self._home, self.index).read_on(self._layout, agents, progress)
+        self.index.count()
         return count
-
-    def _take_file(self, origin: Origin, version: str) -> int:
-        found = self._home.document(origin.key).read()
-        text = self._home.mask(found.data.decode("utf-8", "replace")) if found else ""
-        with self.index.writing():
-            self.index.drop_origin(origin.key)
-            self.index.add(origin.key, markdown_texts(origin, text))
-            self.index.reached(origin.key, origin.agent, version, START)
-        return 1
-
-    def _take_log(self, origin: Origin, version: str) -> int:
-        """Read a log from where the index left off, in batches that are each one transaction."""
-        count, ended, forgotten = 0, False, set[int]()
-        log = self._home.log(origin.key)
-        try:
-            while not ended:
-                with self.index.writing():
-                    at = self.index.position(origin.key)
-                    if not log.contains(at):
-                        # Another log stands there now, or its end was cut off.
-                        self.index.drop_origin(origin.key)
-                        at = START
-                    lines = list(islice(log.read(at), _BATCH))
-                    ended = len(lines) < _BATCH
-                    forgotten |= self._take(origin, origin, lines)
-                    at = next((e.cursor for e in reversed(lines) if isinstance(e, Line)), at)
-                    # Until the end is reached, the next look reads on.
-                    self.index.reached(origin.key, origin.agent, version if ended else "", at)
-                    count += len(lines)
-        finally:
-            log.close()
-        if forgotten:
-            self.index.clean()
-            if self.vectors is not None and np is not None:
-                self.vectors.drop(forgotten)
-        return count
-
-    def _take(self, origin: Origin, read: Origin, lines: Iterable[Line | BadLine]) -> set[int]:
-        """Index lines of the log `read` as part of `origin`; the numbers that they take out."""
-        assert read.reads is not None
-        waiting: list[Text] = []
-        gone: set[int] = set()
-        for line in lines:
-            if not isinstance(line, Line):
-                continue
-            place = line.seq or f"{line.segment}:{line.offset}"
-            match read.reads(read, f"{read.key}#{place}", line):
-                case Text() as text if text.text.strip():
-                    waiting.append(text)
-                case Forgotten(ids=ids):
-                    self.index.add(origin.key, waiting)
-                    gone.update(self.index.forget(origin.agent, ids))
-                    waiting = []
-                case Inherited(log=key, seq=seq) if key != read.key:
-                    # A fork has its own copy here: what either forgets later, the other keeps.
-                    self.index.add(origin.key, waiting)
-                    waiting = []
-                    log = self._home.log(key)
-                    before = (each for each in log.read() if isinstance(each, Line))
-                    upto = takewhile(lambda each, last=seq: (each.seq or 0) <= last, before)
-                    gone |= self._take(origin, read._replace(key=key), upto)
-                    log.close()
-                case _:
-                    pass
-        self.index.add(origin.key, waiting)
-        return gone
 
     def reindex(self, progress: Progress = None) -> int:
         """Make the index anew from all logs; vectors of texts that are still there are kept."""
         with self.index.writing():
             self.index.wipe()
         return self.read_on(None, progress)
+
+    def build(self, progress: Progress = None) -> dict[str, Record]:
+        """Give every text its vector and FAISS its file; what is known of it, for each agent."""
+        if self.vectors is None:
+            return {}
+        self.vectors.catch_up(None, None, progress)
+        ivf = build(self.index, self.vectors.embedder.name) if self.index.folder else None
+        if ivf is None:
+            return {}
+        known: Record = {name: getattr(ivf, name) for name in ("dim", "K", "nprobe", "centroids")}
+        query = "SELECT agent, COUNT(*) FROM vectors JOIN texts USING(number) GROUP BY agent"
+        return {
+            agent: {**known, "count": count, "embedder": ivf.embedder}
+            for agent, count in self.index.db.execute(query)
+            if agent
+        }
 
     # -- searching ---------------------------------------------------------------------
 
@@ -248,12 +176,10 @@ class Recall:
         with self.index.reading():
             scored = self._scored(query, vector, _wanted(agents, filters), max(_LOOKED_AT, 4 * k))
             rows = {row.number: row for row in self.index.rows(list(scored))}
-            if vector is not None and np is None:
-                self._compare(vector, rows, scored)
             now = self._home.clock.now()
             hits = [_hit(row, scored[number], recency, now) for number, row in rows.items()]
             hits = self._corrected(hits, rows)
-        if vector is not None and np is not None and self.vectors and self.vectors.is_due():
+        if vector is not None and self.vectors and self.vectors.is_due():
             self.vectors.build_beside()
         return _best(hits, k, diversity, by_session=by_session)
 
@@ -269,9 +195,7 @@ class Recall:
         if vectors is None:
             return None
         try:
-            # Without numpy only the vectors of texts that were found are looked at.
-            left = vectors.catch_up(agents, patience, progress) if np is not None else 0
-            if left:
+            if left := vectors.catch_up(agents, patience, progress):
                 self.warnings.append(
                     f"{left} texts are not embedded yet: they are found by their words only"
                 )
@@ -291,7 +215,7 @@ class Recall:
         found = bm25(known, {term: postings.get(term, []) for term in chosen}, mask)
         numbers = best_by_words(known, found, GROUP, most)
         near: dict[int, float] = {}
-        if vector is not None and np is not None and self.vectors is not None:
+        if vector is not None and self.vectors is not None:
             asked = np.frombuffer(vector, np.float32)
             nearest = self.vectors.nearest(asked, mask, most)
             near = {number: cosine for number, cosine in nearest.items() if cosine >= NEAR}
@@ -305,16 +229,6 @@ class Recall:
             if self.vectors is not None and number in near:
                 scored[number]["meaning"] = self.vectors.embedder.weight * max(0.0, near[number])
         return scored
-
-    def _compare(
-        self, vector: array[float], rows: dict[int, Row], scored: dict[int, dict[str, float]]
-    ) -> None:
-        """Add the meaning of texts that were found by their words."""
-        assert self.vectors is not None
-        embedder = self.vectors.embedder
-        for number, row in rows.items():
-            cosine = sum(map(mul, vector, embedder.embed([row.text])[0]))
-            scored[number]["meaning"] = embedder.weight * max(0.0, cosine)
 
     def _columns(self) -> Columns:
         version = self.index.version()
@@ -386,9 +300,9 @@ def _hit(row: Row, parts: dict[str, float], recency: Recency, now: float) -> Mem
 
 
 def _hit_of(row: Row, score: float, parts: dict[str, float]) -> MemoryHit:
-    return MemoryHit(
-        row.id, row.agent, row.source, row.topic, row.group, row.ts, row.text, score, parts
-    )
+    by = str(decode_record(row.record).get("source") or "") if row.record else ""
+    place = (row.id, row.agent, row.source, row.topic, row.group, row.ts, row.text)
+    return MemoryHit(*place, score, parts, reported_by=by)
 
 
 def _factors(row: Row, recency: Recency, now: float) -> Iterator[tuple[str, float]]:

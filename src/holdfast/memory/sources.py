@@ -1,7 +1,7 @@
 """What is indexed: lines of logs and files, read by their recorded shape.
 
-A log brings one text a line at most; a file is read whole when it changed.  Texts that are sealed,
-lines that repeat another log's, and lines that say nothing are left out.
+A log brings one text a line at most; a file is read whole when it changed.  Texts that are sealed
+and lines that repeat another log's are not found; lines that say nothing are left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import instant_of
-from holdfast.codec import Record, encode
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, encode
 from holdfast.ids import is_agent_id
 from holdfast.layout import Layout, Part
-from holdfast.memory.datum import Datum, Forgotten, Inherited, agent_of, entry_of
+from holdfast.memory.datum import (
+    Datum,
+    Forgotten,
+    Inherited,
+    IvfNode,
+    agent_of,
+    datum_of,
+    entry_of,
+    foreign_line,
+)
+from holdfast.memory.names import data_in
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import Line
 
@@ -27,8 +37,6 @@ TOPIC, NOTE, TURN, SUMMARY, LEDGER, JOB, CHUNK = SOURCES = (
     "job",
     "chunk",
 )
-LONGEST = 32_768
-"""Characters of one text that are indexed."""
 _DATED = re.compile(r"\s*(\d{4}-\d{2}-\d{2})")
 
 
@@ -49,9 +57,13 @@ class Text(NamedTuple):
     supersedes: str = ""
     until: float | None = None
     """When it ceased to be valid."""
+    record: bytes | None = None
+    """The line of a datum."""
+    found: bool = True
+    """Whether a search finds it."""
 
 
-Reads = Callable[["Origin", str, Line], Text | Forgotten | Inherited | None]
+Reads = Callable[["Origin", str, Line], Text | Forgotten | Inherited | IvfNode | None]
 
 
 class Origin(NamedTuple):
@@ -60,9 +72,11 @@ class Origin(NamedTuple):
     key: str
     agent: str
     reads: Reads | None
-    """Makes a text of a line; None for a file of Markdown."""
+    """Makes a text of a line; None for a file that is read whole."""
     source: str
     group: str = ""
+    texts: Callable[[Origin, str], Iterator[Text]] = lambda origin, text: iter(())
+    """Makes the texts of such a file."""
 
 
 def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator[Origin]:
@@ -77,12 +91,14 @@ def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator
         for part, reads, source in _LOGS:
             if part in layout.paths:
                 yield Origin(layout.path(part, name), agent, reads, source)
-        yield Origin(layout.path("notes", name), agent, None, NOTE)
+        yield topics_origin(home, layout.path("topics", name), layout.path("fmm", name), agent)
+        yield Origin(layout.path("notes", name), agent, None, NOTE, texts=markdown_texts)
         if "summaries" in layout.paths:
             folder = layout.path("summaries", name)
             for each in home.names(folder):
                 if each.endswith(".md"):
-                    yield Origin(f"{folder}/{each}", agent, None, SUMMARY, each[:-3])
+                    key = f"{folder}/{each}"
+                    yield Origin(key, agent, None, SUMMARY, each[:-3], markdown_texts)
     if agents is None and "job" in layout.paths:
         folder = layout.above("job")
         for name in home.names(folder):
@@ -90,30 +106,42 @@ def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator
                 yield Origin(f"{folder}/{name}/history.jsonl", "", job_line, JOB, name)
 
 
+def topics_origin(home: Backend, log: str, fmm: str, agent: str) -> Origin:
+    """The topics of an agent: its log; until there is one, a tree that another system wrote."""
+    if not home.version(log) and is_foreign(home, fmm):
+        return Origin(fmm, agent, None, TOPIC, texts=tree_texts)
+    return Origin(log, agent, topic_line, TOPIC)
+
+
+def is_foreign(home: Backend, fmm: str) -> bool:
+    """Whether there is an `fmm.json` that Holdfast did not write."""
+    if not home.version(fmm):
+        return False
+    cell = home.cell(fmm)
+    try:
+        return cell.load(1) is None
+    finally:
+        cell.close()
+
+
 # --- lines ----------------------------------------------------------------------------------
 
 
-def topic_line(origin: Origin, id: str, line: Line) -> Text | Forgotten | Inherited | None:
-    match entry_of(agent_of(origin.key), line):
-        # What a projection tells of a turn or of a session's end is read where it comes from.
-        case Datum() as datum if "ref" in line.record and datum.topic.startswith("chat/"):
-            return None
-        case Datum() as datum:
-            return _of_datum(origin.agent, datum)
-        case Forgotten() | Inherited() as entry:
-            return entry
-        case _:
-            return None
+def topic_line(
+    origin: Origin, id: str, line: Line
+) -> Text | Forgotten | Inherited | IvfNode | None:
+    entry = entry_of(agent_of(origin.key), line)
+    return _of_datum(origin.agent, entry, line.record) if isinstance(entry, Datum) else entry
 
 
-def _of_datum(agent: str, datum: Datum) -> Text | None:
-    if datum.is_sealed:
-        return None
+def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
     said = datum.text
     if not said and (more := datum.data or datum.fields):
         said = encode(more).decode()
     chunk = datum.topic.startswith("ingest/")
     named = _word(datum.meta.get("origin" if chunk else "session_id"))
+    # What a projection tells of a turn is found where it comes from.
+    told = "ref" in record and datum.topic.startswith("chat/") and "turn" in datum.meta
     return Text(
         id=datum.id,
         agent=agent,
@@ -125,6 +153,8 @@ def _of_datum(agent: str, datum: Datum) -> Text | None:
         tags=datum.tags,
         supersedes=datum.supersedes or "",
         until=datum.valid_until,
+        record=encode(record),
+        found=not (told or "sealed" in datum.meta),
     )
 
 
@@ -152,7 +182,7 @@ def turn_line(origin: Origin, id: str, line: Line) -> Text | Inherited | None:
 def ledger_line(origin: Origin, id: str, line: Line) -> Text | None:
     record, data = line.record, _table(line.record.get("data"))
     event = _word(record.get("event"))
-    if event == "heartbeat" or (event == "task_start" and record.get("ref")):
+    if event == "heartbeat" or (record.get("ref") and (event == "task_start" or "turn" in data)):
         return None
     told = [_word(record.get("summary"))]
     told += [value for value in data.values() if isinstance(value, str) and " " in value]
@@ -194,7 +224,6 @@ def job_line(origin: Origin, id: str, line: Line) -> Text | None:
 
 
 _LOGS: tuple[tuple[Part, Reads, str], ...] = (
-    ("topics", topic_line, TOPIC),
     ("conversation", turn_line, TURN),
     ("ledger", ledger_line, LEDGER),
 )
@@ -225,6 +254,22 @@ def markdown_texts(origin: Origin, text: str) -> Iterator[Text]:
             topic=heading,
             group=origin.group or f"{origin.key}#{heading}",
         )
+
+
+def tree_texts(origin: Origin, text: str) -> Iterator[Text]:
+    """The data of an `fmm.json` that another system wrote."""
+    for number, line in enumerate(foreign_lines(text), 1):
+        datum = datum_of(f"{agent_of(origin.key)}#{number}", line)
+        yield _of_datum(origin.agent, datum, line)
+
+
+def foreign_lines(text: str) -> list[Record]:
+    """Lines of `topics.jsonl` that say the same as a tree; none if it is no tree."""
+    try:
+        tree = decode(text.strip().encode(), limit=MAX_DOCUMENT)
+    except DecodeError:
+        return []
+    return [foreign_line(topic, found) for topic, found in data_in(tree)]
 
 
 def _table(value: Any) -> Record:

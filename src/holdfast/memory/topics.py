@@ -1,35 +1,29 @@
 """The memory of an agent by topics: `topics.jsonl`, and `fmm.json` that shows it as a tree.
 
 An add is one line of the log.  The tree follows at once while it is small, and as often as costs
-little beside the work when it is large; what is read through here always comes from the log.  A
-fork's memory goes on from the lines that its parent had at that moment; none is copied.
+little beside the work when it is large; what is read through here always comes from the log, by
+the index.  A fork's memory goes on from the lines that its parent had at that moment; none is
+copied into its log.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from holdfast.codec import MAX_DOCUMENT, Record, decode_record, encode, pretty
+from holdfast.codec import MAX_DOCUMENT, Record, decode, decode_record, encode, pretty
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Part
-from holdfast.memory.catalogue import GONE, IVF, REACH, SUPERSEDED, Catalogue, Row
-from holdfast.memory.datum import (
-    Datum,
-    Entry,
-    Forgotten,
-    Inherited,
-    IvfNode,
-    datum_line,
-    entry_of,
-    forget_line,
-    index_line,
-)
+from holdfast.memory.datum import Datum, agent_of, datum_line, datum_of, forget_line, index_line
+from holdfast.memory.index import Index, open_index, some_of
 from holdfast.memory.names import DATA, ROOT, node
+from holdfast.memory.reading import GONE, IVF, Reading
+from holdfast.memory.sources import foreign_lines, is_foreign, topics_origin
 from holdfast.store.backend import Backend
-from holdfast.store.primitives import START, Cursor, Line, Log, Stamp
+from holdfast.store.primitives import START, Cursor, Log, Stamp
 
 _VERSION = 1
 _SMALL = 256 << 10
@@ -38,23 +32,6 @@ _PAUSE, _A_BYTE = 0.05, 4e-6
 """Seconds between two writings of it, and for each of its bytes."""
 _AT_ONCE = 10_000
 """Ids in one line."""
-
-
-class Source(NamedTuple):
-    """A log that is part of a memory."""
-
-    places: Catalogue
-    log: Log
-    upto: int | None
-    """The last line that counts; None where all do."""
-
-    def lines(self, after: Cursor = START) -> Iterator[Line]:
-        """The lines that count."""
-        for line in self.log.read(after):
-            if isinstance(line, Line) and line.seq is not None:
-                if self.upto is not None and line.seq > self.upto:
-                    return
-                yield line
 
 
 class TopicCount(NamedTuple):
@@ -75,17 +52,21 @@ class Compaction(NamedTuple):
 class Topics:
     """Used by one thread at a time; opens nothing before it is used."""
 
-    def __init__(self, home: Backend, key: Callable[[Part], str] | str) -> None:
-        """`key` names the files of an agent; or it is the name of one in a home of Holdfast's."""
+    def __init__(
+        self, home: Backend, key: Callable[[Part], str] | str, *, keep: bool = True
+    ) -> None:
+        """`key` names the files of an agent; or it is the name of one in a home of Holdfast's.
+
+        Without `keep` nothing is written, not even an index.
+        """
         if isinstance(key, str):
             name = agent_id(key).lower()
             log, shown = HOLDFAST.path("topics", name), HOLDFAST.path("fmm", name)
         else:
             log, shown = key("topics"), key("fmm")
-        self._home, self.fmm = home, shown
+        self._home, self._keep, self.fmm = home, keep, shown
         self.log: Log = home.log(log)
-        self._own = Catalogue(home, self.log)
-        self._inherited: list[Source] | None = None
+        self.agent = agent_of(log)
         self._acked = START
         self._changed = False
         self._next = home.clock.boottime() + _PAUSE
@@ -94,15 +75,25 @@ class Topics:
         self.kept_aside: list[str] = []
         """Names under which hand-edited trees were kept."""
 
-    @property
-    def agent(self) -> str:
-        return self._own.agent
+    @cached_property
+    def _index(self) -> Index:
+        return open_index(self._home, keep=self._keep)
+
+    def _current(self) -> str:
+        """Where the data stand in the index, after every line of the log."""
+        origin = topics_origin(self._home, self.log.key, self.fmm, self.agent.lower())
+        self._index.check()
+        Reading(self._home, self._index).follow(origin)
+        return origin.key
+
+    def now(self) -> float:
+        return self._home.clock.now()
 
     # -- writing -----------------------------------------------------------------------
 
     def add(self, topic: str, text: str, *, ts: float | None = None, **known: Any) -> str:
         """Remember a datum; its id.  `known` as in `datum_line`."""
-        stamp = self._home.clock.now() if ts is None else ts
+        stamp = self.now() if ts is None else ts
         return self.add_all([datum_line(topic, text, ts=stamp, **known)])[0]
 
     def add_all(self, lines: Sequence[Record]) -> list[str]:
@@ -113,14 +104,12 @@ class Topics:
                 f"no such datum: {min(missing)[:80]}",
                 hint=f"`holdfast memory show --agent {self.agent} --topic TOPIC` prints ids",
             )
-        return [f"{self.agent}#{cursor.seq}" for cursor in self._append(lines)]
+        return [f"{self.agent}#{cursor.seq}" for cursor in self.append(lines)]
 
     def forget(self, ids: Iterable[str], why: str = "asked") -> list[str]:
         """Take data out of the tree and out of search; the ids of those that were in it."""
         found = list(self.get(ids))
-        now = self._home.clock.now()
-        parts = [found[at : at + _AT_ONCE] for at in range(0, len(found), _AT_ONCE)]
-        self._append([forget_line(part, why, now) for part in parts])
+        self.append([forget_line(part, why, self.now()) for part in some_of(found, _AT_ONCE)])
         if found:
             self.show()
         return found
@@ -130,111 +119,80 @@ class Topics:
 
         The newest one of each dimension is shown, so give long centroids as a text that names them.
         """
-        self._append([index_line(fields, self._home.clock.now())])
+        known = [{**each, "ts": None} for each in self.indexes()]
+        if {**fields, "ts": None} not in known:
+            self.append([index_line(fields, self.now())])
 
-    def _append(self, lines: Sequence[Record]) -> list[Cursor]:
+    def append(self, lines: Sequence[Record]) -> list[Cursor]:
+        """Write lines of `holdfast.memory.datum`, all or none."""
         if not lines:
             return []
-        cursors = [self.log.append(lines[0])] if len(lines) == 1 else self.log.append_all(lines)
+        before = self._foreign()
+        if len(lines) == 1 and not before:
+            cursors = [self.log.append(lines[0])]
+        else:
+            cursors = self.log.append_all([*before, *lines])[len(before) :]
         self._acked, self._changed = cursors[-1], True
         if self._home.clock.boottime() >= self._next:
             self.follow()
         return cursors
 
+    def _foreign(self) -> list[Record]:
+        """What the tree of another system says, if this log is to begin with it."""
+        if self._acked != START or self.log.head().seq or not is_foreign(self._home, self.fmm):
+            return []
+        found = self._home.document(self.fmm).read()
+        return foreign_lines(found.data.decode("utf-8", "replace")) if found else []
+
     # -- reading -----------------------------------------------------------------------
 
     def under(self, topic: str = ROOT, newest: int | None = None) -> list[Datum]:
         """The data at and below a topic, oldest first; only the `newest` ones."""
-        gone = self._gone()
-        found: list[Datum] = []
-        for source in reversed(self.sources()):
-            missing = None if newest is None else newest - len(found)
-            if missing == 0:
-                break
-            most = None if missing is None else missing + len(gone)
-            rows = [
-                row
-                for row in source.places.data(topic, source.upto, most)
-                if f"{source.places.agent}#{row.seq}" not in gone
-            ]
-            if missing is not None:
-                rows = rows[max(0, len(rows) - missing) :]
-            found[:0] = _data(source, rows)
-        return found
+        where, names = _below(topic)
+        # The numbers stand in an index of topics; records are read of those that are wanted.
+        numbers = f"SELECT number FROM texts WHERE origin=? AND {where} ORDER BY number DESC"
+        query = f"SELECT id, record FROM texts WHERE number IN ({numbers} LIMIT ?) ORDER BY number"
+        most = -1 if newest is None else newest
+        rows = self._index_after(query, *names, most)
+        return [datum_of(id, decode_record(record)) for id, record in rows]
 
     def get(self, ids: Iterable[str]) -> dict[str, Datum]:
         """The data with these ids, as far as they are in this memory and not forgotten."""
-        wanted: dict[str, set[int]] = {}
-        for id in ids:
-            agent, _, number = id.rpartition("#")
-            if number.isdecimal() and len(number) < 19:
-                wanted.setdefault(agent, set()).add(int(number))
-        if not wanted:
-            return {}
-        gone, found = self._gone(), dict[str, Datum]()
-        for source in self.sources():
-            rows = source.places.rows(wanted.get(source.places.agent, ()), source.upto)
-            found |= {datum.id: datum for datum in _data(source, rows) if datum.id not in gone}
+        found = dict[str, Datum]()
+        for some in some_of(sorted(set(ids))):
+            marks = ",".join("?" * len(some))
+            query = f"SELECT id, record FROM texts WHERE origin=? AND id IN ({marks})"
+            for id, record in self._index_after(f"{query} ORDER BY number", *some):
+                found[id] = datum_of(id, decode_record(record))
         return found
 
     def superseded(self) -> dict[str, str]:
         """The ids of data that were corrected, each with the id of the newest correction."""
-        gone, sources = self._gone(), self.sources()
-        marks = (mark for each in sources for mark in each.places.marks(SUPERSEDED, each.upto))
-        return {mark.name: mark.value for mark in marks if mark.value not in gone}
+        query = (
+            "SELECT old, new FROM superseded JOIN texts ON texts.id = superseded.new"
+            " WHERE origin=? AND superseded.agent = texts.agent ORDER BY number"
+        )
+        return dict(self._index_after(query))
 
     def topics(self, topic: str = ROOT) -> list[TopicCount]:
         """Each topic at and below one that has data, by name."""
-        counts: dict[str, TopicCount] = {}
-        gone: dict[str, int] = {}
-        taken = self._gone()
-        for source in self.sources():
-            for name, count, newest in source.places.topics(topic, source.upto):
-                before = counts.get(name, TopicCount(name, 0, newest))
-                counts[name] = TopicCount(name, before.data + count, max(before.newest, newest))
-            ours = f"{source.places.agent}#"
-            seqs = [int(id.removeprefix(ours)) for id in taken if id.startswith(ours)]
-            for row in source.places.rows(seqs, source.upto):
-                gone[row.topic] = gone.get(row.topic, 0) + 1
-        left = (each._replace(data=each.data - gone.get(each.topic, 0)) for each in counts.values())
-        return sorted(each for each in left if each.data)
+        where, names = _below(topic)
+        query = f"SELECT topic, COUNT(*), MAX(ts) FROM texts WHERE origin=? AND {where}"
+        rows = self._index_after(f"{query} GROUP BY topic ORDER BY topic", *names)
+        return [TopicCount(name, count, newest or 0.0) for name, count, newest in rows]
 
     def indexes(self) -> list[Record]:
-        """What is known of the index of each dimension; of this agent's own memory."""
-        newest = {mark.name: mark.seq for mark in self._own.marks(IVF, None)}
-        entries = (
-            entry_of(self.agent, line)
-            for line in self._own.lines(self._own.rows(newest.values(), None))
-        )
-        return [each.fields for each in entries if isinstance(each, IvfNode)]
+        """What is known of the index of each dimension."""
+        return [fields for _, fields in self._marks(IVF)]
 
-    def sources(self) -> list[Source]:
-        """The logs of this memory: those of its ancestors, the oldest first, then its own."""
-        if self._inherited is None:
-            self._inherited = list(self._reached())
-        return [*self._inherited, Source(self._own, self.log, None)]
+    def _index_after(self, query: str, *values: object) -> list[Any]:
+        """What the index answers to a query about this log."""
+        origin = self._current()
+        return self._index.db.execute(query, (origin, *values)).fetchall()
 
-    def _gone(self) -> set[str]:
-        sources = self.sources()
-        return {mark.name for each in sources for mark in each.places.marks(GONE, each.upto)}
-
-    def _reached(self) -> list[Source]:
-        found: list[Source] = []
-        seen, at, upto = {self.log.key}, self._own, None
-        while marks := at.marks(REACH, upto):
-            reach = Inherited(*decode_record(f'{{"at":{marks[0].value}}}'.encode())["at"])
-            if reach.log in seen or reach.log.rpartition("/")[2] != self.log.key.rpartition("/")[2]:
-                break
-            seen.add(reach.log)
-            log = self._home.log(reach.log)
-            at, upto = Catalogue(self._home, log), reach.seq
-            last = next(at.lines(at.rows([reach.seq], None)), None)
-            if last is None or last.hash != reach.hash:
-                detail = f"{self.log.key} reaches back into {reach.log}: not there"
-                self._home.notice("fork_lost", detail)
-                break
-            found.insert(0, Source(at, log, upto))
-        return found
+    def _marks(self, kind: str) -> list[Any]:
+        rows = self._index_after("SELECT value FROM marks WHERE origin=? AND kind=?", kind)
+        return [decode(value) for (value,) in rows]
 
     # -- less to show ------------------------------------------------------------------
 
@@ -270,16 +228,11 @@ class Topics:
 
     def show(self) -> None:
         """Write `fmm.json` as the log says."""
-        self._changed, head, entries = False, START, list[Entry]()
-        for source in self.sources():
-            for line in source.lines():
-                if (entry := entry_of(source.places.agent, line)) is not None:
-                    entries.append(entry)
-                head = line.cursor  # in the end of the last log, its own
-        if not entries:
-            return
-        data, cell = pretty(tree(entries)), self._home.cell(self.fmm)
+        self._changed, data = False, pretty(self.tree())
+        head, cell = self._index.position(self.log.key), self._home.cell(self.fmm)
         try:
+            if not head.seq:
+                return
             stamp, over = cell.load(_VERSION), None
             if stamp is not None and not self.log.contains(stamp.cursor):
                 # The log once reached further: that is recorded before its proof is replaced.
@@ -295,36 +248,52 @@ class Topics:
         self.stale = None
         self._shown(head.seq, len(data))
 
+    def tree(self) -> Record:
+        """What `fmm.json` shows."""
+        corrected, grown = self.superseded(), Record()
+        if gone := self._marks(GONE):
+            counts = Counter(why for why, _ in gone)
+            latest = max(ts for _, ts in gone)
+            grown[DATA] = [{"ts": latest, "meta": {"left_out": dict(sorted(counts.items()))}}]
+        for datum in self.under():
+            shown = datum.shown(corrected.get(datum.id))
+            node(grown, datum.topic).setdefault(DATA, []).append(shown)
+        for topic, fields in self._marks(IVF):
+            node(grown, topic).update(fields)
+        return grown
+
     def _shown(self, seq: int, size: int) -> None:
         now = self._home.clock.boottime()
         self._next = now + max(_PAUSE, size * _A_BYTE)
         shown = {"seq": seq, "at": now, "bytes": size, "is": self._home.version(self.fmm)}
-        self._own.keep("shown", encode(shown).decode())
+        with self._index.writing():
+            self._index.state(f"shown {self.fmm}", encode(shown).decode())
+
+    def _last_shown(self) -> Record:
+        found = self._index.fact(f"shown {self.fmm}")
+        return decode_record(found.encode()) if found else {}
 
     def behind(self) -> str:
         """In which way `fmm.json` does not show what the log says; empty if it does."""
-        found, head = self._own.note("shown"), self.log.head().seq
-        shown = decode_record(found.encode()) if found else {}
+        shown, head = self._last_shown(), self.log.head().seq
         version, lines = self._home.version(self.fmm), head - int(shown.get("seq", 0))
         if head and not version:
             return "missing"
-        if version and version != shown.get("is"):
+        if head and version != shown.get("is"):
             return "changed by another program"
-        return f"{lines} lines behind" if lines > 0 else ""
+        return f"{lines} {'line' if lines == 1 else 'lines'} behind" if lines > 0 else ""
 
     def close(self) -> None:
         """Bring the tree up to date unless that takes too long, and let go."""
         if self._changed and self._is_due():
             self.follow()
-        for source in self._inherited or ():
-            source.places.close()
-            source.log.close()
-        self._own.close()
+        if "_index" in vars(self):
+            self._index.close()
+            del self._index
         self.log.close()
 
     def _is_due(self) -> bool:
-        found = self._own.note("shown")
-        shown = decode_record(found.encode()) if found else {}
+        shown = self._last_shown()
         if shown.get("is") != self._home.version(self.fmm):
             return True
         since = self._home.clock.boottime() - shown["at"]
@@ -337,35 +306,8 @@ class Topics:
         self.close()
 
 
-def _data(source: Source, rows: Iterable[Row]) -> list[Datum]:
-    lines = source.places.lines(rows)
-    found = (entry_of(source.places.agent, line) for line in lines)
-    return [each for each in found if isinstance(each, Datum)]
-
-
-def tree(entries: Iterable[Entry]) -> Record:
-    """The tree that `fmm.json` shows of what lines say."""
-    data, gone, indexes = list[Datum](), dict[str, Forgotten](), dict[str, IvfNode]()
-    for entry in entries:
-        match entry:
-            case Datum():
-                data.append(entry)
-            case Forgotten():
-                gone |= dict.fromkeys(entry.ids, entry)
-            case IvfNode():
-                indexes[entry.topic.rpartition("/")[0]] = entry
-            case Inherited():
-                pass
-    left = [datum for datum in data if datum.id not in gone]
-    corrected = {datum.supersedes: datum.id for datum in left if datum.supersedes}
-    grown: Record = {}
-    if gone:
-        counts = Counter(each.why for each in gone.values())
-        latest = max(each.ts for each in gone.values())
-        grown[DATA] = [{"ts": latest, "meta": {"left_out": dict(sorted(counts.items()))}}]
-    for datum in left:
-        shown = datum.shown(corrected.get(datum.id))
-        node(grown, datum.topic).setdefault(DATA, []).append(shown)
-    for each in indexes.values():
-        node(grown, each.topic).update(each.fields)
-    return grown
+def _below(topic: str) -> tuple[str, tuple[str, ...]]:
+    """A condition for the topics at and below one; `0` follows `/`."""
+    if topic == ROOT:
+        return "1", ()
+    return "(topic = ? OR topic > ? AND topic < ?)", (topic, f"{topic}/", f"{topic}0")

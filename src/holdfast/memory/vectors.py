@@ -17,11 +17,12 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from holdfast.clock import Clock
 from holdfast.codec import Record, decode_record, encode
 from holdfast.memory.embed import Embedder
-from holdfast.memory.index import Index
-from holdfast.memory.rank import np
+from holdfast.memory.index import COUNTED, DONE, Index, some_of
 
 EXACT = 4096
 """So many vectors are compared one by one."""
@@ -90,12 +91,11 @@ class Vectors:
         index = self._index
         if index.fact("embedder") != self.embedder.name:
             self._start_over()
-        who, named = "", [agent.lower() for agent in agents or ()]
+        where, named = f"stage<2 AND stage={COUNTED}", [agent.lower() for agent in agents or ()]
         if agents is not None:
-            who = f" AND agent IN ({','.join('?' * len(named))})"
-        waiting = index.db.execute(
-            f"SELECT number FROM texts WHERE embedded=0{who} ORDER BY number DESC", named
-        ).fetchall()
+            where += f" AND agent IN ({','.join('?' * len(named))})"
+        query = f"SELECT number FROM texts WHERE {where} ORDER BY number DESC"
+        waiting = index.db.execute(query, named).fetchall()
         began = self._clock.boottime()
         for start in range(0, len(waiting), _AT_ONCE):
             if patience is not None and self._clock.boottime() - began > patience:
@@ -107,8 +107,9 @@ class Vectors:
 
     def _start_over(self) -> None:
         with self._index.writing() as db:
+            having = "number IN (SELECT number FROM vectors)"
+            db.execute(f"UPDATE texts SET stage={COUNTED} WHERE {having}")
             db.execute("DELETE FROM vectors")
-            db.execute("UPDATE texts SET embedded=0")
             db.execute("DELETE FROM facts WHERE name='ivf'")
             self._index.state("embedder", self.embedder.name)
             self._index.begin_epoch()
@@ -127,7 +128,7 @@ class Vectors:
                 [(known[row.fingerprint], row.number) for row in rows],
             )
             db.executemany(
-                "UPDATE texts SET embedded=1 WHERE number=?", [(each,) for each in numbers]
+                f"UPDATE texts SET stage={DONE} WHERE number=?", [(each,) for each in numbers]
             )
 
     # -- searching, within a transaction -----------------------------------------------
@@ -162,7 +163,11 @@ class Vectors:
 
     def cosines(self, vector: Any, numbers: Sequence[int]) -> dict[int, float]:
         """How near the vectors of these numbers are, as far as they have one."""
-        rows = self._index.vectors(numbers)
+        rows = list[tuple[int, bytes]]()
+        for some in some_of(numbers):
+            marks = ",".join("?" * len(some))
+            query = f"SELECT number, data FROM vectors WHERE number IN ({marks})"
+            rows += self._index.db.execute(query, some)
         if not rows:
             return {}
         matrix = np.frombuffer(b"".join(data for _, data in rows), np.float32)
@@ -175,7 +180,7 @@ class Vectors:
         if (self._recent.epoch, self._recent.first) != (epoch, seq):
             self._recent = _Recent(epoch, seq, seq, [])
         last, parts = self._recent.last, self._recent.parts
-        if rows := self._index.vectors_after(last):
+        if rows := _after(self._index, last):
             matrix = np.frombuffer(b"".join(row[2] for row in rows), np.float32)
             numbers = np.array([row[1] for row in rows], np.int64)
             parts.append((numbers, matrix.reshape(len(rows), -1)))
@@ -188,23 +193,20 @@ class Vectors:
 
     def ivf(self) -> Ivf | None:
         """The FAISS index that holds for this embedder, if there is one."""
-        said = self._index.fact("ivf")
-        ivf = Ivf(**decode_record(said.encode())) if said else None
+        ivf = ivf_of(self._index)
         return ivf if ivf and ivf.embedder == self.embedder.name else None
 
     def _loaded(self) -> tuple[Ivf | None, _Faiss]:
         ivf = self.ivf()
-        if ivf is None or find_spec("faiss") is None:
+        if ivf is None or (self._faiss.file != ivf.file and not self._load(ivf)):
             return None, self._faiss
-        if self._faiss.file != ivf.file:
-            try:
-                found = import_module("faiss").read_index(f"{self._index.folder}/{ivf.file}")
-            except RuntimeError:  # it is gone, or damaged
-                return None, self._faiss
-            if (found.d, found.ntotal, centroids_of(found)) != (ivf.dim, ivf.size, ivf.centroids):
-                return None, self._faiss
-            self._faiss = _Faiss(ivf.file, found, _numbers_in(found))
         return ivf, self._faiss
+
+    def _load(self, ivf: Ivf) -> bool:
+        found = _read(self._index, ivf)
+        if found is not None:
+            self._faiss = _Faiss(ivf.file, found, _numbers_in(found))
+        return found is not None
 
     def is_due(self) -> bool:
         """Whether so much came since FAISS's file was made that it is to be made anew."""
@@ -212,16 +214,6 @@ class Vectors:
         known = 0 if self._faiss.numbers is None else len(self._faiss.numbers)
         can = self._index.folder is not None and find_spec("faiss") is not None
         return can and recent > max(EXACT, known // 4)
-
-    def drop(self, numbers: set[int]) -> None:
-        """See that FAISS's file has no vector of these texts."""
-        ivf, faiss = self._loaded()
-        held = [] if ivf is None else [each for each in faiss.numbers.tolist() if each in numbers]
-        if ivf is None or not held:
-            return
-        faiss.index.remove_ids(np.array(held, np.int64))
-        left = ivf._replace(size=faiss.index.ntotal)
-        _keep(self._index, faiss.index, left, self._index.fact("epoch"))
 
     def build_beside(self) -> Thread:
         """Make FAISS's file in a thread of its own; the process ends after it."""
@@ -236,6 +228,40 @@ def _cosines(numbers: Any, matrix: Any, vector: Any) -> list[tuple[int, float]]:
     if not len(numbers) or matrix.shape[1] != len(vector):
         return []
     return list(zip(map(int, numbers), (matrix @ vector).tolist(), strict=True))
+
+
+def _after(index: Index, seq: int) -> list[tuple[int, int, bytes]]:
+    """Vectors that were made later, in order."""
+    query = "SELECT seq, number, data FROM vectors WHERE seq > ? ORDER BY seq"
+    return index.db.execute(query, (seq,)).fetchall()
+
+
+def _read(index: Index, ivf: Ivf) -> Any:
+    """FAISS's index of a file; None unless it is whole, and the one that is meant."""
+    if find_spec("faiss") is None:
+        return None
+    try:
+        found = import_module("faiss").read_index(f"{index.folder}/{ivf.file}")
+    except RuntimeError:  # it is gone, or damaged
+        return None
+    meant = (ivf.dim, ivf.size, ivf.centroids)
+    return found if (found.d, found.ntotal, centroids_of(found)) == meant else None
+
+
+def drop(index: Index, numbers: set[int]) -> None:
+    """See that FAISS's file has no vector of these texts."""
+    ivf = ivf_of(index)
+    found = _read(index, ivf) if ivf is not None else None
+    if ivf is None or found is None:
+        return
+    if found.remove_ids(np.array(sorted(numbers), np.int64)):
+        _keep(index, found, ivf._replace(size=found.ntotal), index.fact("epoch"))
+
+
+def ivf_of(index: Index) -> Ivf | None:
+    """What is known of the FAISS index, if there is one."""
+    said = index.fact("ivf")
+    return Ivf(**decode_record(said.encode())) if said else None
 
 
 def centroids_of(index: Any) -> str:
@@ -259,10 +285,12 @@ def _build_alone(folder: str, embedder: str) -> None:
 
 
 def build(index: Index, embedder: str, *, wait: bool = True) -> Ivf | None:
-    """Make FAISS's file of all vectors; None if there are none.
+    """Make FAISS's file of all vectors; None if there are none, or no FAISS.
 
     Without `wait` also if another process is at it.
     """
+    if find_spec("faiss") is None:
+        return None
     path = f"{index.folder}/{_LOCK}"
     lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)  # noqa: TID251  # direct write: scratch
     try:
@@ -277,7 +305,7 @@ def build(index: Index, embedder: str, *, wait: bool = True) -> Ivf | None:
 def _built(index: Index, embedder: str) -> Ivf | None:
     faiss = import_module("faiss")
     with index.reading():
-        if index.fact("embedder") != embedder or not (rows := index.vectors_after(0)):
+        if index.fact("embedder") != embedder or not (rows := _after(index, 0)):
             return None
         epoch = index.fact("epoch")
     last, numbers = rows[-1][0], np.array([row[1] for row in rows], np.int64)

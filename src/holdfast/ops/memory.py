@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.notes import MOST_SHOWN, bounded
@@ -184,11 +185,46 @@ def compact(
     return Change(topics.agent, applied, detail, found._asdict(), dry_run)
 
 
+@example("holdfast memory ingest ./docs notes.txt --agent rio")
+def ingest(
+    call: Context,
+    path: Annotated[
+        Sequence[str],
+        Arg("A text file, or a folder of them; may be repeated", positional=True, is_path=True),
+    ],
+    *,
+    agent: Annotated[str, Arg("Who is to know them")],
+    prune: Annotated[bool, Arg("Forget files that are not there any more")] = False,
+) -> Change:
+    """Each file becomes data of at most 1,200 characters under `ingest/NAME`, with its path and
+    sha256. A file that did not change is skipped; one that did replaces its data.
+    """
+    from holdfast.memory.ingest import ingest as take_in
+
+    with _topics(call, agent, change=True) as topics:
+        done = take_in(topics, path, prune=prune)
+    _warn(call, topics)
+    for file, why in done.skipped.items():
+        call.warn(f"skipped {file}: {why}")
+    for file in done.gone:
+        kept = "forgotten" if prune else "still remembered; --prune forgets it"
+        call.warn(f"{file} is not there any more: {kept}")
+    if done.changed or (done.gone and prune):
+        _clean(call, topics.agent)
+    detail = f"{_count(len(done.added), 'file', 'files')} added, {len(done.changed)} changed, "
+    detail += f"{done.unchanged} unchanged; {_count(done.pieces, 'datum', 'data')} added"
+    applied = bool(done.added or done.changed or (done.gone and prune))
+    return Change(topics.agent, applied, detail, asdict(done))
+
+
 @contextmanager
 def _topics(call: Context, agent: str, *, change: bool = False) -> Generator[Topics]:
     from holdfast.memory.topics import Topics
 
-    with call.agent(agent, change=change) as one, Topics(call.home(), one.key) as topics:
+    with (
+        call.agent(agent, change=change) as one,
+        Topics(call.home(), one.key, keep=call.adopted) as topics,
+    ):
         yield topics
 
 
@@ -201,7 +237,8 @@ def _warn(call: Context, topics: Topics) -> None:
 
 def _clean(call: Context, agent: str) -> None:
     """Have the search index take in what was forgotten, if there is one."""
-    from holdfast.memory.search import FOLDER, Recall
+    from holdfast.memory.index import FOLDER
+    from holdfast.memory.search import Recall
 
     if call.home().keys(FOLDER):
         with Recall(call.home(), call.layout) as recall:

@@ -95,6 +95,7 @@ def _row(hit: MemoryHit) -> Row:
         "session": hit.session,
         "when": utc_stamp(hit.ts) if hit.ts is not None else None,
         "text": hit.text,
+        "from": hit.reported_by or None,
         "superseded_by": hit.superseded_by or None,
         "parts": {name: round(value, 4) for name, value in hit.parts.items()},
     }
@@ -114,10 +115,24 @@ def _explained(row: Row) -> list[str]:
 
 @example("holdfast memory reindex")
 def reindex(call: Context) -> Change:
-    from holdfast.memory.search import FOLDER, Recall
+    """Texts whose words did not change keep their vectors. Each agent's fmm.json then describes the
+    index of vectors under `retrieval/ivf`.
+    """
+    from holdfast.memory.index import FOLDER
+    from holdfast.memory.search import Recall
+    from holdfast.memory.topics import Topics
 
-    with Recall(call.home_to_change(), call.layout) as recall:
+    home = call.home_to_change()
+    with Recall(home, call.layout) as recall:
         read = recall.reindex(call.progress("reading"))
-        texts = recall.index.size()
+        texts, built = recall.index.size(), recall.build(call.progress("embedding"))
+        for warning in recall.warnings:
+            call.warn(warning)
+    for name, known in built.items():
+        with call.agent(name, change=True) as agent, Topics(home, agent.key) as topics:
+            topics.set_index(known)
     detail = f"{texts} texts indexed from {read} lines and files"
-    return Change(FOLDER, applied=True, detail=detail, data={"texts": texts, "read": read})
+    ivf = next(iter(built.values()), None)
+    detail += f"; {sum(each['count'] for each in built.values())} vectors" if ivf else ""
+    data = {"texts": texts, "read": read, "vectors": built}
+    return Change(FOLDER, applied=True, detail=detail, data=data)

@@ -64,6 +64,7 @@ OPERATIONS = (
     read("memory show", "Show memory.md, or the data of a topic"),
     change("memory forget", "Remove data from memory and search"),
     change("memory compact", "Remove duplicates and superseded data from memory and search"),
+    append("memory ingest", "Add text files to an agent's memory", faces=CLI),
     read("memory search", "Find what agents recorded, best first", "memory_search"),
     change("memory reindex", "Rebuild the search index from all logs", "memory_search", CLI),
     read("agent list", "List agents, or the order in which to wake them, with reasons"),

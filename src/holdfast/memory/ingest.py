@@ -1,0 +1,135 @@
+"""Files as data of a memory: pieces of text under `ingest/<source>`.
+
+Each piece names its file and the sha256 of the file, so a file that did not change is left alone,
+and one that did replaces its pieces.  Only text is taken; the files themselves are never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.memory.datum import Datum, datum_line, forget_line
+from holdfast.memory.names import fault
+from holdfast.memory.topics import Topics
+from holdfast.userfile import read
+
+LARGEST = 8 << 20
+"""Bytes of one file."""
+PIECE = 1_200
+"""Characters of a piece, at most."""
+_AT_ONCE = 1_000
+
+
+@dataclass
+class Ingested:
+    """What became of the files."""
+
+    added: list[str] = field(default_factory=list[str])
+    changed: list[str] = field(default_factory=list[str])
+    unchanged: int = 0
+    gone: list[str] = field(default_factory=list[str])
+    """Files of which memory has pieces, and which are not there any more."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """Files that were not taken, and why."""
+    pieces: int = 0
+
+
+def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Ingested:
+    """Take in files, and all below folders; with `prune`, forget the pieces of those gone."""
+    done, lines, now = Ingested(), list[dict[str, object]](), topics.now()
+    for root in map(os.path.abspath, paths):
+        topic = f"ingest/{os.path.basename(root)}"
+        topic = "ingest/files" if fault(topic) else topic
+        known = _known(topics, topic, root)
+        if not os.path.lexists(root) and not known:
+            raise NotFound(f"no such file or folder: {root}", hint="name one that exists")
+        found = list(_files(root))
+        for path in found:
+            old = known.get(path, [])
+            try:
+                data = read(path, LARGEST, plain=True)
+                text = data.decode()
+            except (OSError, UnicodeDecodeError, HoldfastError) as error:
+                done.skipped[path] = _why(error)
+                continue
+            digest = f"sha256:{sha256(data).hexdigest()}"
+            if old and {datum.meta.get("hash") for datum in old} == {digest}:
+                done.unchanged += 1
+                continue
+            if not (parts := list(pieces(text))) and not old:
+                done.skipped[path] = "empty"
+                continue
+            for number, part in enumerate(parts, 1):
+                place = {"origin": path, "hash": digest, "piece": number, "of": len(parts)}
+                lines.append(datum_line(topic, part, ts=now, meta=place, source=path))
+            if old:
+                lines.append(forget_line([datum.id for datum in old], "superseded", now))
+            (done.changed if old else done.added).append(path)
+            done.pieces += len(parts)
+            if len(lines) >= _AT_ONCE:
+                topics.append(lines)
+                lines = []
+        for path in sorted(known.keys() - set(found)):
+            done.gone.append(path)
+            if prune:
+                lines.append(forget_line([datum.id for datum in known[path]], "asked", now))
+    topics.append(lines)
+    return done
+
+
+def _known(topics: Topics, topic: str, root: str) -> dict[str, list[Datum]]:
+    """The pieces that memory has of files at and below a place."""
+    known: dict[str, list[Datum]] = {}
+    for datum in topics.under(topic):
+        origin = datum.meta.get("origin")
+        if isinstance(origin, str) and (origin == root or origin.startswith(f"{root}/")):
+            known.setdefault(origin, []).append(datum)
+    return known
+
+
+def _files(root: str) -> Iterator[str]:
+    """The file, or all in the folder but hidden ones; links in it are not followed."""
+    if not os.path.isdir(root):
+        yield from [root] if os.path.exists(root) else []
+        return
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            path = f"{folder}/{name}"
+            if not name.startswith(".") and not os.path.islink(path):
+                yield path
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    return error.message if isinstance(error, HoldfastError) else str(error)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in pieces: whole paragraphs while they fit, else lines, else words."""
+    held = ""
+    for part in _parts(text, (r"\n\s*\n", r"\n", r"(?<=\s)")):
+        if held.strip() and len(held) + len(part) > PIECE:
+            yield held.strip()
+            held = ""
+        held += part
+    if held.strip():
+        yield held.strip()
+
+
+def _parts(text: str, cuts: tuple[str, ...]) -> Iterator[str]:
+    """Parts that are short enough, cut as coarsely as that allows; together they are the text."""
+    if len(text) <= PIECE:
+        yield text
+    elif not cuts:
+        yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+    else:
+        ends = [match.end() for match in re.finditer(cuts[0], text)]
+        for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+            yield from _parts(text[start:end], cuts[1:])

@@ -1,0 +1,78 @@
+"""Trees of topics that another system wrote are read where they lie, and gone on from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ledger.shell import Shell
+
+TREE: dict[str, Any] = {
+    "chat": {"user": {"tick": {"__data__": [{"ts": 1794725021.58, "text": "Tick 1: is it on?"}]}}},
+    "goals": {
+        "runs": {"20261115-064402": {"__data__": [{"global_goal": "map the reef", "model": "m"}]}}
+    },
+    "moe": {"baton": {"__data__": [{"tick": 1, "text": "Bridge: the lamp is lit"}]}},
+    "web": {"a.org": {"a/b": {"__data__": [{"ts": 2.0, "text": "A page", "topic": "web-open"}]}}},
+    "retrieval": {"ivf": {"dim2": {"K2": {"centroids": "AAAA", "buckets": {"0": [1]}}}}},
+}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    made = Shell(tmp_path)
+    assert made("init", "rio", "--timezone", "UTC").code == 0
+    (made.home / "state/rio/fmm.json").write_text(json.dumps(TREE), encoding="utf-8")
+    return made
+
+
+def found(shell: Shell) -> list[dict[str, Any]]:
+    shown = shell("memory", "show", "--agent", "rio", "--topic", "/", "--json")
+    return shown.json()["data"]["data"]
+
+
+def test_a_tree_of_another_system_is_shown_and_searched(shell: Shell) -> None:
+    rows = shell("memory", "tree", "--agent", "rio", "--json").rows()
+    assert {row["topic"]: row["data"] for row in rows} == {
+        "chat/user/tick": 1,
+        "goals/runs/20261115-064402": 1,
+        "moe/baton": 1,
+        "web/a.org/a-b": 1,
+    }
+    hits = shell("memory", "search", "lamp", "--agent", "rio", "--json").rows()
+    assert [(hit["topic"], hit["text"]) for hit in hits] == [
+        ("moe/baton", "Bridge: the lamp is lit")
+    ]
+    goal = next(each for each in found(shell) if each["topic"].startswith("goals"))
+    assert (goal["global_goal"], goal["model"]) == ("map the reef", "m")
+    assert not (shell.home / "state/rio/topics.jsonl").exists()
+
+
+def test_the_first_add_takes_over_all_that_the_tree_says(shell: Shell) -> None:
+    before = found(shell)
+    added = shell("memory", "add", "--agent", "rio", "--topic", "moe/baton", "--text", "Go on")
+    assert added.code == 0
+    assert "kept as" in added.err
+    *old, new = found(shell)
+    assert old == before
+    assert new["id"] == f"rio#{len(before) + 1}"
+    (aside,) = (shell.home / "state/rio").glob("fmm.json.edited-*")
+    assert json.loads(aside.read_bytes()) == TREE
+    ours = json.loads((shell.home / "state/rio/fmm.json").read_bytes())
+    assert [each["text"] for each in ours["moe"]["baton"]["__data__"]] == [
+        "Bridge: the lamp is lit",
+        "Go on",
+    ]
+    hits = shell("memory", "search", "lamp", "--agent", "rio", "--json").rows()
+    assert len(hits) == 1
+
+
+def test_a_tree_that_is_none_is_kept_aside(shell: Shell) -> None:
+    (shell.home / "state/rio/fmm.json").write_bytes(b'{"chat": {"user"')
+    assert found(shell) == []
+    assert shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "b").code == 0
+    assert len(found(shell)) == 1
+    assert len([*(shell.home / "state/rio").glob("fmm.json.edited-*")]) == 1
