@@ -43,9 +43,7 @@ def test_a_tree_of_another_system_is_shown_and_searched(shell: Shell) -> None:
         "web/a.org/a-b": 1,
     }
     hits = shell("memory", "search", "lamp", "--agent", "rio", "--json").rows()
-    assert [(hit["topic"], hit["text"]) for hit in hits] == [
-        ("moe/baton", "Bridge: the lamp is lit")
-    ]
+    assert (hits[0]["topic"], hits[0]["text"]) == ("moe/baton", "Bridge: the lamp is lit")
     goal = next(each for each in found(shell) if each["topic"].startswith("goals"))
     assert (goal["global_goal"], goal["model"]) == ("map the reef", "m")
     assert not (shell.home / "state/rio/topics.jsonl").exists()
@@ -67,12 +65,15 @@ def test_the_first_add_takes_over_all_that_the_tree_says(shell: Shell) -> None:
         "Go on",
     ]
     hits = shell("memory", "search", "lamp", "--agent", "rio", "--json").rows()
-    assert len(hits) == 1
+    assert [hit["text"] for hit in hits].count("Bridge: the lamp is lit") == 1
 
 
-def test_a_tree_that_is_none_is_kept_aside(shell: Shell) -> None:
-    (shell.home / "state/rio/fmm.json").write_bytes(b'{"chat": {"user"')
+def test_a_damaged_tree_without_a_log_is_never_overwritten(shell: Shell) -> None:
+    file = shell.home / "state/rio/fmm.json"
+    file.write_bytes(b'{"chat": {"user"')
     assert found(shell) == []
+    refused = shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "b")
+    assert (refused.code, "move it away" in refused.err) == (6, True)
+    assert file.read_bytes() == b'{"chat": {"user"'
+    file.unlink()
     assert shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "b").code == 0
-    assert len(found(shell)) == 1
-    assert len([*(shell.home / "state/rio").glob("fmm.json.edited-*")]) == 1

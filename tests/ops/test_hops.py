@@ -43,7 +43,7 @@ VERBS = {
 PAGES = {
     "/": Hops(13, 0, 23),
     "/agent/rio": Hops(29, 0, 24),
-    "/agent/rio/memory?q=fees": Hops(24, 0, 24),
+    "/agent/rio/memory?q=fees": Hops(8, 0, 22),
     "/jobs/demo": Hops(28, 0, 23),
     "/swarms": Hops(5, 0, 20),
     "/swarms/week": Hops(6, 0, 21),

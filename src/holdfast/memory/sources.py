@@ -258,17 +258,17 @@ def markdown_texts(origin: Origin, text: str) -> Iterator[Text]:
 
 def tree_texts(origin: Origin, text: str) -> Iterator[Text]:
     """The data of an `fmm.json` that another system wrote."""
-    for number, line in enumerate(foreign_lines(text), 1):
+    for number, line in enumerate(foreign_lines(text) or (), 1):
         datum = datum_of(f"{agent_of(origin.key)}#{number}", line)
         yield _of_datum(origin.agent, datum, line)
 
 
-def foreign_lines(text: str) -> list[Record]:
-    """Lines of `topics.jsonl` that say the same as a tree; none if it is no tree."""
+def foreign_lines(text: str) -> list[Record] | None:
+    """Lines of `topics.jsonl` that say the same as a tree; None if it is damaged."""
     try:
-        tree = decode(text.strip().encode(), limit=MAX_DOCUMENT)
+        tree = decode(text.strip("\0 \n").encode() or b"{}", limit=MAX_DOCUMENT)
     except DecodeError:
-        return []
+        return None
     return [foreign_line(topic, found) for topic, found in data_in(tree)]
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from holdfast.codec import MAX_DOCUMENT, Record, decode, decode_record, encode, pretty
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Part
 from holdfast.memory.datum import Datum, agent_of, datum_line, datum_of, forget_line, index_line
@@ -142,7 +142,10 @@ class Topics:
         if self._acked != START or self.log.head().seq or not is_foreign(self._home, self.fmm):
             return []
         found = self._home.document(self.fmm).read()
-        return foreign_lines(found.data.decode("utf-8", "replace")) if found else []
+        lines = foreign_lines(found.data.decode("utf-8", "replace")) if found else []
+        if lines is None:
+            raise Corrupt(f"{self.fmm} is damaged, and no log of it exists", hint="move it away")
+        return lines
 
     # -- reading -----------------------------------------------------------------------
 
