@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
@@ -73,6 +73,17 @@ class Series(NamedTuple):
     meaning: Meaning = "going"
     joined: bool = True
     """Whether a line leads from point to point."""
+    labels: Sequence[str] = ()
+    """Texts above the points."""
+
+
+class Level(NamedTuple):
+    """A value to compare with, drawn across; with a spread as a band around it."""
+
+    name: str
+    value: float
+    meaning: Meaning = "quiet"
+    spread: float = 0.0
 
 
 class Link(NamedTuple):
@@ -151,38 +162,69 @@ def lanes(title: str, names: Sequence[str], spans: Sequence[Span], note: str = "
 
 
 def lines(
-    title: str, found: Sequence[Series], x_label: str, *, floor: float = math.inf, tall: float = 150
+    title: str,
+    found: Sequence[Series],
+    x_label: str,
+    *,
+    floor: float = math.inf,
+    tall: float = 150,
+    levels: Sequence[Level] = (),
+    log: bool = False,
 ) -> Chart:
     """Points over a number, such as a score over rounds; the scale reaches down to `floor`."""
     points = [point for series in found for point in series.points] or [(0.0, 0.0)]
-    (left, right), (low, high) = (
-        (min(values), max(values)) for values in zip(*points, strict=True)
-    )
-    low = min(low, floor)
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    values = [y for _, y in points]
+    values += [each.value + side * each.spread for each in levels for side in (-1, 1)]
+    low, high = min(*values, floor), max(values)
+    of = math.log if log and low > 0 else float
     across = (WIDTH - _LEFT - _RIGHT) / ((right - left) or 1)
-    up = tall / ((high - low) or 1)
+    up = tall / ((of(high) - of(low)) or 1)
     bottom = _TITLE + tall
     base = bottom if high > low else _TITLE + tall / 2
+
+    def height(value: float) -> float:
+        return base - (of(value) - of(low)) * up
+
     parts = [_rule(_LEFT, WIDTH - _RIGHT, y) for y in (_TITLE, bottom)]
     parts += [
         _text(_LEFT - 8, y + 4, _short(value), anchor="end")
         for y, value in ((base, low), (_TITLE, high))[: 2 if high > low else 1]
     ]
+    for at, level in enumerate(levels):
+        parts += _level(level, height, bottom + 54, _LEFT + 130 * at)
     for at, series in enumerate(found):
-        placed = [(_LEFT + (x - left) * across, base - (y - low) * up) for x, y in series.points]
+        placed = [(_LEFT + (x - left) * across, height(y)) for x, y in series.points]
         if series.joined and len(placed) > 1:
             way = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
             parts.append(f"<polyline points='{way}' fill='none'{_stroke(series.meaning, 2)}/>")
-        for (x, y), (known, value) in zip(placed, series.points, strict=True):
-            says = f"{series.name}, {x_label} {_short(known)}: {_short(value)}"
+        names = [*series.labels, *[""] * (len(placed) - len(series.labels))]
+        for (x, y), (known, value), label in zip(placed, series.points, names, strict=True):
+            says = f"{series.name}, {x_label} {_short(known)}: {_short(value)} {label}".rstrip()
             shape = f" cx='{x:.1f}' cy='{y:.1f}' r='3.5'"
             parts.append(_shape("circle", shape + _fill(series.meaning), says))
+            parts.append(_text(x, y - 7, label, anchor="middle"))
         key = _LEFT + 130 * at
         parts.append(f"<circle cx='{key}' cy='{bottom + 32}' r='4'{_fill(series.meaning)}/>")
         parts.append(_text(key + 10, bottom + 36, series.name))
     parts.append(_text(_LEFT, bottom + 16, f"{x_label} {_short(left)}"))
     parts.append(_text(WIDTH - _RIGHT, bottom + 16, _short(right), anchor="end"))
-    return Chart(title, bottom + 46, "".join(parts))
+    return Chart(title, bottom + (68 if levels else 46), "".join(parts))
+
+
+def _level(level: Level, height: Callable[[float], float], y: float, x: float) -> list[str]:
+    at, says = height(level.value), f"{level.name} {_short(level.value)}"
+    long = WIDTH - _LEFT - _RIGHT
+    parts: list[str] = []
+    if level.spread:
+        top = height(level.value + level.spread)
+        box = _box(_LEFT, top, long, height(level.value - level.spread) - top)
+        parts.append(_shape("rect", f"{box}{_fill(level.meaning)} fill-opacity='0.15'", says))
+    look = f"{_stroke(level.meaning, 1.5)} stroke-dasharray='5 4'"
+    ends = f" x1='{_LEFT}' x2='{_LEFT + long}' y1='{at:.1f}' y2='{at:.1f}'"
+    key = f" x1='{x - 5}' x2='{x + 5}' y1='{y - 4:.1f}' y2='{y - 4:.1f}'"
+    parts += [_shape("line", ends + look, says), _shape("line", key + look, "")]
+    return [*parts, _text(x + 10, y, says)]
 
 
 def graph(title: str, names: Sequence[str], links: Sequence[Link], hub: str = "") -> Chart:

@@ -1,0 +1,260 @@
+"""A campaign as its documents show it, ours or another system's, wherever they lie.
+
+Documents are read liberally: of a file that drifted, what is plain counts and the rest is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
+from holdfast.contracts.kind import object_of, objects_in
+from holdfast.contracts.kinds import kind
+from holdfast.errors import NotFound
+from holdfast.store.backend import Backend
+from holdfast.userfile import read
+
+RAW, BASELINE = "tracking/raw_data.json", "tracking/baseline.json"
+SETTINGS, OWN_SETTINGS = "config/settings.json", "state/agent-settings.json"
+_MARKS = (RAW, BASELINE, OWN_SETTINGS, SETTINGS)
+_LETTER = re.compile(r"(?:planner|executor)_(\w+)$")
+_ROUND = re.compile(r"round_(\d{1,9})(?:\.json)?")
+
+Read = Callable[[str], bytes | None]
+Names = Callable[[str], Iterable[str]]
+
+
+class Point(NamedTuple):
+    """A candidate and its score."""
+
+    round: int
+    plan_id: str
+    score: float | None
+    won: bool
+    family: str
+    hypothesis: str = ""
+    lesson: str = ""
+
+
+class Curve(NamedTuple):
+    """What a score chart needs."""
+
+    points: list[Point]
+    higher: bool
+    metric: str
+    baseline: float | None
+    target: float | None
+    sd: float | None
+
+    def better(self, one: float, other: float) -> bool:
+        return one > other if self.higher else one < other
+
+    @property
+    def best(self) -> float | None:
+        """The best merged score; the baseline before the first."""
+        best = self.baseline
+        for each in self.points:
+            if each.won and each.score is not None:
+                best = each.score if best is None or self.better(each.score, best) else best
+        return best
+
+
+class Family(NamedTuple):
+    tried: int
+    won: int
+    gain: float
+    """The sum of what its winners gained."""
+
+
+class Shown:
+    """Documents are read when they are asked for."""
+
+    def __init__(self, read: Read, names: Names) -> None:
+        self._read, self._names = read, names
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return self.document(SETTINGS, "settings")
+
+    @cached_property
+    def own(self) -> dict[str, Any]:
+        """What the loop keeps about itself."""
+        return self.document(OWN_SETTINGS, "agent-settings")
+
+    @cached_property
+    def curve(self) -> Curve:
+        baseline = self.document(BASELINE, "baseline")
+        direction = self.settings.get("benchmark_direction") or baseline.get("direction")
+        return Curve(
+            list(self._points()),
+            direction != "lower_is_better",
+            str(self.settings.get("primary_metric") or "primary"),
+            number(baseline.get("baseline_score")),
+            number(self.settings.get("target_value")),
+            number(baseline.get("noise_sd")),
+        )
+
+    def rounds(self) -> list[int]:
+        """Those with a history, in their order."""
+        return sorted(self._numbered("state/iteration_history"))
+
+    def history(self, number: int) -> dict[str, Any]:
+        return self.document(f"state/iteration_history/round_{number}.json", "iteration-history")
+
+    def merge_report(self, number: int) -> dict[str, Any]:
+        return self.document(f"state/merge_reports/round_{number}.json", "merge-report")
+
+    def brief(self, number: int) -> dict[str, Any]:
+        return self.document(f"state/research_briefs/round_{number}.json", "research-brief")
+
+    def plans(self, number: int) -> list[dict[str, Any]]:
+        """The plans of a round, as archived or as they stand."""
+        for folder in (f"state/plan_archive/round_{number}", f"plans/round_{number}"):
+            found = sorted(name for name in self._names(folder) if name.endswith(".json"))
+            if found:
+                return [self.document(f"{folder}/{name}", "plan") for name in found]
+        return []
+
+    def results(self, number: int) -> list[dict[str, Any]]:
+        folder = f"state/benchmark_results/round_{number}"
+        found = sorted(name for name in self._names(folder) if name.endswith(".json"))
+        return [self.document(f"{folder}/{name}", "benchmark-result") for name in found]
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(objects_in(self._value("tracking/events.json")))
+
+    def document(self, path: str, name: str) -> dict[str, Any]:
+        """A document with what could be mended; empty if there is none."""
+        return object_of(kind(name).read(object_of(self._value(path))).value)
+
+    def _value(self, path: str) -> Any:
+        data = self._read(path)
+        try:
+            return None if data is None else decode(data, limit=MAX_DOCUMENT)
+        except DecodeError:
+            return None  # `validate` says what is wrong with it
+
+    def _numbered(self, folder: str) -> set[int]:
+        found = (_ROUND.fullmatch(name) for name in self._names(folder))
+        return {int(match[1]) for match in found if match}
+
+    def _points(self) -> Iterable[Point]:
+        """Candidates in the order of their rounds: of rows, and of histories what rows lack."""
+        points: dict[tuple[int, str], Point] = {}
+        for row in objects_in(self._value(RAW)):
+            value = object_of(kind("raw-data").read(row).value)
+            _add(points, value, number(value.get("iteration")), won=value.get("is_winner") is True)
+        for at in self.rounds():
+            history = self.history(at)
+            several = ("stacked", True), ("losers", False), ("all_results", False)
+            found = [(object_of(history.get("winner")), True)]
+            found += [
+                (each, won) for name, won in several for each in objects_in(history.get(name))
+            ]
+            for value, won in found:
+                _add(points, value, at, won=won)
+        return [points[key] for key in sorted(points)]
+
+
+def _add(
+    points: dict[tuple[int, str], Point], value: Mapping[str, Any], at: float | None, *, won: bool
+) -> None:
+    name = str(value.get("plan_id") or value.get("executor_id") or "")
+    label = _LETTER.search(name)
+    if at is None or label is None:
+        return
+    key = int(at), label[1]
+    known = points.get(key) or Point(key[0], name, None, False, "other")
+    score = number(value.get("benchmark_score"))
+    score = number(value.get("score")) if score is None else score
+    failure = object_of(value.get("failure_analysis"))
+    points[key] = Point(
+        key[0],
+        f"round_{key[0]}_planner_{label[1]}",
+        score if known.score is None else known.score,
+        known.won or won,
+        str(value.get("approach_family") or known.family),
+        str(value.get("hypothesis") or known.hypothesis),
+        str(failure.get("lesson") or value.get("reason") or known.lesson),
+    )
+
+
+def number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def families(curve: Curve) -> dict[str, Family]:
+    """By family how often it was tried and won, and what that gained; the most gain first."""
+    found: dict[str, Family] = {}
+    best = curve.baseline
+    for each in curve.points:
+        tried, won, gained = found.get(each.family, Family(0, 0, 0.0))
+        gain = 0.0
+        if each.won and each.score is not None:
+            if best is not None and curve.better(each.score, best):
+                gain = abs(each.score - best)
+            best = each.score if gain or best is None else best
+        found[each.family] = Family(tried + 1, won + each.won, gained + gain)
+    ranked = sorted(found, key=lambda name: (-found[name].gain, -found[name].won, name))
+    return {name: found[name] for name in ranked}
+
+
+# --- where it lies --------------------------------------------------------------------------
+
+
+def in_folder(path: str) -> Shown:
+    """The campaign in a folder, or under `.omc/self-improve` of one."""
+    tops = [path, os.path.join(path, ".omc", "self-improve")]
+    found = [top for top in tops if _is_campaign(top)]
+    if not found:
+        within = [each for top in tops for each in _folders(os.path.join(top, "topics"))]
+        found = [each for each in within if _is_campaign(each)]
+    if len(found) != 1:
+        known = "; ".join(found[:8])
+        raise NotFound(
+            f"{len(found) or 'no'} campaigns in {path}",
+            hint=f"name one: {known}" if found else f"a folder with {RAW} or {SETTINGS}",
+        )
+    top = found[0]
+
+    def text(name: str) -> bytes | None:
+        try:
+            return read(os.path.join(top, *name.split("/")), plain=True)
+        except OSError:
+            return None
+
+    def names(folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(os.path.join(top, *folder.split("/"))))
+        except OSError:
+            return []
+
+    return Shown(text, names)
+
+
+def _is_campaign(top: str) -> bool:
+    return any(os.path.isfile(os.path.join(top, *name.split("/"))) for name in _MARKS)
+
+
+def _folders(top: str) -> list[str]:
+    try:
+        return sorted(entry.path for entry in os.scandir(top) if entry.is_dir())
+    except OSError:
+        return []
+
+
+def of_home(home: Backend, root: str) -> Shown:
+    """A campaign of a home, by its folder."""
+
+    def text(name: str) -> bytes | None:
+        found = home.document(f"{root}/{name}").read()
+        return None if found is None else found.data
+
+    return Shown(text, lambda folder: home.names(f"{root}/{folder}"))
