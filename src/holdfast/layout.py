@@ -227,6 +227,7 @@ JOB_FILES, JOB_LINK = ".files", "workspace"
 """In the folder of a job: what agents work on, hidden from the store; and the link to it."""
 _OF_AGENTS = re.compile(
     rf"jobs/[^/]+/(?:{re.escape(JOB_FILES)}|{JOB_LINK})|{CACHE}/sessions/[^/]+/.+"
+    rf"|improve/.+/{re.escape(JOB_FILES)}"
 )
 
 

@@ -117,7 +117,7 @@ class Settings(Document):
     topic_slug: Slug = "default"
     target_branch: NonEmpty = "main"
     benchmark_command: str = ""
-    benchmark_format: Literal["json", "number", "pass_fail"] = "json"
+    benchmark_format: Literal["json", "number", "pass_fail", "metric", "python"] = "json"
     benchmark_direction: Direction = "higher_is_better"
     max_iterations: AtLeastOne = 50
     plateau_threshold: NotNegative = 0.01

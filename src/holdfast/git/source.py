@@ -49,6 +49,7 @@ _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
     ),
 )
 """What git says when it refuses a branch, and what to do then."""
+_WHO = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
 _BLAMING = ("fatal:", "error:", "!")
 _NO_PART_OF_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029<>]")
 _CRUD = " .,:;\"\\'"
@@ -98,25 +99,38 @@ class Source(NamedTuple):
         With None there must be no such branch.  A branch only moves forward, and never while it is
         checked out.  Neither HEAD, index nor any file is touched, and no hook is run.
         """
+        # Brings the objects and asks for git's own refusals; only `update-ref` compares and swaps.
+        ran = self._fetch(ours, f"{ref}:refs/heads/{branch}")
+        commit = ours.commit_of(ref) or ""
+        if ran.code == 0:
+            words = ("update-ref", "-m", "given by holdfast", f"refs/heads/{branch}", commit)
+            ran = self._ask(*words, expected or "0" * len(commit), env=_WHO)
+        if ran.code != 0:
+            raise self._refused(ran.said, branch)
+
+    def give_tags(self, ours: Repository, tags: Mapping[str, str]) -> None:
+        """Let tags point to commits of ours, whatever they pointed to."""
+        refs = {f"refs/holdfast/tags/{name}": commit for name, commit in tags.items()}
+        ours.keep(refs)
+        # By another name than in the end, as a fetch refuses to move a tag.
+        ran = self._fetch(ours, *(f"{ref}:{ref}" for ref in refs))
+        if ran.code == 0:
+            lines = "".join(f"update refs/tags/{name} {it}\n" for name, it in tags.items())
+            ran = self._ask("update-ref", "--stdin", given=lines.encode(), env=_WHO)
+        if ran.code != 0:
+            raise call.refused(("git", "fetch"), ran.said, self.directory)
+
+    def _fetch(self, ours: Repository, *into: str) -> call.Ran:
         # The source's settings may put another place for ours, but not for a name that is new.
         name = f"holdfast-{secrets.token_hex(8)}:"
         # Not `--quiet`, which keeps to itself why a branch was not moved.
         plain = ("--no-progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-        into = f"{ref}:refs/heads/{branch}"
-        # Brings the objects and asks for git's own refusals; only `update-ref` compares and swaps.
-        words = ("fetch", "--dry-run", *plain, "--no-recurse-submodules", "--", name, into)
+        words = ("fetch", "--dry-run", *plain, "--no-recurse-submodules", "--", name, *into)
         settings = (f"url.{ours.directory}.insteadOf", name), ("fetch.fsckObjects", "true")
         told = {"GIT_CONFIG_COUNT": str(len(settings))}
         for number, (setting, value) in enumerate(settings):
             told |= {f"GIT_CONFIG_KEY_{number}": setting, f"GIT_CONFIG_VALUE_{number}": value}
-        ran = self._ask(*words, env=told)
-        commit = ours.commit_of(ref) or ""
-        if ran.code == 0:
-            words = ("update-ref", "-m", "given by holdfast", f"refs/heads/{branch}", commit)
-            who = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
-            ran = self._ask(*words, expected or "0" * len(commit), env=who)
-        if ran.code != 0:
-            raise self._refused(ran.said, branch)
+        return self._ask(*words, env=told)
 
     def _refused(self, said: str, branch: str) -> HoldfastError:
         for words, kind, hint in _REFUSALS:
@@ -127,9 +141,11 @@ class Source(NamedTuple):
                 return kind(message, hint=hint, path=self.directory)
         return call.refused(("git", "fetch"), said, self.directory)
 
-    def _ask(self, *words: str, env: Mapping[str, str] | None = None) -> call.Ran:
+    def _ask(
+        self, *words: str, env: Mapping[str, str] | None = None, given: bytes = b""
+    ) -> call.Ran:
         line = call.command(f"--git-dir={self.own}", *words)
-        return call.run(line, {**call.environment(), **(env or {})}, patience=call.LONG)
+        return call.run(line, {**call.environment(), **(env or {})}, given=given, patience=call.LONG)
 
 
 def source_of(folder: str) -> Source | None:

@@ -90,6 +90,11 @@ def contest(
     return Decision(found == "accept", why, fmean(bases), fmean(candidates), len(pairs), interval)
 
 
+def holds_even(score: float, best: float, sd: float, *, higher: bool) -> bool:
+    """Whether one run of a candidate does not rule out that it is as good as the best."""
+    return gain(best, score, higher=higher) >= -sd
+
+
 def regressed(
     before: Mapping[str, float | None],
     after: Mapping[str, float | None],

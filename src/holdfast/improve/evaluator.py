@@ -138,7 +138,7 @@ class Evaluator:
 
     def evaluate(self, commit: str, *, seed: int = 0, fresh: bool = False) -> Evaluation:
         """Measure a commit; `fresh` measures even what the cache knows."""
-        key = self._key(commit, seed)
+        key = self.key(commit, seed)
         if not fresh and self._cache is not None and key in self._cache:
             return Evaluation.of(self._cache[key])
         found = self._measured(commit, seed, None)
@@ -152,7 +152,8 @@ class Evaluator:
         self._measured(commit, seed, told)
         return bytes(told)
 
-    def _key(self, commit: str, seed: int) -> str:
+    def key(self, commit: str, seed: int) -> str:
+        """What makes two measurements the same: files, seals, command and seed."""
         tree = self.repo.git.tells("rev-parse", f"{commit}^{{tree}}")
         parts = [tree, self.sealed.base, list(self.sealed.paths), self.benchmark.digest, seed]
         return sha256(encode(parts)).hexdigest()

@@ -310,7 +310,7 @@ def _go(call: Context, one: Run, router: Router, changes: Record | None = None) 
         if changes is not None:
             go: Record = {"event": "go", "changes": changes}
             one.decide(lambda _: one.stamped([go]))
-        with _stoppable() as stopping:
+        with stoppable() as stopping:
             runner = Runner(
                 one, opened, layout=call.layout, router=router, watch=told, stopping=stopping
             )
@@ -323,7 +323,7 @@ def _go(call: Context, one: Run, router: Router, changes: Record | None = None) 
 
 
 @contextmanager
-def _stoppable() -> Generator[Callable[[], str]]:
+def stoppable() -> Generator[Callable[[], str]]:
     """Says why to stop once Ctrl-C was pressed or SIGTERM came; the second one ends us at once."""
     asked: list[str] = []
 

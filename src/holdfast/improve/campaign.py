@@ -1,0 +1,341 @@
+"""Set-up and opening of a campaign: trust, noise, baseline, the parts of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from holdfast.clock import utc_stamp
+from holdfast.codec import Record, encode, pretty
+from holdfast.contracts.improve import APPROACH_FAMILIES
+from holdfast.errors import ConfigError, Conflict, Forbidden, UsageError
+from holdfast.git.source import source_of
+from holdfast.improve.acceptance import LEAST_RUNS, Noise, noise_of
+from holdfast.improve.candidates import Workshop
+from holdfast.improve.evaluator import Benchmark, Evaluation, Evaluator
+from holdfast.improve.files import (
+    FIXED,
+    GOAL,
+    HARNESS,
+    IDEA,
+    IDEA_TEMPLATE,
+    ROLES,
+    SETTINGS,
+    Settings,
+    checked,
+    new_goal,
+    new_harness,
+    read_goal,
+    read_settings,
+    text_of,
+)
+from holdfast.improve.journal import Journal, State, goal_slug
+from holdfast.improve.roles import check_role, is_built_in
+from holdfast.improve.sealing import sealed_paths
+from holdfast.proc.limits import Limits
+from holdfast.workspace.repo import Sealed
+
+_FILES = ".files"
+_STEADY = 0.05
+"""A spread of the runs, relative to their mean, above which a benchmark is worth a warning."""
+_FEW = 3
+"""Proposals below which a budget is worth a warning."""
+Confirm = Callable[[str], bool]
+
+
+def trust_digest(settings: Settings) -> str:
+    """What trust is bound to: the commands that a campaign runs by itself."""
+    commands = [settings.benchmark_command, settings.holdout_command, settings.screen_command]
+    return sha256(encode([settings.repo_path, *commands])).hexdigest()
+
+
+def check_trust(state: State, settings: Settings, confirm: Confirm | None) -> Record | None:
+    """The line that records trust, if it was given now; Forbidden if it was not."""
+    digest = trust_digest(settings)
+    if digest in state["trusted"]:
+        return None
+    told = [each for each in (settings.screen_command, settings.holdout_command) if each]
+    commands = "\n  ".join([settings.benchmark_command, *told])
+    question = (
+        f"Improve will run this again and again, with candidates of {settings.repo_path}:\n"
+        f"  {commands}\nIt executes arbitrary code. Confirm? [yes/no] "
+    )
+    if confirm is None:
+        raise Forbidden(
+            f"the benchmark command is not trusted: {settings.benchmark_command[:200]}",
+            hint="--trust, if you want it to be run",
+        )
+    if not confirm(question):
+        raise Forbidden("the benchmark command was declined", hint="nothing was run")
+    return {"event": "trusted", "digest": digest}
+
+
+def benchmark_of(settings: Settings, command: str) -> Benchmark:
+    return Benchmark(
+        command,
+        settings.benchmark_format,
+        settings.primary_metric,
+        Limits(
+            time=settings.benchmark_timeout_s or 300.0,
+            memory=settings.memory_mb << 20,
+            output=64 << 20,
+            processes=512,
+            grace=1.0,
+        ),
+        tuple(settings.pass_env),
+    )
+
+
+class Parts:
+    """What measures and keeps the candidates of a campaign."""
+
+    def __init__(self, journal: Journal, settings: Settings, base: str) -> None:
+        home = journal.home
+        folder = f"{home.scratch(journal.place.root)}/{_FILES}"
+        self.settings = settings
+        self.workshop = Workshop(folder, settings.repo_path, base)
+        tree = self.workshop.git.tree(base)
+        self.sealed = Sealed(base, sealed_paths(settings.sealed_files, tree))
+        self._folder, self.clock = folder, home.clock
+
+    def evaluator(self, command: str) -> Evaluator:
+        return Evaluator(
+            self.workshop.repo,
+            self._folder,
+            benchmark_of(self.settings, command),
+            self.sealed,
+            self.clock,
+        )
+
+    @property
+    def benchmark(self) -> Evaluator:
+        return self.evaluator(self.settings.benchmark_command)
+
+    @property
+    def screen(self) -> Evaluator | None:
+        command = self.settings.screen_command
+        return self.evaluator(command) if command else None
+
+
+# --- set-up ---------------------------------------------------------------------------------
+
+
+def set_up(
+    journal: Journal,
+    values: Record,
+    confirm: Confirm | None,
+    tell: Callable[[str], None],
+) -> list[str]:
+    """Make a campaign: files, trust, branch, noise and baseline; what is worth a warning."""
+    settings, home, place = _whole(checked(values)), journal.home, journal.place
+    if journal.state()["campaign"]:
+        raise Conflict(
+            f"campaign {place.name} already exists",
+            hint="`holdfast improve run` goes on with it; --topic names another one",
+        )
+    base = _base_of(settings)
+    trusted = check_trust(journal.state(), settings, confirm)
+    branch = f"improve/{goal_slug(settings.objective, place)}"
+    parts = Parts(journal, settings, base)
+    found = _matched(parts, settings)
+    there = parts.workshop.repo.adopt(branch)
+    if there is not None:
+        raise Conflict(
+            f"the repository has a branch {branch} already",
+            hint="it is of another campaign: give another --objective, or rename it",
+        )
+    tell(f"measuring the noise: {LEAST_RUNS} runs of {settings.benchmark_command}\n")
+    baseline = measured(parts, base, max(LEAST_RUNS, settings.benchmark_repeats or 0))
+    parts.workshop.repo.publish(base, branch, expected=None)
+    goal, harness = _texts(journal, settings)
+    line: Record = {"event": "campaign", "campaign": place.name, "settings": settings.value()}
+    line |= {"goal_slug": branch.removeprefix("improve/"), "branch": branch, "base": base}
+    phases = read_goal(goal).phases
+    active = [each.phase for each in phases if each.status == "active"]
+    line |= {"goal": goal, "harness": harness, "phase": (active or [None])[0]}
+    journal.write(line, *([trusted] if trusted else []), baseline)
+    document = home.document(place.key(SETTINGS))
+    document.replace(pretty(settings.value()))
+    document.close()
+    return [*found, *warnings(settings, baseline, parts.benchmark.isolation)]
+
+
+def _whole(settings: Settings) -> Settings:
+    """With the defaults of roles: parameter search where no model is named."""
+    if not settings.benchmark_command.strip():
+        raise UsageError("which benchmark?", hint="--benchmark 'python bench.py'")
+    if not settings.executor and not settings.planner:
+        settings = settings.model_copy(update={"planner": "search", "executor": "search"})
+    elif not settings.planner:
+        built = is_built_in(settings.executor)
+        chosen = settings.executor if built else "direct"
+        settings = settings.model_copy(update={"planner": chosen})
+    elif not settings.executor:
+        settings = settings.model_copy(update={"executor": settings.planner})
+    if is_built_in(settings.executor) and settings.executor != settings.planner:
+        raise UsageError(
+            f"{settings.executor} carries out its own plans only, not those of {settings.planner}",
+            hint="leave --planner out",
+        )
+    return settings
+
+
+def with_roles(settings: Settings, changes: Record) -> Record:
+    """The changes of settings that new roles mean; a planner that was not named follows."""
+    if "executor" in changes and "planner" not in changes:
+        changes = {**changes, "planner": ""}
+    values = {**settings.value(), **changes}
+    made = _whole(checked(values)).value()
+    for role in ROLES:
+        check_role(role, made.get(role, ""))
+    return {name: value for name, value in made.items() if value != settings.value().get(name)}
+
+
+def _base_of(settings: Settings) -> str:
+    """The commit that everything is measured against."""
+    source = source_of(settings.repo_path)
+    if source is None:
+        raise ConfigError(
+            f"not in a git repository: {settings.repo_path}",
+            hint="`git init` and commit there",
+            path=settings.repo_path,
+        )
+    for name in (f"refs/heads/{settings.target_branch}", settings.target_branch):
+        if (commit := source.commit_of(name)) is not None:
+            return commit
+    raise ConfigError(
+        f"no such branch or commit: {settings.target_branch[:80]}",
+        hint="--target-branch, such as main; a repository without a commit cannot be improved",
+        path=settings.repo_path,
+    )
+
+
+def _matched(parts: Parts, settings: Settings) -> list[str]:
+    """Warnings about seals that match nothing."""
+    tree = parts.workshop.git.tree(parts.sealed.base)
+    return [
+        f"sealed {entry} matches no file of {settings.target_branch}"
+        for entry in settings.sealed_files
+        if not any(Sealed("", sealed_paths([entry], tree)).covers(path) for path in tree)
+    ]
+
+
+def _texts(journal: Journal, settings: Settings) -> tuple[str, str]:
+    """goal.md and harness.md as they are, or made from the settings; idea.md beside them."""
+    made = {GOAL: new_goal(settings), HARNESS: new_harness(settings), IDEA: IDEA_TEMPLATE}
+    for name, text in made.items():
+        key = journal.place.key(name)
+        if not (known := text_of(journal.home, key)):
+            document = journal.home.document(key)
+            document.replace(text.encode())
+            document.close()
+        else:
+            made[name] = known
+    read_goal(made[GOAL])
+    return made[GOAL], made[HARNESS]
+
+
+def measured(parts: Parts, commit: str, runs: int) -> Record:
+    """The line of a baseline: so many runs of unchanged files, each with a seed of its own."""
+    found, noise = _runs(parts.benchmark, commit, runs)
+    line: Record = {"event": "baseline", "score": noise.mean, "sd": noise.sd, "runs": runs}
+    line |= {"scores": [each.score for each in found], "sub_scores": found[0].sub_scores}
+    line["seconds"] = round(sum(each.seconds for each in found) / runs, 6)
+    line["recorded_at"] = utc_stamp(parts.clock.now())
+    line["screen"] = None
+    if parts.screen is not None:
+        _, cheap = _runs(parts.screen, commit, LEAST_RUNS)
+        line["screen"] = {"score": cheap.mean, "sd": cheap.sd}
+    return line
+
+
+def _runs(evaluator: Evaluator, commit: str, runs: int) -> tuple[list[Evaluation], Noise]:
+    found: list[Evaluation] = []
+    for number in range(runs):
+        each = evaluator.evaluate(commit, seed=number, fresh=True)
+        if each.score is None:
+            told = each.failure or {}
+            raise ConfigError(
+                f"the benchmark does not work on the unchanged repository: {told.get('what')}",
+                hint=f"{told.get('why', '')[:300]}: run it there yourself",
+            )
+        found.append(each)
+    return found, noise_of([each.score for each in found if each.score is not None])
+
+
+def warnings(settings: Settings, baseline: Record, isolation: str) -> list[str]:
+    """What is worth knowing before a run."""
+    found: list[str] = []
+    mean, sd, scores = baseline["score"], baseline["sd"], baseline["scores"]
+    if sd and mean and (max(scores) - min(scores)) / abs(mean) > _STEADY:
+        shown = ", ".join(f"{each:g}" for each in scores)
+        found.append(f"the benchmark varies: {shown}; candidates are measured in pairs")
+    if isolation == "none":
+        found.append("no bubblewrap: benchmarks run without a sandbox and with network")
+    families = len(APPROACH_FAMILIES) + len(settings.families)
+    if settings.number_of_agents > families - 1:
+        found.append(
+            f"{settings.number_of_agents} planners and {families} families: no two plans of a "
+            "round are of one family, so some will be rejected"
+        )
+    most = settings.budget_evaluations
+    if most is not None and proposals(most, sd) < _FEW:
+        found.append(f"{most} evaluations buy about {proposals(most, sd)} proposals")
+    return found
+
+
+def proposals(evaluations: int, sd: float) -> int:
+    """How many proposals a number of evaluations is worth: one run each, and pairs where noisy."""
+    return int(evaluations / (1.5 if sd == 0 else 9))
+
+
+# --- opening --------------------------------------------------------------------------------
+
+
+def check_unchanged(journal: Journal, state: State) -> None:
+    """Conflict naming a setting that scores depend on and that settings.json has otherwise."""
+    given = read_settings(journal.home, journal.place) or {}
+    for field in sorted(FIXED | set(ROLES)):
+        old = state["settings"].get(field)
+        if field in given and given[field] != old and not (old is None and not given[field]):
+            raise Conflict(
+                f"settings.json has another {field}: {_short(given[field])}, "
+                f"and this campaign was begun with {_short(old)}",
+                hint=f"put it back, or `holdfast improve set {field} …`",
+                path=journal.place.key(SETTINGS),
+            )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
+def changed_settings(journal: Journal, changes: Record, source: str) -> Sequence[Record]:
+    """Write changes of settings to the journal and to settings.json; the lines."""
+    state = journal.known()
+    old, new = state["settings"], checked({**state["settings"], **changes}).value()
+    lines = [
+        {"event": "changed", "field": field, "old": old.get(field), "new": value, "source": source}
+        for field, value in new.items()
+        if value != old.get(field)
+    ]
+    if lines:
+        journal.write(*lines)
+    document = journal.home.document(journal.place.key(SETTINGS))
+    document.replace(pretty({**(read_settings(journal.home, journal.place) or {}), **changes}))
+    document.close()
+    return lines
+
+
+def told_before(settings: Settings, state: State, evaluations: int | None) -> Iterable[str]:
+    """What a budget buys, before it is spent."""
+    baseline = state["baseline"]
+    limits = [each for each in (evaluations, settings.budget_evaluations) if each is not None]
+    if limits:
+        many = proposals(min(limits), baseline["sd"])
+        yield f"{min(limits)} evaluations buy about {many} proposals\n"
+    if settings.budget_wall_s and baseline["seconds"]:
+        many = proposals(int(settings.budget_wall_s / baseline["seconds"]), baseline["sd"])
+        yield f"{settings.budget_wall_s:g} s buy about {many} proposals\n"

@@ -1,0 +1,187 @@
+"""Folders of executors, commits of what they left, tags, and the branch `improve/SLUG`.
+
+All work is done in a repository of ours below the campaign; of the user's only refs change that are
+ours: the branch of the campaign and the tags of what lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from holdfast.codec import Record
+from holdfast.errors import Conflict, NotFound
+from holdfast.git import call
+from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
+from holdfast.improve.files import in_scope
+from holdfast.workspace.repo import Checkout, Conflicts, Repo, Sealed
+from holdfast.workspace.safedir import Folder, leads_inside
+from holdfast.workspace.snapshots import difference, printable
+from holdfast.workspace.source import origin_of
+
+_WHO = {
+    f"GIT_{role}_{part}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for part, value in (("NAME", "Holdfast"), ("EMAIL", "holdfast@localhost"))
+}
+
+
+class Files:
+    """The files of a commit, read from git and changed in memory: for built-in proposers."""
+
+    def __init__(self, git: Repository, commit: str) -> None:
+        self._git, self.commit = git, commit
+        self.tree: Tree = git.tree(commit)
+        self.written: dict[str, str | None] = {}
+
+    def paths(self) -> list[str]:
+        gone = {path for path, text in self.written.items() if text is None}
+        kept = {path for path, entry in self.tree.items() if entry.mode not in (LINK, MODULE)}
+        return sorted((kept | self.written.keys()) - gone)
+
+    def read(self, path: str) -> str:
+        if (text := self.written.get(path)) is not None:
+            return text
+        entry = self.tree.get(path)
+        if entry is None or path in self.written:
+            raise NotFound(f"no such file: {path[:200]}", hint="`paths()` has those there are")
+        return self._git.ask("cat-file", "blob", entry.id).decode("utf-8", "surrogateescape")
+
+    def write(self, path: str, text: str | None) -> None:
+        """Let a file hold a text; None removes it."""
+        if not path or "\0" in path or path.startswith("/") or not leads_inside(path):
+            raise Conflict(f"not a file of the repository: {path[:200]!r}", hint="a relative path")
+        self.written[path] = text
+
+
+class Workshop:
+    """The repository of a campaign, and the folders beside it."""
+
+    def __init__(self, folder: str, source: str, base: str) -> None:
+        self.folder = folder
+        self.repo = Repo.of(folder, source, base)
+        self.git = self.repo.git
+
+    # -- folders -----------------------------------------------------------------------
+
+    def clean(self) -> list[str]:
+        """Remove every folder of candidates; the names of those that were there."""
+        found: list[str] = []
+        with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
+            found = sorted(
+                each.name for each in entries if each.name.startswith(("round_", "measured"))
+            )
+        for name in found:
+            self.remove(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        with Folder(self.folder) as here:
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                Folder(os.path.join(self.folder, name)) as inner,
+            ):
+                inner.empty()
+            here.remove_if_empty(name)
+
+    def checkout(self, name: str, commit: str) -> Checkout:
+        """The files of a commit in a folder made anew."""
+        self.remove(name)
+        return self.repo.checkout(commit, os.path.join(self.folder, name))
+
+    def with_git(self, checkout: Checkout) -> None:
+        """A repository in the folder, whose one commit is what the executor begins with.
+
+        What is in the folder at the end counts, whatever was committed, staged or hidden in it.
+        """
+        env = call.environment() | _WHO
+        for words in (
+            ("init", "--quiet", "--template="),
+            ("add", "--all", "--force"),
+            ("commit", "--quiet", "--no-verify", "--allow-empty", "-m", "start"),
+        ):
+            line = call.command("-C", checkout.path, *words)
+            ran = call.run(line, env, patience=call.LONG)
+            if ran.code != 0:
+                raise call.refused(line, ran.said, checkout.path)
+
+    # -- commits -----------------------------------------------------------------------
+
+    def taken(self, checkout: Checkout, parent: str, message: str) -> str:
+        """A commit of what an executor left; the parent where that is nothing new."""
+        return self.repo.take(checkout, parent, message)
+
+    def written(self, files: Files, message: str) -> str:
+        """A commit of what a built-in wrote."""
+        changed: dict[str, Entry | None] = {}
+        contents: list[Content] = []
+        for path, text in files.written.items():
+            if text is None:
+                changed |= {path: None} if path in files.tree else {}
+                continue
+            data = text.encode("utf-8", "surrogateescape")
+            mode = files.tree[path].mode if path in files.tree else FILE
+            entry = Entry(mode, self.git.id_of(len(data), [data]))
+            if files.tree.get(path) != entry:
+                changed[path] = entry
+                contents.append((len(data), (data,)))
+        if not changed:
+            return files.commit
+        upon = self.git.tells("rev-parse", f"{files.commit}^{{tree}}")
+        with self.repo.alone():
+            _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
+        return self.repo.commit(tree, (files.commit,), message)
+
+    def tree_of(self, commit: str) -> str:
+        return self.git.tells("rev-parse", f"{commit}^{{tree}}") or ""
+
+    def merged(self, head: str, parent: str, candidate: str) -> str | Conflicts:
+        """The tree that has both: of a candidate that is made from `head`, its own."""
+        if parent == head:
+            return self.tree_of(candidate)
+        with self.repo.alone():
+            tree, conflicts = self.git.merge_tree(head, candidate)
+        return Conflicts(conflicts) if conflicts else tree
+
+    def changed(self, old: str, new: str) -> dict[str, Entry | None]:
+        return dict(difference(self.git.tree(old), self.git.tree(new)))
+
+    def diff(self, old: str, new: str) -> str:
+        return self.git.differences(old, new, "-p", "--no-renames").decode("utf-8", "replace")
+
+    # -- the user's repository ----------------------------------------------------------
+
+    def archive(self, tags: Mapping[str, str]) -> None:
+        """Tag commits in the user's repository, which keeps them for good."""
+        if tags:
+            with self.repo.alone():
+                origin_of(self.repo.made()).give_tags(self.git, tags)
+
+
+def out_of_bounds(
+    changed: Mapping[str, Entry | None], scope: Sequence[str], sealed: Sealed
+) -> list[str]:
+    """The changed paths that a candidate may not touch, for people."""
+    return sorted(
+        printable(path) for path in changed if not in_scope(path, scope) and not sealed.covers(path)
+    )
+
+
+def apply_reply(files: Files, reply: Record) -> None:
+    """The edits that a model without hands describes: whole files, or replacements in them."""
+    whole = reply.get("files")
+    for path, text in whole.items() if isinstance(whole, dict) else ():
+        if not isinstance(text, str | None):
+            raise Conflict(f"files.{path} is no text", hint="the whole new text, or null")
+        files.write(str(path), text)
+    edits = reply.get("edits")
+    for edit in edits if isinstance(edits, list) else ():
+        path, old, new = (str(edit.get(name, "")) for name in ("file", "old", "new"))
+        text = files.read(path)
+        if not old or text.count(old) != 1:
+            raise Conflict(
+                f"the text to replace in {path} is there {text.count(old) if old else 0} times",
+                hint="quote enough of it to stand there once",
+            )
+        files.write(path, text.replace(old, new))

@@ -1,0 +1,257 @@
+"""What a campaign has on disk: its places, and the files that people edit.
+
+Settings, goal.md, harness.md and idea.md belong to the user.  They are read anew before each
+round; what was read stands in the journal, so that a round that is done again reads the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from holdfast.codec import DecodeError, Record, decode_record
+from holdfast.contracts import goal as goals
+from holdfast.contracts import harness as harnesses
+from holdfast.contracts.goal import Goal
+from holdfast.contracts.harness import FamilyName, Harness
+from holdfast.contracts.improve import APPROACH_FAMILIES
+from holdfast.contracts.improve_state import Settings as Contract
+from holdfast.contracts.markdown import without_comments
+from holdfast.contracts.record import Number, Seconds
+from holdfast.errors import ConfigError, UsageError
+from holdfast.improve.journal import Place
+from holdfast.store.backend import Backend
+
+SETTINGS, GOAL = "config/settings.json", "config/goal.md"
+HARNESS, IDEA = "config/harness.md", "config/idea.md"
+_HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
+IDEA_TEMPLATE = """\
+# Experiment Ideas
+
+<!-- One idea per section (`## Title` and what to try).  Planners take them before their own. -->
+<!-- An idea is used in one round and removed from here. -->
+"""
+FIXED = {
+    *("repo_path", "target_branch", "topic_slug", "benchmark_command", "benchmark_format"),
+    *("benchmark_direction", "primary_metric", "sealed_files", "holdout_command"),
+    *("screen_command", "pass_env", "seed"),
+}
+"""Settings under which scores were measured: they stay as they were at `improve init`."""
+ROLES = ("researcher", "planner", "architect", "critic", "executor")
+_NO_DIGITS = {"true": True, "false": False, "null": None, "none": None}
+
+
+class Settings(Contract):
+    """All of it: what the document says, and what only Holdfast knows."""
+
+    repo_path: str = ""
+    objective: str = ""
+    scope: list[str] = Field(default_factory=list[str])
+    """Patterns of paths that plans may change; empty is everything that is not sealed."""
+    families: list[FamilyName] = Field(default_factory=list[str])
+    holdout_command: str = ""
+    screen_command: str = ""
+    """A cheap benchmark that a candidate has to pass before the full one."""
+    researcher: str = ""
+    planner: str = ""
+    architect: str = ""
+    critic: str = ""
+    executor: str = ""
+    population: Annotated[int, Field(ge=1, le=1000)] = 1
+    role_timeout_s: Seconds = 1800.0
+    memory_mb: Annotated[int, Field(ge=16)] = 4096
+    pass_env: list[str] = Field(default_factory=list[str])
+    plateau_relative: Number | None = None
+    """A share of the best score, in place of the absolute `plateau_threshold`."""
+    archive_tags: bool = True
+
+    @property
+    def higher(self) -> bool:
+        return self.benchmark_direction == "higher_is_better"
+
+    @property
+    def known_families(self) -> list[str]:
+        return [*APPROACH_FAMILIES, *self.families]
+
+
+# --- settings -------------------------------------------------------------------------------
+
+
+def checked(values: Mapping[str, Any]) -> Settings:
+    """The settings; UsageError naming the field that is wrong."""
+    try:
+        made = Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "settings"
+        given = str(first.get("input"))[:80]
+        raise UsageError(
+            f"setting {field} is wrong: {given!r}: {first['msg']}",
+            hint="`holdfast schema settings` shows what a setting can be",
+        ) from None
+    if unknown := sorted(made.model_extra or {}):
+        raise UsageError(
+            f"no such setting: {unknown[0]}", hint=", ".join(sorted(Settings.model_fields))
+        )
+    return made
+
+
+def parsed_setting(key: str, text: str) -> Any:
+    """The value that `improve set KEY VALUE` means."""
+    if key not in Settings.model_fields:
+        close = [name for name in Settings.model_fields if key in name]
+        raise UsageError(
+            f"no such setting: {key[:80]}", hint=", ".join(close or Settings.model_fields)
+        )
+    default = Settings.model_fields[key].get_default(call_default_factory=True)
+    kind = str(Settings.model_fields[key].annotation)
+    if isinstance(default, list):
+        return [each.strip() for each in text.split(",") if each.strip()]
+    if text.strip().lower() in _NO_DIGITS and (isinstance(default, bool) or "None" in kind):
+        return _NO_DIGITS[text.strip().lower()]
+    if "int" in kind or "float" in kind:
+        try:
+            return int(text)
+        except ValueError:
+            try:
+                return float(text)
+            except ValueError:
+                return text  # the check of all settings says what is wrong
+    return text
+
+
+def read_settings(home: Backend, place: Place) -> Record | None:
+    """What settings.json holds; None if there is none, ConfigError if it is broken."""
+    found = home.document(place.key(SETTINGS)).read()
+    if found is None:
+        return None
+    try:
+        return decode_record(found.data)
+    except DecodeError as error:
+        raise ConfigError(
+            f"settings.json of {place.name} cannot be read: {error}",
+            hint="repair it; nothing is run until then",
+            path=place.key(SETTINGS),
+        ) from None
+
+
+# --- Markdown -------------------------------------------------------------------------------
+
+
+def new_goal(settings: Settings) -> str:
+    value = {
+        "title": "Improvement Goal",
+        "intro": "",
+        "objective": settings.objective,
+        "target_metric": {
+            "name": settings.primary_metric,
+            "target_value": settings.target_value,
+            "direction": settings.benchmark_direction,
+        },
+        "scope": {
+            "in_scope": ", ".join(settings.scope) or "everything that is not sealed",
+            "out_of_scope": ", ".join(settings.sealed_files),
+        },
+        **{"milestones": [], "experiment_ideas": "", "phases": [], "remarks": {}, "other": []},
+    }
+    return goals.render(Goal.model_validate(value))
+
+
+def new_harness(settings: Settings) -> str:
+    rules = (
+        ("H001", "One Hypothesis Per Plan", "A plan tests exactly one hypothesis."),
+        ("H002", "No Approach Family Streak", "No family wins three rounds in a row."),
+        ("H003", "Intra-Round Diversity", "No two plans of a round are of one family."),
+    )
+    value = {
+        "title": "Harness",
+        "intro": "",
+        "rules": [{"id": id, "title": title, "text": text} for id, title, text in rules],
+        "custom_rules": "",
+        "custom_families": [{"name": each, "description": ""} for each in settings.families],
+        "families_remark": "",
+        "other": [],
+    }
+    return harnesses.render(Harness.model_validate(value))
+
+
+def read_goal(text: str) -> Goal:
+    """The goal; ConfigError naming the line of a phase whose target is no comparison."""
+    reading = goals.parse(text)
+    for finding in reading.findings:
+        if finding.level == "error" or finding.code == "target":
+            where = f" line {finding.line}" if finding.line else ""
+            raise ConfigError(
+                f"goal.md{where}: {finding.field}: {finding.reason}",
+                hint="targets are written as `NAME >= NUMBER`, joined by commas",
+            )
+    return reading.record
+
+
+def families_in(text: str) -> list[str]:
+    """The families that harness.md adds."""
+    reading = harnesses.parse(text)
+    found = reading.record
+    return [each.name for each in found.custom_families] if isinstance(found, Harness) else []
+
+
+def with_status(text: str, phase: str, status: str) -> str:
+    """goal.md with another status of one phase, and nothing else changed."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        cells = line.split("|")
+        if len(cells) >= 6 and cells[1].strip() == phase:
+            cells[4] = f" {status} "
+            lines[number] = "|".join(cells)
+            break
+    return "\n".join(lines)
+
+
+def ideas_in(text: str) -> list[str]:
+    """The ideas of idea.md: its sections, or all of it where it has none."""
+    plain = without_comments(text)
+    parts = _HEADING.split(plain)
+    ideas: list[str] = []
+    for title, body in zip(["", *parts[1::2]], parts[::2], strict=True):
+        if body.strip():
+            ideas.append(
+                f"{title.strip()}: {body.strip()}"
+                if title.strip() and ideas_title(title)
+                else body.strip()
+            )
+        elif title.strip() and ideas_title(title):
+            ideas.append(title.strip())
+    return ideas
+
+
+def ideas_title(title: str) -> bool:
+    """Whether a heading is an idea's own, and not that of the page."""
+    return title.strip().lower() not in ("experiment ideas", "ideas", "user ideas")
+
+
+def added_idea(text: str, idea: str) -> str:
+    title, _, body = idea.strip().partition("\n")
+    return f"{text.rstrip()}\n\n## {title}\n{body.strip()}\n"
+
+
+def text_of(home: Backend, key: str) -> str:
+    found = home.document(key).read()
+    return "" if found is None else found.data.decode("utf-8", "replace")
+
+
+def matching(paths: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The paths that a scope covers."""
+    return [path for path in paths if in_scope(path, patterns)]
+
+
+def in_scope(path: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(
+        path == each.rstrip("/")
+        or path.startswith(f"{each.rstrip('/').removesuffix('/**')}/")
+        or fnmatchcase(path, each)
+        for each in patterns
+    )
