@@ -10,11 +10,10 @@ from pydantic import Field
 
 from holdfast.contracts import markdown
 from holdfast.contracts.formats import meant_choice
+from holdfast.contracts.improve_state import FamilyName
 from holdfast.contracts.kind import Finding, Form, Kind, Reading
 from holdfast.contracts.markdown import Cell, OtherSection, Prose
-from holdfast.contracts.record import Formed, NonEmpty, Record
-
-FamilyName = Annotated[str, Formed(r"^[a-z0-9][a-z0-9_-]{0,63}$", "training_config")]
+from holdfast.contracts.record import NonEmpty, Record
 
 _RULES, _FAMILIES = "Custom Rules", "Custom Approach Families"
 _BUILT_IN = ("H001", "H002", "H003")

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from holdfast.contracts import goal, harness, improve_state
-from holdfast.contracts.harness import FamilyName
-from holdfast.contracts.improve_state import ExecutorId, PlanId, PlannerId
+from holdfast.contracts.improve_state import ExecutorId, FamilyName, PlanId, PlannerId
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
 from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (

@@ -12,6 +12,7 @@ from holdfast.contracts.record import (
     AtLeastOne,
     Count,
     Document,
+    Formed,
     NonEmpty,
     Number,
     Record,
@@ -29,6 +30,7 @@ Direction = Annotated[
     ),
 ]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+FamilyName = Annotated[str, Formed(r"^[a-z0-9][a-z0-9_-]{0,63}$", "training_config")]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
 
 StepStatus = Literal["pending", "in_progress", "completed"]
@@ -137,6 +139,25 @@ class Settings(Document):
     budget_cost_usd: NotNegative | None = None
     deadline: UtcTime | None = None
     seed: int | None = None
+    repo_path: str = ""
+    objective: str = ""
+    scope: list[NonEmpty] = Field(default_factory=list[str])
+    """Patterns of paths that plans may change; empty is everything that is not sealed."""
+    families: list[FamilyName] = Field(default_factory=list[str])
+    holdout_command: str = ""
+    screen_command: str = ""
+    researcher: str = ""
+    planner: str = ""
+    architect: str = ""
+    critic: str = ""
+    executor: str = ""
+    population: AtLeastOne = 1
+    role_timeout_s: Seconds = 1800.0
+    memory_mb: AtLeastOne = 4096
+    pass_env: list[NonEmpty] = Field(default_factory=list[str])
+    plateau_relative: NotNegative | None = None
+    """A share of the best score, in place of `plateau_threshold`."""
+    archive_tags: bool = True
 
 
 class Baseline(Document):

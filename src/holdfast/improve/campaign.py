@@ -149,14 +149,14 @@ def set_up(
     baseline = measured(parts, base, max(LEAST_RUNS, settings.benchmark_repeats or 0))
     parts.workshop.repo.publish(base, branch, expected=None)
     goal, harness = _texts(journal, settings)
-    line: Record = {"event": "campaign", "campaign": place.name, "settings": settings.value()}
+    line: Record = {"event": "campaign", "campaign": place.name, "settings": settings.whole()}
     line |= {"goal_slug": branch.removeprefix("improve/"), "branch": branch, "base": base}
     phases = read_goal(goal).phases
     active = [each.phase for each in phases if each.status == "active"]
     line |= {"goal": goal, "harness": harness, "phase": (active or [None])[0]}
     journal.write(line, *([trusted] if trusted else []), baseline)
     document = home.document(place.key(SETTINGS))
-    document.replace(pretty(settings.value()))
+    document.replace(pretty(settings.whole()))
     document.close()
     return [*found, *warnings(settings, baseline, parts.benchmark.isolation)]
 
@@ -185,11 +185,11 @@ def with_roles(settings: Settings, changes: Record) -> Record:
     """The changes of settings that new roles mean; a planner that was not named follows."""
     if "executor" in changes and "planner" not in changes:
         changes = {**changes, "planner": ""}
-    values = {**settings.value(), **changes}
-    made = _whole(checked(values)).value()
+    values = {**settings.whole(), **changes}
+    made = _whole(checked(values)).whole()
     for role in ROLES:
         check_role(role, made.get(role, ""))
-    return {name: value for name, value in made.items() if value != settings.value().get(name)}
+    return {name: value for name, value in made.items() if value != settings.whole().get(name)}
 
 
 def _base_of(settings: Settings) -> str:
@@ -315,7 +315,7 @@ def _short(value: Any) -> str:
 def changed_settings(journal: Journal, changes: Record, source: str) -> Sequence[Record]:
     """Write changes of settings to the journal and to settings.json; the lines."""
     state = journal.known()
-    old, new = state["settings"], checked({**state["settings"], **changes}).value()
+    old, new = state["settings"], checked({**state["settings"], **changes}).whole()
     lines = [
         {"event": "changed", "field": field, "old": old.get(field), "new": value, "source": source}
         for field, value in new.items()

@@ -7,13 +7,13 @@ ours: the branch of the campaign and the tags of what lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from holdfast.codec import Record
 from holdfast.errors import Conflict, NotFound
 from holdfast.git import call
-from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
+from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository
 from holdfast.improve.files import in_scope
 from holdfast.workspace.repo import Checkout, Conflicts, Repo, Sealed
 from holdfast.workspace.safedir import Folder, leads_inside
@@ -25,20 +25,26 @@ _WHO = {
     for role in ("AUTHOR", "COMMITTER")
     for part, value in (("NAME", "Holdfast"), ("EMAIL", "holdfast@localhost"))
 }
+_AT_ONCE = 2_000
+"""Files that are read at once."""
 
 
 class Files:
-    """The files of a commit, read from git and changed in memory: for built-in proposers."""
+    """The files of a commit that may change, read from git and changed in memory."""
 
-    def __init__(self, git: Repository, commit: str) -> None:
-        self._git, self.commit = git, commit
-        self.tree: Tree = git.tree(commit)
+    def __init__(
+        self, git: Repository, commit: str, may: Callable[[str], bool], texts: dict[str, str]
+    ) -> None:
+        """`texts` are those of blobs that were read before, by any of these."""
+        self._git, self.commit, self._texts = git, commit, texts
+        whole = git.tree(commit)
+        kept = (LINK, MODULE)
+        self.tree = {p: each for p, each in whole.items() if each.mode not in kept and may(p)}
         self.written: dict[str, str | None] = {}
 
     def paths(self) -> list[str]:
         gone = {path for path, text in self.written.items() if text is None}
-        kept = {path for path, entry in self.tree.items() if entry.mode not in (LINK, MODULE)}
-        return sorted((kept | self.written.keys()) - gone)
+        return sorted((self.tree.keys() | self.written.keys()) - gone)
 
     def read(self, path: str) -> str:
         if (text := self.written.get(path)) is not None:
@@ -46,7 +52,15 @@ class Files:
         entry = self.tree.get(path)
         if entry is None or path in self.written:
             raise NotFound(f"no such file: {path[:200]}", hint="`paths()` has those there are")
-        return self._git.ask("cat-file", "blob", entry.id).decode("utf-8", "surrogateescape")
+        if entry.id not in self._texts:
+            # One process for all of them: who reads one will read the others.
+            near = list(self.tree.values())[:_AT_ONCE]
+            with self._git.reading() as blobs:
+                for each in {entry, *near}:
+                    if each.id not in self._texts:
+                        data = b"".join(blobs.content(each.id))
+                        self._texts[each.id] = data.decode("utf-8", "surrogateescape")
+        return self._texts[entry.id]
 
     def write(self, path: str, text: str | None) -> None:
         """Let a file hold a text; None removes it."""
@@ -62,6 +76,10 @@ class Workshop:
         self.folder = folder
         self.repo = Repo.of(folder, source, base)
         self.git = self.repo.git
+        self._texts: dict[str, str] = {}
+
+    def files(self, commit: str, may: Callable[[str], bool]) -> Files:
+        return Files(self.git, commit, may, self._texts)
 
     # -- folders -----------------------------------------------------------------------
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from holdfast.codec import DecodeError, Record, decode_record
 from holdfast.contracts import goal as goals
 from holdfast.contracts import harness as harnesses
 from holdfast.contracts.goal import Goal
-from holdfast.contracts.harness import FamilyName, Harness
+from holdfast.contracts.harness import Harness
 from holdfast.contracts.improve import APPROACH_FAMILIES
 from holdfast.contracts.improve_state import Settings as Contract
 from holdfast.contracts.markdown import without_comments
-from holdfast.contracts.record import Number, Seconds
 from holdfast.errors import ConfigError, UsageError
 from holdfast.improve.journal import Place
 from holdfast.store.backend import Backend
@@ -46,28 +45,7 @@ _NO_DIGITS = {"true": True, "false": False, "null": None, "none": None}
 
 
 class Settings(Contract):
-    """All of it: what the document says, and what only Holdfast knows."""
-
-    repo_path: str = ""
-    objective: str = ""
-    scope: list[str] = Field(default_factory=list[str])
-    """Patterns of paths that plans may change; empty is everything that is not sealed."""
-    families: list[FamilyName] = Field(default_factory=list[str])
-    holdout_command: str = ""
-    screen_command: str = ""
-    """A cheap benchmark that a candidate has to pass before the full one."""
-    researcher: str = ""
-    planner: str = ""
-    architect: str = ""
-    critic: str = ""
-    executor: str = ""
-    population: Annotated[int, Field(ge=1, le=1000)] = 1
-    role_timeout_s: Seconds = 1800.0
-    memory_mb: Annotated[int, Field(ge=16)] = 4096
-    pass_env: list[str] = Field(default_factory=list[str])
-    plateau_relative: Number | None = None
-    """A share of the best score, in place of the absolute `plateau_threshold`."""
-    archive_tags: bool = True
+    """All of it, with its defaults."""
 
     @property
     def higher(self) -> bool:
@@ -76,6 +54,9 @@ class Settings(Contract):
     @property
     def known_families(self) -> list[str]:
         return [*APPROACH_FAMILIES, *self.families]
+
+    def whole(self) -> Record:
+        return self.model_dump(mode="json")
 
 
 # --- settings -------------------------------------------------------------------------------

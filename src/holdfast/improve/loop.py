@@ -32,6 +32,7 @@ from holdfast.improve.files import (
     checked,
     families_in,
     ideas_in,
+    in_scope,
     read_goal,
     read_settings,
     text_of,
@@ -56,7 +57,7 @@ from holdfast.proc.survivors import end_around
 from holdfast.text import plural
 from holdfast.workspace.repo import Sealed
 
-_TASTED = 30
+_TOLD = 30
 """Rounds of which planners hear in full."""
 _PROPOSALS = 500
 
@@ -169,7 +170,7 @@ class Engine:
         """Take over what people changed in settings.json, goal.md and harness.md."""
         lines: list[Record] = []
         given = read_settings(self.steps.home, self.place) or {}
-        values = checked({**state["settings"], **given}).value()
+        values = checked({**state["settings"], **given}).whole()
         for field, new in values.items():
             old = state["settings"].get(field)
             if new != old and field not in FIXED:
@@ -241,11 +242,11 @@ class Engine:
                 "brief": brief,
                 "ideas": one["ideas"] if number == 0 else [],
                 "parent": parent,
-                "proposals": _proposals(state),
             }
             request = self._request("planner", one, planner, given)
             if is_built_in(ref):
-                call = planning(ref, request, Files(self.workshop.git, parent["commit"]))
+                request["input"]["proposals"] = _proposals(state)
+                call = planning(ref, request, self._files(parent["commit"]))
             else:
                 call = self._call(ref, request, parent["commit"])
             take = partial(self._as_plan, one, planner)
@@ -363,7 +364,7 @@ class Engine:
             if steps.result(f"execute/{name}") is not None:
                 continue
             parent = parents[planner]["commit"]
-            files = Files(self.workshop.git, parent)
+            files = self._files(parent)
             given = {"plan": plan, "parent": parents[planner]}
             request = self._request("executor", one, name, given)
             if is_built_in(ref):
@@ -416,6 +417,13 @@ class Engine:
             what = f"outside of the scope: {', '.join(strayed[:5])}"
             return failure(what, "the scope is that of the campaign", "scope_error")
         return None
+
+    def _files(self, commit: str) -> Files:
+        """What a built-in may read and change."""
+        sealed, scope = self._context.sealed, self.steps.settings.scope
+        return self.workshop.files(
+            commit, lambda path: in_scope(path, scope) and not sealed.covers(path)
+        )
 
     def _written(self, files: Files, answer: Answer) -> str:
         return self.workshop.written(files, "candidate")
@@ -502,21 +510,24 @@ class Engine:
 
     def _request(self, role: str, one: Record, who: str, given: Record) -> Record:
         state, s = self.journal.known(), self.steps.settings
-        metric = {"name": s.primary_metric, "direction": s.benchmark_direction}
-        metric |= {"target": s.target_value, "baseline": state["baseline"]["score"]}
         common: Record = {
-            "goal": {"objective": s.objective, "text": state["goal"]},
+            "objective": s.objective,
+            "goal": state["goal"],
             "phase": state["phase"],
-            "metric": {**metric, "best": state["best"], "noise_sd": state["baseline"]["sd"]},
+            "metric": s.primary_metric,
+            "direction": s.benchmark_direction,
+            "target": s.target_value,
+            "baseline": state["baseline"]["score"],
+            "noise_sd": state["baseline"]["sd"],
+            "best": state["best"],
             "harness": state["harness"],
             "sealed": list(s.sealed_files),
             "scope": list(s.scope),
-            "history": state["rounds"][-_TASTED:],
+            "history": state["rounds"][-_TOLD:],
             "family_statistics": family_statistics(state),
         }
-        return request_of(
-            role, one["number"], who, one["seed"], self.place.slug, {**common, **given}
-        )
+        made = {**common, **given}
+        return request_of(role, one["number"], who, one["seed"], self.place.slug, made)
 
     def _call(
         self, ref: str, request: Record, commit: str | None, folder: str | None = None
@@ -565,9 +576,9 @@ def _winners(state: State) -> list[str | None]:
 
 
 def _proposals(state: State) -> list[Record]:
-    """What was proposed so far, for built-ins that learn from scores."""
-    names = ("plan_id", "iteration", "benchmark_score", "status", "proposal", "approach_family")
-    return [{name: row[name] for name in names} for row in state["rows"][-_PROPOSALS:]]
+    """What was planned so far and what it scored, for built-ins that learn from it."""
+    rows = [row for row in state["rows"][-_PROPOSALS:] if row["plan"] is not None]
+    return [{"plan": row["plan"], "score": row["benchmark_score"]} for row in rows]
 
 
 def _unfit(model: Any, value: Record) -> str:

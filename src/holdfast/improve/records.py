@@ -9,6 +9,7 @@ from holdfast.codec import Record
 from holdfast.improve.acceptance import gain
 from holdfast.improve.files import Settings
 from holdfast.improve.journal import State, results
+from holdfast.improve.roles import is_built_in
 from holdfast.improve.tournament import Outcome, Won
 from holdfast.text import clip, one_line
 
@@ -70,6 +71,11 @@ def ended(state: State, settings: Settings, outcome: Outcome, tags: Sequence[str
     }
 
 
+def _remembered(plan: Record) -> Record:
+    """What a built-in planner wants to know of a plan of its own."""
+    return {name: plan[name] for name in ("hypothesis", "expected_outcome")}
+
+
 def _counted(state: State, settings: Settings, outcome: Outcome) -> Record:
     """The counters after the round, as documented."""
     number = state["round"]["number"]
@@ -115,7 +121,7 @@ def _rows(state: State, settings: Settings, outcome: Outcome) -> list[Record]:
                 "failure": told,
                 "commit": one["commit"] if one["commit"] != one["parent"] else None,
                 "parent": one["parent"],
-                "proposal": plan.get("proposal"),
+                "plan": _remembered(plan) if is_built_in(settings.planner) else None,
                 "strayed": one["strayed"],
                 "seconds": round(one["seconds"] + (found["seconds"] if found else 0.0), 6),
                 "gain": gain(its.before, its.after, higher=settings.higher) if its else None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.calls.call import ask
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.improve.proposers import builtin
 from holdfast.models.command import open_command
 from holdfast.models.prompt import without_fence
 from holdfast.models.protocol import Message, Request
@@ -96,8 +97,6 @@ def check_role(role: str, ref: str) -> None:
         if role not in ("planner", "executor"):
             raise UsageError(f"{ref} is no {role}", hint="a model, or command:PROGRAM")
         if ref.partition(":")[0] != DIRECT:
-            from holdfast.improve.proposers import builtin
-
             builtin(ref)
         return
     open_command(ref.partition(":")[2]).close() if _is_command(ref) else open_model(ref).close()
@@ -118,17 +117,20 @@ def request_of(role: str, number: int, who: str, seed: int, slug: str, given: Re
     return {**made, "slug": slug, "input": body}
 
 
-def digest(request: Record) -> tuple[str, bytes]:
-    """What is asked, and the name under which it is stored."""
-    data = encode(request, limit=MAX_DOCUMENT)
-    return sha256(data).hexdigest(), data
+def stored(request: Record) -> Record:
+    """What is asked, by its hash; of what the journal has by itself only how much it was."""
+    given = request["input"]
+    if "proposals" in given:
+        request = {**request, "input": {**given, "proposals": len(given["proposals"])}}
+    name = sha256(encode(request, limit=MAX_DOCUMENT)).hexdigest()
+    return {"input": name, "request": request}
 
 
 def direct_plan(request: Record) -> Record:
     """A plan that leaves the change to the executor."""
     given = request["input"]
     idea = next(iter(given["ideas"]), None)
-    aim = given["goal"]["objective"] or f"improve {given['metric']['name']}"
+    aim = given["objective"] or f"improve {given['metric']}"
     told = idea or f"{aim} (round {request['round']}, {request['id']})"
     return {
         "hypothesis": told,
@@ -136,7 +138,7 @@ def direct_plan(request: Record) -> Record:
         "target_files": [],
         "steps": [{"step": 1, "file": ".", "change": told}],
         "expected_outcome": {
-            "metric": given["metric"]["name"],
+            "metric": given["metric"],
             "estimated_impact": "unknown",
             "rationale": "the executor chooses the change",
         },
@@ -153,15 +155,11 @@ def planning(ref: str, request: Record, files: Files, **how: Any) -> Call:
         return Call(lambda: Answer(direct_plan(request)), inline=True)
     if not is_built_in(ref):
         return asking(ref, request, **how)
-    from holdfast.improve.proposers import builtin
-
     return Call(lambda: _built_in(lambda: builtin(ref).plan(request, files)), inline=True)
 
 
 def executing(ref: str, plan: Record, files: Files) -> Call:
     """The call of a built-in executor, which writes to `files`."""
-    from holdfast.improve.proposers import builtin
-
     return Call(lambda: _built_in(lambda: builtin(ref).execute(plan, files)), inline=True)
 
 

@@ -18,7 +18,7 @@ from holdfast.improve.acceptance import holds_even
 from holdfast.improve.evaluator import Evaluation, Evaluator, failure
 from holdfast.improve.files import Settings
 from holdfast.improve.journal import Journal, State
-from holdfast.improve.roles import Answer, Call, digest
+from holdfast.improve.roles import Answer, Call, stored
 from holdfast.improve.views import Views
 from holdfast.proc.around import Around
 from holdfast.proc.survivors import end_around
@@ -89,6 +89,7 @@ class Steps:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="improve")
         self._began = self.clock.boottime()
         self._next_show = 0.0
+        self._inputs = journal.home.log(journal.place.key("inputs.jsonl"))
         self._evaluations_before = journal.known()["evaluations"]
 
     @property
@@ -136,9 +137,11 @@ class Steps:
         if not asks:
             return
         intents: dict[str, Record] = {}
-        for step, each in asks.items():
+        inputs = [stored(each.request) for each in asks.values()]
+        self._inputs.append_all(inputs)
+        for (step, each), kept in zip(asks.items(), inputs, strict=True):
             paid = {} if each.call.inline else {"reserved_usd": self._granted(each.call, len(asks))}
-            intents[step] = {"input": self._stored(each.request), **each.args, **paid}
+            intents[step] = {"input": kept["input"], **each.args, **paid}
         self._intend(phase, intents)
         waiting: dict[Future[Answer], str] = {}
         for step, each in asks.items():
@@ -162,15 +165,6 @@ class Steps:
         paid = {} if answer.paid is None else {"paid": answer.paid}
         self.done(step, asked.take(answer), **paid)
         self.show()
-
-    def _stored(self, request: Record) -> str:
-        """Keep what a role is asked, under its hash."""
-        name, data = digest(request)
-        document = self.home.document(self.journal.place.key(f"inputs/{name}.json"))
-        if document.read() is None:
-            document.replace(data)
-        document.close()
-        return name
 
     # -- scores ------------------------------------------------------------------------
 
@@ -292,3 +286,4 @@ class Steps:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._inputs.close()
