@@ -33,11 +33,15 @@ class Files:
     """The files of a commit that may change, read from git and changed in memory."""
 
     def __init__(
-        self, git: Repository, commit: str, may: Callable[[str], bool], texts: dict[str, str]
+        self,
+        git: Repository,
+        commit: str,
+        whole: Tree,
+        may: Callable[[str], bool],
+        texts: dict[str, str],
     ) -> None:
         """`texts` are those of blobs that were read before, by any of these."""
         self._git, self.commit, self._texts = git, commit, texts
-        whole = git.tree(commit)
         kept = (LINK, MODULE)
         self.tree = {p: each for p, each in whole.items() if each.mode not in kept and may(p)}
         self.written: dict[str, str | None] = {}
@@ -77,14 +81,22 @@ class Workshop:
         self.repo = Repo.of(folder, source, base)
         self.git = self.repo.git
         self._texts: dict[str, str] = {}
+        self._trees: dict[str, Tree] = {}
 
     def files(self, commit: str, may: Callable[[str], bool]) -> Files:
-        return Files(self.git, commit, may, self._texts)
+        return Files(self.git, commit, self.tree(commit), may, self._texts)
+
+    def tree(self, commit: str) -> Tree:
+        """The files of a commit; look at them, do not change them."""
+        if commit not in self._trees:
+            self._trees[commit] = self.git.tree(commit)
+        return self._trees[commit]
 
     # -- folders -----------------------------------------------------------------------
 
     def clean(self) -> list[str]:
         """Remove every folder of candidates; the names of those that were there."""
+        self._trees.clear()
         found: list[str] = []
         with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             found = sorted(
@@ -163,7 +175,7 @@ class Workshop:
         return Conflicts(conflicts) if conflicts else tree
 
     def changed(self, old: str, new: str) -> dict[str, Entry | None]:
-        return dict(difference(self.git.tree(old), self.git.tree(new)))
+        return dict(difference(self.tree(old), self.tree(new)))
 
     def diff(self, old: str, new: str) -> str:
         return self.git.differences(old, new, "-p", "--no-renames").decode("utf-8", "replace")
