@@ -67,7 +67,7 @@ def settled_home(agents: Sequence[str]) -> Generator[Path]:
 
 
 def command(said: Path, home: Path, *words: str, until: Callable[[], object] | None = None) -> int:
-    """`holdfast` in a child of ours, killed when `until` returns, if that is given; its exit code."""
+    """`holdfast` in a child of ours, killed when `until` returns, if given; its exit code."""
     child = os.fork()
     if child == 0:
         code = 70

@@ -64,7 +64,7 @@ class Campaigns(Desk):
     def asked(self, role: str = "executor") -> list[str]:
         """Who was asked in which round, as `1/executor_2`."""
         log = Path(f"{self.script_file}.log")
-        lines = log.read_text().splitlines() if log.exists() else []
+        lines = log.read_text("utf-8").splitlines() if log.exists() else []
         return [at for each, at in map(json.loads, lines) if each == role]
 
     def init(self, *words: str, benchmark: str = COMMAND, code: int = 0, trust: bool = True) -> Any:

@@ -145,7 +145,9 @@ class Source(NamedTuple):
         self, *words: str, env: Mapping[str, str] | None = None, given: bytes = b""
     ) -> call.Ran:
         line = call.command(f"--git-dir={self.own}", *words)
-        return call.run(line, {**call.environment(), **(env or {})}, given=given, patience=call.LONG)
+        return call.run(
+            line, {**call.environment(), **(env or {})}, given=given, patience=call.LONG
+        )
 
 
 def source_of(folder: str) -> Source | None:

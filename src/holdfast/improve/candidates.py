@@ -13,7 +13,7 @@ from contextlib import suppress
 from holdfast.codec import Record
 from holdfast.errors import Conflict, NotFound
 from holdfast.git import call
-from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository
+from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
 from holdfast.improve.files import in_scope
 from holdfast.workspace.repo import Checkout, Conflicts, Repo, Sealed
 from holdfast.workspace.safedir import Folder, leads_inside

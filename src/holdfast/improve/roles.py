@@ -18,7 +18,6 @@ from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.improve.proposers import builtin
 from holdfast.models.command import open_command
-from holdfast.models.prompt import without_fence
 from holdfast.models.protocol import Message, Request
 from holdfast.models.registry import open_model
 from holdfast.proc.around import Around
@@ -245,7 +244,7 @@ def last_object(text: str) -> Record | None:
     """The last JSON object of a reply: its last line, a fenced block, or all of it."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
     inner = text[text.find("{") : text.rfind("}") + 1] if "{" in text else ""
-    for each in (*lines[-1:], without_fence(text), inner):
+    for each in (*lines[-1:], inner):
         try:
             found = json.loads(each)
         except ValueError:
