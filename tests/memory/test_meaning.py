@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
+import subprocess
+import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -73,6 +76,16 @@ def test_an_embedder_that_is_unknown_is_refused_with_those_there_are() -> None:
     for wrong in ("hash:0", "hash:x", "openai-compatible:m", "ollama:m@http://u:p@h/v1"):
         with pytest.raises(ConfigError):
             open_embedder(wrong)
+
+
+def test_minilm_leaves_nothing_in_the_home_of_its_user(tmp_path: Path) -> None:
+    """Its library sends telemetry unless it is told before it is loaded."""
+    program = (
+        "from holdfast.memory.embed import open_embedder; open_embedder('minilm').embed(['Fees'])"
+    )
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, check=True)
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_minilm_finds_what_shares_no_word_with_the_question(home: Home) -> None:

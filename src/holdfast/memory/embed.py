@@ -99,6 +99,8 @@ class MiniLM:
     name, weight = "minilm-l6-v2-int8", 0.5
 
     def __init__(self, model: Path, tokenizer: Path) -> None:
+        # It would make an id of this machine and send it to its vendor.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         onnx, self._np = import_module("onnxruntime"), import_module("numpy")
         options = onnx.SessionOptions()
         options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1)
