@@ -8,6 +8,7 @@ lists what its score is made of.
 from __future__ import annotations
 
 import math
+import sqlite3
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from holdfast.codec import Record, decode_record
-from holdfast.errors import ModelError
+from holdfast.errors import DiskFull, ModelError, StorageError
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.embed import Embedder, open_embedder
-from holdfast.memory.index import Row, open_index
+from holdfast.memory.index import FOLDER, Index, Row, open_index
 from holdfast.memory.rank import (
     Columns,
     Wanted,
@@ -126,6 +127,14 @@ class Recall:
 
     def reindex(self, progress: Progress = None) -> int:
         """Make the index anew from all logs; vectors of texts that are still there are kept."""
+        if self.index.folder is None:
+            # A search makes do with an index in memory; this would be gone when it returns.
+            try:
+                self.index = Index(self._home.scratch(FOLDER))
+            except sqlite3.OperationalError as error:
+                kind = StorageError if "locked" in str(error) else DiskFull
+                hint = "`holdfast doctor` looks at the disk; then run it again"
+                raise kind(f"the index cannot be written: {error}", hint=hint) from error
         with self.index.writing():
             self.index.wipe()
         return self.read_on(None, progress)
