@@ -392,6 +392,19 @@ def test_an_effect_happens_once_whenever_its_process_dies(
     log.close()
 
 
+def test_a_decision_by_a_preview_knows_a_foreign_line_before_its_own(home: Home) -> None:
+    with opened(home) as log:
+        put(log, 1)
+        with Path(home.path, KEY).open("a", encoding="utf-8") as file:
+            file.write('{"n": "foreign"}\n')
+
+        def decision(_: State) -> Decision[int]:
+            return [{"n": 2}], log.preview([{"n": 2}])["lines"]
+
+        assert log.decide(decision).value == 3
+        assert log.known() == from_the_start(home)
+
+
 def test_a_foreign_line_before_ours_is_known(home: Home) -> None:
     log = opened(home)
     put(log, 1)
