@@ -13,7 +13,7 @@ from bench.cli import environment
 from bench.frame import Bar, Outcome, Setup, percentile, rounded, seconds_of, significant
 from bench.material import home_in
 from holdfast.agents.agent import Agent, End, Start
-from holdfast.agents.bootstrap import bootstrap
+from holdfast.agents.lifecycle import bootstrap
 from holdfast.ledger.book import Event
 from holdfast.ops.context import Context
 from holdfast.ops.status import status

@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.cli import failure
 from holdfast.cli.commands import PROGRAM, Verb, tree
 from holdfast.ops.operation import Table
-from holdfast.ops.schema import schema_files
+from holdfast.ops.validate import schema_files
 from holdfast.ops.table import TABLE
 
 REPO = Path(__file__).resolve().parent.parent

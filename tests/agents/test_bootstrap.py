@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.agent import Agent, Start
-from holdfast.agents.bootstrap import bootstrap
+from holdfast.agents.lifecycle import bootstrap
 from holdfast.store.home import Home
 from tests.ledger.shell import Shell, Verbs, on_its_own
 

@@ -170,7 +170,7 @@ def test_of_two_who_make_an_agent_at_once_one_is_told_that_it_is_there(
         verbs("agent new", agent="par", role=["first"])
         return []
 
-    monkeypatch.setattr("holdfast.ops.persona.checked", meanwhile)
+    monkeypatch.setattr("holdfast.ops.agent.checked", meanwhile)
     with pytest.raises(UsageError, match="there already"):
         verbs("agent new", agent="par", role=["second"])
     assert manifest(verbs, "par")["roles"] == ["first"]
@@ -183,7 +183,7 @@ def test_an_agent_whose_maker_died_after_its_manifest_is_ended_as_the_hint_says(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("holdfast.ops.persona.bootstrap", killed)
+        patched.setattr("holdfast.ops.agent.bootstrap", killed)
         with pytest.raises(KeyboardInterrupt):
             verbs("agent new", agent="par", role=["first"])
     with pytest.raises(UsageError) as caught:

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.memory.search import Filters, Recall, Recency
 from holdfast.memory.topics import Topics
+from holdfast.ops.agent import fork
 from holdfast.ops.context import Context
-from holdfast.ops.persona import fork
 from holdfast.store.home import Home
 
 DAY = 86_400.0

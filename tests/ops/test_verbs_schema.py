@@ -13,7 +13,7 @@ from holdfast.contracts.schema import filename
 from holdfast.errors import NotFound, StorageError, UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
-from holdfast.ops.schema import schema
+from holdfast.ops.validate import schema
 
 REPLY = {"action": "COMPLETED", "evidence_files": ["a.py"], "summary_for_supervisor": "Done."}
 

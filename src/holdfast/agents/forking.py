@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from holdfast.agents import index
-from holdfast.agents.bootstrap import bootstrap
+from holdfast.agents.lifecycle import bootstrap, parent_in, refresh_index
 from holdfast.calls.conversation import Conversation
 from holdfast.calls.sealing import meta_of
 from holdfast.clock import instant_of, utc_stamp
@@ -57,7 +56,7 @@ def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> Non
     try:
         _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
         if child.layout is HOLDFAST:
-            index.refresh(home)
+            refresh_index(home)
     except HoldfastError:
         if _is_broken_off(home, parent, child):
             raise
@@ -167,7 +166,7 @@ def _as_event(line: Line, child: str) -> Record | None:
 
 def lineage(home: Home, layout: Layout, agent: str) -> Lineage:
     """By the manifests there are; a line of parents that comes back to itself ends there."""
-    parents = {name: index.parent_in(home, layout, name) for name in agents(home, layout)}
+    parents = {name: parent_in(home, layout, name) for name in agents(home, layout)}
     ancestors = list(_upwards(agent, parents))
     children = [name for name, parent in parents.items() if parent == agent and name != agent]
     return Lineage(parents.get(agent), ancestors, sorted(children))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.bootstrap import bootstrap, missing, name_of
+from holdfast.agents.lifecycle import bootstrap, missing, name_of
 from holdfast.agents.standing import fleet
 from holdfast.errors import NotFound, NotOurs
 from holdfast.jobs.queue import list_them, rebuilt, unlisted

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.bootstrap import missing, name_of
+from holdfast.agents.lifecycle import missing, name_of
 from holdfast.agents.standing import CLOCKS_DIFFER, REPORT, Standing, fleet
 from holdfast.errors import NotOurs
 from holdfast.ops.status import now

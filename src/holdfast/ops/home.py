@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Any
 
-from holdfast.agents import alerts, index
+from holdfast.agents import alerts
 from holdfast.agents.agent import Agent
-from holdfast.agents.bootstrap import ENTRIES, bootstrap, missing, name_of
+from holdfast.agents.lifecycle import ENTRIES, bootstrap, missing, name_of, refresh_index
 from holdfast.errors import BadName, ConfigError, NotFound
 from holdfast.ids import SessionId, agent_id, key_parts, session_id
 from holdfast.layout import ALERTED, ALERTS, HOLDFAST, SPEND, SPENT, Layout
@@ -48,7 +48,7 @@ def init(
         with Agent(home, name, context.layout) as one:
             added[name] = [name_of(one, part) for part in bootstrap(home, one, name)]
     if names and context.layout is HOLDFAST:
-        index.refresh(home)
+        refresh_index(home)
     fresh = [name for name, parts in added.items() if _is_new(parts)]
     parts = [f"{'made' if made else 'found'} home {home.path}, zone {home.settings.timezone}"]
     parts += _told(added, "made", "added")
@@ -159,7 +159,7 @@ def rebuild(context: Context, *, dry_run: DryRun = False) -> Change:
     if keys and layout is HOLDFAST:
         keys.append(HOLDFAST.path("index"))
         if not dry_run:
-            index.refresh(home)
+            refresh_index(home)
     verb = "would fold anew" if dry_run else "folded anew"
     detail = f"{verb}: {', '.join(keys) or 'nothing'}"
     return Change(home.path, bool(keys) and not dry_run, detail, dry_run=dry_run)
