@@ -15,8 +15,8 @@ from holdfast import errors
 from holdfast.cli import failure
 from holdfast.cli.commands import PROGRAM, Verb, tree
 from holdfast.ops.operation import Table
-from holdfast.ops.validate import schema_files
 from holdfast.ops.table import TABLE
+from holdfast.ops.validate import schema_files
 
 REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO))
