@@ -10,8 +10,9 @@ Nothing is made up: what a file does not say is absent or null here too.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents import journal
@@ -27,10 +28,8 @@ from holdfast.layout import HOLDFAST, Part
 from holdfast.ledger import sealed
 from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.state.statelog import StateLog
-from holdfast.store.document import read_file
 from holdfast.store.edited import EditedDocument
-from holdfast.store.primitives import START, Line, Problem
-from holdfast.store.shelves import DONE
+from holdfast.store.primitives import START, Line, Problem, Shelf
 
 if TYPE_CHECKING:
     from holdfast.contracts.kind import Finding
@@ -84,11 +83,11 @@ class _Plan:
         self.sessions: list[Record] = []
 
     def note(self, file: Foreign, *, copied: bool = True) -> None:
-        digest = sealed.digest_of(file.data)
-        told: dict[str, Any] = {"path": file.path, "sha256": digest, "bytes": len(file.data)}
+        told = sealed.noted(file)
         if copied:
             self.copies.append(file)
-            told["name"] = sealed.key_for("", file.path, digest).rpartition("/")[2]
+        else:
+            del told["name"]
         self.files.append(told)
 
 
@@ -105,7 +104,10 @@ class Adoption:
 
     def take(self, files: Sequence[Found]) -> list[Taken]:
         """Look at the files, take in what is new, and say what became of each."""
-        taken = [self._look_at(part, file) for part, file in sorted(files, key=_order)]
+        taken = [
+            self._look_at(part, file)
+            for part, file in sorted(files, key=lambda each: (each.part, each.file.path))
+        ]
         self._act()
         return taken
 
@@ -161,10 +163,8 @@ class Adoption:
     def _look_at(self, part: Part, file: Foreign) -> Taken:
         if not self._is_news(file):
             return Taken(file.path, "known", "the same bytes were imported before")
-        if not file.data.strip() and part != "notes":
-            return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes")
-        if len(file.data) > sealed.LARGEST:
-            return Taken(file.path, "skipped", f"larger than {sealed.LARGEST} bytes")
+        if (unfit := sealed.unfit(file, may_be_empty=part == "notes")) is not None:
+            return unfit
         if part == "journal":
             return self._journal(file)
         if part == "notes":
@@ -213,34 +213,26 @@ class Adoption:
                 return whose
         return None
 
+    @cached_property
+    def _messages(self) -> dict[str, Record | None]:
+        """The messages that there are by their ids, as after an import that was cut off."""
+        box = self._home.mailbox(HOLDFAST.path("inbox", self.agent))
+        try:
+            shelves: tuple[Shelf, ...] = ("waiting", "claimed", "done", "dead")
+            return {each.id: each.record for shelf in shelves for each in box.look(shelf)}
+        finally:
+            box.close()
+
     def _message(self, file: Foreign, record: Record, mended: str) -> Taken:
         stem = file.path.rpartition("/")[2].removesuffix(".json")
         if not is_message_id(stem):
             return self._quarantine(file, "its name can be no message's")
-        if (there := self._message_there(stem)) is not None and there != record:
+        if stem in self._messages and self._messages[stem] != record:
             self._plan.note(file)
             return Taken(file.path, "skipped", "another message has this id; a copy is kept")
         self._plan.note(file, copied=bool(mended))
         self._plan.messages.append((stem, record))
         return _taken(file, mended)
-
-    def _message_there(self, stem: str) -> Json:
-        """The message that has this id already, as one has after an import that was cut off."""
-        name, vfs = f"{stem}.json", self._home.vfs
-        with self._home.opened_dir(HOLDFAST.path("inbox", self.agent)) as inbox:
-            if inbox is None:
-                return None
-            data = read_file(vfs, inbox, name)
-            if data is None and DONE in inbox.names():
-                done = inbox.subdir(DONE)
-                try:
-                    data = read_file(vfs, done, name)
-                finally:
-                    done.close()
-        try:
-            return None if data is None else decode(data.strip())
-        except DecodeError:
-            return "no message"
 
     def _notes(self, file: Foreign) -> Taken:
         try:
@@ -330,10 +322,6 @@ def _identity(path: str, digest: str) -> tuple[str, str]:
     return path.rpartition("/")[2], digest
 
 
-def _order(found: Found) -> tuple[str, str]:
-    return found.part, found.file.path
-
-
 def _told(findings: Iterable[Finding]) -> str:
     return "; ".join(f"{each.field}: {each.reason}".removeprefix(": ") for each in findings)
 
@@ -381,34 +369,25 @@ def _time(value: object) -> str | None:
 
 def _imports(home: Home, agent: str) -> Iterator[dict[str, Any]]:
     for line in home.log(HOLDFAST.path("journal", agent)).read(START):
-        if isinstance(line, Line) and (told := _told_in(line)) is not None:
-            yield told
-
-
-def _told_in(line: Line) -> dict[str, Any] | None:
-    """What a line says of imported files; None if it is not about them."""
-    if line.seq is None or line.record.get("event") != EVENT:
-        return None
-    match line.record.get(FIELD):
-        case {"files": list()} as told:
-            return cast("dict[str, Any]", told)
-        case _:
-            return None
+        if isinstance(line, Line) and line.seq is not None and line.record.get("event") == EVENT:
+            match line.record.get(FIELD):
+                case {"files": list()} as told:
+                    yield cast("dict[str, Any]", told)
+                case _:
+                    pass
 
 
 def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
-    """Every imported file that the journal of an agent tells of."""
-    files = (file for told in _imports(home, agent) for file in cast("list[object]", told["files"]))
-    return [cast("dict[str, Any]", file) for file in files if _is_file(file)]
-
-
-def _is_file(told: object) -> bool:
-    """Anybody may write a line that only looks like one of ours."""
-    match told:
-        case {"path": str(), "sha256": str()}:
-            return "/" not in str(cast("dict[str, Any]", told).get("name"))
-        case _:
-            return False
+    """Every imported file that the journal of an agent tells of; anybody may write a line that only
+    looks like one of ours."""
+    listed = (cast("list[Any]", told["files"]) for told in _imports(home, agent))
+    return [
+        cast("dict[str, Any]", file)
+        for file in chain.from_iterable(listed)
+        if isinstance(file, dict)
+        and all(isinstance(cast("Any", file).get(name), str) for name in ("path", "sha256"))
+        and "/" not in str(cast("Any", file).get("name"))
+    ]
 
 
 def refresh(home: Home, agent: str) -> None:
@@ -424,11 +403,9 @@ def refresh(home: Home, agent: str) -> None:
 def problems(home: Home, agent: str) -> Iterator[Problem]:
     """Copies that are not what was imported."""
     folder = HOLDFAST.agent(agent)
-    by_name: dict[str, dict[str, Any]] = defaultdict(dict)
-    for told in files_in_journal(home, agent):
-        if isinstance(told.get("name"), str):
-            by_name[told["name"]] = told
+    files = files_in_journal(home, agent)
+    by_name = {each["name"]: each for each in files if isinstance(each.get("name"), str)}
     for name, told in by_name.items():
-        copy = Sealed(str(told["path"]), f"{folder}/{FOLDER}/{name}", str(told["sha256"]))
+        copy = Sealed(told["path"], f"{folder}/{FOLDER}/{name}", told["sha256"])
         if (problem := sealed.problem_with(home, copy)) is not None:
             yield problem

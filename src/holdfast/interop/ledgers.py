@@ -22,7 +22,7 @@ from holdfast.ledger.book import Event, Found, Ledger
 from holdfast.ledger.entry import IMPORT, IMPORTER
 from holdfast.ledger.foreign import as_entry, instant_in
 from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
-from holdfast.ledger.status import SHOWN, State, fold, initial, later
+from holdfast.ledger.status import SHOWN, fold, initial, later
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
 from holdfast.text import plural
 
@@ -105,12 +105,10 @@ def _look_at_status(file: Foreign) -> tuple[Taken, list[Record]]:
 
 
 def _look_at(file: Foreign) -> tuple[Taken, list[Record]]:
-    if not file.data.strip():
-        return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes"), []
-    if len(file.data) > sealed.LARGEST:
-        return Taken(file.path, "skipped", f"larger than {sealed.LARGEST} bytes"), []
+    if (unfit := sealed.unfit(file)) is not None:
+        return unfit, []
     parts = list(pieces(file.data))
-    records = [_lean(as_entry(record)) for record in _entries(parts)]
+    records = [_lean(as_entry(record)) for _, record in _entries(parts)]
     rejects = [part for part in parts if part.record is None]
     mended = sum(part.record is not None and not part.alone for part in parts)
     if not records:
@@ -127,10 +125,10 @@ def _first(rejects: list[Piece]) -> str:
     return f"line {rejects[0].line}: {rejects[0].why}" if rejects else ""
 
 
-def _entries(parts: Iterable[Piece]) -> Iterator[Record]:
+def _entries(parts: Iterable[Piece]) -> Iterator[tuple[Piece, Record]]:
     for part in parts:
         if part.record is not None and CONTROL not in part.record:
-            yield part.record
+            yield part, part.record
 
 
 def _lean(entry: Record) -> Record:
@@ -147,16 +145,9 @@ def _told(
     file: Foreign, records: list[Record], before: list[Imported], home: Home
 ) -> dict[str, Any]:
     """What the line says of a file."""
-    digest = sealed.digest_of(file.data)
     instants = [when for when in map(instant_in, records) if when is not None]
-    told: dict[str, Any] = {
-        "path": file.path,
-        "name": sealed.key_for("", file.path, digest).rpartition("/")[2],
-        "sha256": digest,
-        "bytes": len(file.data),
-        "entries": len(records),
-        "last": utc_stamp(max(instants)) if instants else None,
-    }
+    last = utc_stamp(max(instants)) if instants else None
+    told = {**sealed.noted(file), "entries": len(records), "last": last}
     for each in reversed(before):
         if each.copy.path == file.path and _begins_with(file.data, each.copy, home):
             return {**told, "supersedes": each.copy.sha256}
@@ -170,21 +161,15 @@ def _begins_with(data: bytes, copy: Sealed, home: Home) -> bool:
 
 def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[str, Any]:
     """What the files come to: the status of the agent, and the sessions that it had."""
-    state = _folded(agent, records)
+    state = initial(agent)
+    for record in sorted(records, key=lambda each: instant_in(each) or 0.0):
+        fold(state, Line(None, None, record, "", 0, 0))
     if status is not None:
         heard = str(status["last_heartbeat"])
         if later(state["last_heartbeat"], heard) == heard:
             state |= {name: status.get(name) for name in SHOWN if name != "agent"}
     shown = {name: state[name] for name in SHOWN if name != "agent"}
     return {"status": shown, "sessions": state["sessions"]}
-
-
-def _folded(agent: str, records: list[Record]) -> State:
-    """The state that the entries leave the agent in."""
-    state = initial(agent)
-    for record in sorted(records, key=lambda each: instant_in(each) or 0.0):
-        fold(state, Line(None, None, record, "", 0, 0))
-    return state
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -228,11 +213,9 @@ def current(files: list[Imported]) -> list[Imported]:
 def entries_of(home: Home, file: Imported) -> Iterator[Found]:
     """The entries of an imported file, in its order."""
     segment = f"{FOLDER}/{file.copy.key.rpartition('/')[2]}"
-    for part in pieces(sealed.load(home, file.copy)):
-        record = part.record
-        if record is not None and CONTROL not in record:
-            line = Line(None, None, record, segment, part.offset, part.offset + len(part.raw))
-            yield Found(record, line)
+    for part, record in _entries(pieces(sealed.load(home, file.copy))):
+        end = part.offset + len(part.raw)
+        yield Found(record, Line(None, None, record, segment, part.offset, end))
 
 
 def newest(

@@ -26,6 +26,8 @@ from holdfast.store.home import Home
 
 
 class Row(NamedTuple):
+    """What became of a file, for people."""
+
     agent: str | None
     part: str
     taken: Taken
@@ -216,20 +218,19 @@ class Import:
             if member.slot.part == "job":
                 by_name[member.slot.name].append(member)
         for name in sorted(by_name):
-            yield from self._job(name, by_name[name])
+            adoption = jobs.Adoption(
+                self._home, name, layout=self._layout.name, dry_run=self._dry_run
+            )
+            troubles: list[Taken] = []
+            files = [found.file for found in self._loaded(by_name[name], troubles)]
+            taken = adoption.take(files) if files else []
+            if files and not self._dry_run:
+                with Job(self._home, adoption.job) as job, Queue(self._home) as queue:
+                    queue.register(adoption.job, job.state()["created_at"], use=False)
+            yield from (Row(None, "job", each, adoption.job) for each in (*taken, *troubles))
         for member in self._found.members:
             if member.slot.part == "jobs":
                 yield Row(None, "jobs", self._job_index(member, set(by_name)))
-
-    def _job(self, name: str, members: list[Member]) -> Iterator[Row]:
-        adoption = jobs.Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
-        troubles: list[Taken] = []
-        files = [found.file for found in self._loaded(members, troubles)]
-        taken = adoption.take(files) if files else []
-        if files and not self._dry_run:
-            with Job(self._home, adoption.job) as job, Queue(self._home) as queue:
-                queue.register(adoption.job, job.state()["created_at"], use=False)
-        yield from (Row(None, "job", each, adoption.job) for each in (*taken, *troubles))
 
     def _job_index(self, member: Member, brought: set[str]) -> Taken:
         """Who waits for a runner there waits for nobody here: only what is missing is told."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT
 from holdfast.errors import HoldfastError, NotFound
@@ -64,6 +64,22 @@ def key_for(folder: str, path: str, digest: str) -> str:
     """Where the copy of a file lies in the folder of its agent."""
     name = _UNFIT.sub("-", path.rpartition("/")[2])[-_LONGEST:].lstrip("._-") or "file"
     return f"{folder}/{FOLDER}/{name}.sealed-{digest[:_DIGITS]}"
+
+
+def noted(file: Foreign) -> dict[str, Any]:
+    """What a chained line says of a file and its copy."""
+    digest = digest_of(file.data)
+    name = key_for("", file.path, digest).rpartition("/")[2]
+    return {"path": file.path, "name": name, "sha256": digest, "bytes": len(file.data)}
+
+
+def unfit(file: Foreign, *, may_be_empty: bool = False) -> Taken | None:
+    """Why there is nothing to take in of a file, whatever it is."""
+    if not may_be_empty and not file.data.strip():
+        return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes")
+    if len(file.data) > LARGEST:
+        return Taken(file.path, "skipped", f"larger than {LARGEST} bytes")
+    return None
 
 
 def keep(home: Home, folder: str, path: str, data: bytes) -> Sealed:
