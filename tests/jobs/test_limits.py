@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.contracts.job_spec import Gate
 from holdfast.testing import DAY, Turner
-from holdfast.workspace.gates import pass_gates
+from holdfast.workspace.command import pass_gates
 from tests.jobs.desk import DONE, STUCK, Desk
 from tests.jobs.test_every_state import leave_in_flight
 

@@ -398,7 +398,7 @@ def test_an_echo_asks_a_person_and_one_that_was_once_accepted_still_replays(
     assert desk.ran("now", code=1)["status"] == "INTERVENTION_REQUIRED"
     assert desk.audit("now") == [("summary", 0)]
     with monkeypatch.context() as older:
-        older.setattr("holdfast.jobs.reply.is_echo", lambda summary, asked: False)
+        older.setattr("holdfast.jobs.verdict.is_echo", lambda summary, asked: False)
         assert desk.ran("once")["status"] == "SUCCESS"
     for id in ("now", "once"):
         desk.ok("job", "replay", id)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts.job_states import ACTIONS, STATES, Action, State, after_call
 from holdfast.errors import UsageError
-from holdfast.jobs.reply import CheckedReply, Rules, Violation, judge
+from holdfast.jobs.verdict import CheckedReply, Rules, Violation, judge
 from holdfast.models.marks import between, new_mark
 from holdfast.testing import next_state, validate_agent_response
 

@@ -17,7 +17,7 @@ from holdfast.agents.turn import Purse, Question, turn
 from holdfast.audit import KINDS, redacted, refused, tell
 from holdfast.calls.conversation import Conversation
 from holdfast.errors import OverBudget, StorageError, UsageError
-from holdfast.jobs.reply import Rules, judge
+from holdfast.jobs.verdict import Rules, judge
 from holdfast.layout import HOLDFAST
 from holdfast.models.scripted import Scripted
 from holdfast.store.home import Home

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
-from holdfast.workspace.evidence import Examined, examine
+from holdfast.workspace.files import Examined, examine
 
 
 @pytest.fixture

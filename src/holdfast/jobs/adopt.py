@@ -326,7 +326,7 @@ def _spec(manifest: Record) -> tuple[JobSpec, list[str]]:
 
 
 def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[Taken]) -> _Made:
-    calls = history.get("interactions", [])
+    calls: list[Record] = history.get("interactions", [])
     if len({each["sequence"] for each in calls}) < len(calls):
         calls = [{**each, "sequence": number} for number, each in enumerate(calls)]
     foreign = manifest.get("foreign_status") or manifest.get("status")
@@ -440,12 +440,11 @@ def _without(value: Record, known: Any) -> Record:
 def files_of(state: JobState) -> list[Record]:
     """The files that a job was made of; the line may be edited, so each is checked."""
     origin: Record = state["origin"] or {}
-    files = (
-        cast("Record", each) for each in origin.get("imported") or [] if isinstance(each, dict)
-    )
+    listed = cast("list[Any]", origin.get("imported") or [])
+    files = [cast("Record", each) for each in listed if isinstance(each, dict)]
     texts = ("path", "sha256", "name")
-    found = [each for each in files if all(isinstance(each.get(name), str) for name in texts)]
-    return [each for each in found if "/" not in each["name"]]
+    files = [each for each in files if all(isinstance(each.get(name), str) for name in texts)]
+    return [each for each in files if "/" not in each["name"]]
 
 
 def _named(file: Record) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from holdfast.jobs.state import Refused, capped, refusal
 from holdfast.layout import JOB_FILES, JOB_LINK
 from holdfast.store.failpoints import hit
 from holdfast.store.vfs import CREATE_NEW
-from holdfast.workspace.safedir import Folder
+from holdfast.workspace.safedir import remove_folder
 from holdfast.workspace.source import files_gone
 
 if TYPE_CHECKING:
@@ -59,10 +59,12 @@ class Packed(NamedTuple):
 
 def packed_in(job: Job) -> str | None:
     """The archive that has the files of a job, where they are nowhere else."""
-    told: Record = job.state()["archived"] or {}
-    if not told.get("files") or has_files(job):
-        return None
-    return folder_of(job, FILES)
+    return folder_of(job, FILES) if _said(job).get("files") and not has_files(job) else None
+
+
+def _said(job: Job) -> Record:
+    """What the history says of how the job was packed; nothing if it was not."""
+    return job.state()["archived"] or {}
 
 
 def check_packable(state: JobState) -> None:
@@ -80,13 +82,13 @@ def pack(job: Job) -> Packed:
             history.show(job)
             _record(job, _packed_files(job))
             hit("job.packed")
-        _remove_files(job)
+        if _said(job).get("files"):
+            _remove_files(job)
         segments = [each.segment for each in job.log.archive() if not each.left]
         job.catch_up()
     finally:
         job.disown()
-    told: Record = job.state()["archived"] or {}
-    return Packed(told.get("files"), segments, before is None or bool(segments))
+    return Packed(_said(job).get("files"), segments, before is None or bool(segments))
 
 
 def _packed_files(job: Job) -> Record:
@@ -219,16 +221,11 @@ def _record(job: Job, packed: Record) -> None:
 
 
 def _remove_files(job: Job) -> None:
-    packed: Record = job.state()["archived"] or {}
-    if not packed.get("files"):
-        return
-    folder = folder_of(job, JOB_FILES)
-    with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
-        os.unlink(folder_of(job, JOB_LINK))  # noqa: TID251 - the link that is for people
-    with typed("removing the files of the job", job.key), suppress(FileNotFoundError):
-        with Folder(folder) as files:
-            files.empty()
-        os.rmdir(folder)  # noqa: TID251 - scratch, packed by now
+    with typed("removing the files of the job", job.key):
+        with suppress(FileNotFoundError):
+            os.unlink(folder_of(job, JOB_LINK))  # noqa: TID251 - the link that is for people
+        with suppress(FileNotFoundError):
+            remove_folder(folder_of(job, JOB_FILES))
 
 
 # --- what is left of it ---------------------------------------------------------------------
@@ -281,12 +278,12 @@ def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:
 
     Of a patch all of it, or the first `most` bytes.
     """
-    told: Record = job.state()["archived"] or {}
-    if ("patch" if patch else "changes") not in told:
+    said = _said(job)
+    if ("patch" if patch else "changes") not in said:
         check_unpacked(job, "diff")
         return None
     if not patch:
-        return str(told["changes"])
+        return str(said["changes"])
     key = f"{job.key}/{PATCH}"
     blob = job.home.blob(key)
     if (size := blob.size()) is None:
@@ -295,9 +292,7 @@ def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:
     if wanted > _MOST_PATCH:
         hint = f"`git apply` takes the file itself: {job.home.path}/{key}"
         raise BadValue(f"the patch has {wanted} bytes", hint=hint, path=key)
-    text = bytearray()
-    for piece in blob.read():
+    text, pieces = bytearray(), blob.read()
+    while len(text) < wanted and (piece := next(pieces, b"")):
         text += piece
-        if len(text) >= wanted:
-            break
     return text[:wanted].decode("utf-8", "surrogateescape")

@@ -82,24 +82,22 @@ def put_back(job: Job, workspace: Workspace) -> bool:
     """
     if job.state()["restore"] is None:
         return True
-    owned = job.fence != 0
-    if not owned:
+    if not job.fence:
         try:
             job.own(f"putting back the files of {job.name}")
         except Busy:
             return False
-    try:
-        tree: str | None = job.state()["restore"]
-        if tree is not None:
-            with suppress(StorageError):  # what was changed by hand is not lost over it
-                workspace.snapshot("before files were put back")
-            workspace.restore(tree)
-            done: Record = {"event": "note", "reason": "the files are put back", "tree": tree}
-            job.decide(lambda now: [done] if now["restore"] == tree else [])
-        return True
-    finally:
-        if not owned:
+        try:
+            return put_back(job, workspace)
+        finally:
             job.disown()
+    with suppress(StorageError):  # what was changed by hand is not lost over it
+        workspace.snapshot("before files were put back")
+    tree: str = job.state()["restore"]
+    workspace.restore(tree)
+    done: Record = {"event": "note", "reason": "the files are put back", "tree": tree}
+    job.decide(lambda now: [done] if now["restore"] == tree else [])
+    return True
 
 
 # --- changed since --------------------------------------------------------------------------
@@ -121,11 +119,9 @@ class Changed(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        if self.note is not None:
-            return self.note
         some = ", ".join(self.files[:5])
         more = f" and {len(self.files) - 5} more" if len(self.files) > 5 else ""
-        return f"{some}{more} changed since the agent ended" if self.files else ""
+        return self.note or (f"{some}{more} changed since the agent ended" if self.files else "")
 
 
 def changed(job: Job, state: JobState) -> Changed:

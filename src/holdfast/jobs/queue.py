@@ -15,9 +15,9 @@ from holdfast.codec import Record, pretty
 from holdfast.errors import Corrupt, NotFound, UsageError, typed
 from holdfast.jobs import history
 from holdfast.jobs.job import Job, is_job_id, is_lost
-from holdfast.jobs.reply import TAG
 from holdfast.jobs.request import hash_of
 from holdfast.jobs.sealed import SPOILT
+from holdfast.jobs.verdict import TAG
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import Line, Stamp

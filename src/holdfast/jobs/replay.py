@@ -22,15 +22,14 @@ from holdfast.errors import HoldfastError, UsageError, typed
 from holdfast.jobs.job import Job, State
 from holdfast.jobs.packing import has_files
 from holdfast.jobs.place import workspace_of
-from holdfast.jobs.reply import TAG, Rules, judge
 from holdfast.jobs.report import known_usd
 from holdfast.jobs.state import fold, initial, spec_of
-from holdfast.jobs.verdict import Verdict
+from holdfast.jobs.verdict import TAG, Rules, Verdict, judge
 from holdfast.layout import JOB_FILES
 from holdfast.store.primitives import Line
 from holdfast.text import plural
-from holdfast.workspace.attachment import ATTACHMENTS
-from holdfast.workspace.safedir import Folder
+from holdfast.workspace.files import ATTACHMENTS
+from holdfast.workspace.safedir import Folder, remove_folder
 from holdfast.workspace.workspace import Workspace
 
 
@@ -161,7 +160,8 @@ def _derived(state: State, reply: Record, record: Record) -> Verdict:
     summary = str(record.get("summary_for_supervisor", ""))
     if outcome == "SUCCESS":
         rules = Rules(spec.reply.preset, spec.reply.tolerant, tuple(phase.accepts))
-        raw, violations = str(reply.get("raw_response", "")), record.get("violations") or []
+        raw = str(reply.get("raw_response", ""))
+        violations: list[Record] = record.get("violations") or []
         judged = judge(raw, rules)
         # Links that lead out of the workspace and echoes were seen when they were there to be seen.
         if not any(each.get("kind") in ("evidence_escape", "summary") for each in violations):
@@ -270,9 +270,7 @@ def files_in_place(job: Job, begun: Beginning, name: str, key: str) -> Generator
         yield workspace
     except BaseException:
         with typed("removing the files of no job", above), suppress(FileNotFoundError):
-            with Folder(above) as files:
-                files.empty()
-            os.rmdir(above)  # noqa: TID251 - scratch: there is no job
+            remove_folder(above)
         raise
 
 

@@ -101,10 +101,10 @@ def timeline(job: Job, *, limit: int = 0, only: int | None = None) -> Timeline:
 
 def in_order(calls: Sequence[Record], events: Sequence[Record]) -> list[Record]:
     """Calls and what was decided between them, oldest first."""
-    items = [(each["sequence"] + 0.5, {"call": each}) for each in calls]
-    items += [(float(each["before"]), {"event": each}) for each in events]
+    items = [(each["before"], 0, {"event": each}) for each in events]
+    items += [(each["sequence"], 1, {"call": each}) for each in calls]
     # Stable: what lies between two calls stays in its order.
-    return [item for _, item in sorted(items, key=lambda each: each[0])]
+    return [item for *_, item in sorted(items, key=lambda each: each[:2])]
 
 
 def _examined(response: Record) -> Record:
@@ -112,11 +112,10 @@ def _examined(response: Record) -> Record:
     that is wrong."""
     doubts: dict[str, str] = {}
     wrong: list[Record] = []
-    answer = reported(
-        {**response, "outcome": response["status"], "complaint": response.get("overruled")}
-    )
+    overruled = response.get("overruled")
+    answer = reported({**response, "outcome": response["status"], "complaint": overruled})
     heard = _NO_ACTION.get(answer.get("unsaid", ""), str(answer["action"]))
-    if "unsaid" not in answer and answer["complaint"] is not None:
+    if "unsaid" not in answer and overruled is not None:
         heard += ", not accepted"
     for name, bad in (("violations", True), ("warnings", False)):
         for each in response.get(name) or ():
@@ -126,7 +125,7 @@ def _examined(response: Record) -> Record:
             if state is None or each["reason"].startswith("and "):
                 wrong.append({"bad": bad, "kind": each["kind"], "reason": each["reason"]})
     # What a gate printed is told whole beside it.
-    heads = {"overruled": headline(response.get("overruled") or ""), "error": response.get("error")}
+    heads = {"overruled": headline(overruled or ""), "error": response.get("error")}
     wrong += [{"bad": True, "kind": name, "reason": why} for name, why in heads.items() if why]
     files = [
         {"path": path, "state": doubts.get(path) or doubts.get(repr(path[:_QUOTED])) or "there"}
@@ -141,30 +140,24 @@ def headline(complaint: str) -> str:
 
 
 def _event(record: Record, state: JobState, *, accepted: bool) -> list[Record]:
-    word = record.get("event")
-    if word in ("move", "hold") and not accepted:
-        return []  # by a runner that had been replaced
-    match word:
-        case "move":
-            what, why = str(record.get("cause")), record.get("reason")
-        case "hold":
-            what, why = str(record.get("hold") or "released"), record.get("reason")
-        case "attach":
-            what, why = "attached", record.get("path")
-        case "point":
-            point: Record = record.get("point") or {}
-            what, why = "recovery point", f"{point.get('id')}: {point.get('description')}"
-        case "new" | "set":
-            what, why = {"new": "made", "set": "changed"}[str(word)], None
-        case "note":
-            what, why = "noted", record.get("text") or record.get("reason")
-        case _:
-            return []
+    word, reason = record.get("event"), record.get("reason")
+    point: Record = record.get("point") or {}
+    found = {
+        "move": (record.get("cause"), reason),
+        "hold": (record.get("hold") or "released", reason),
+        "attach": ("attached", record.get("path")),
+        "point": ("recovery point", f"{point.get('id')}: {point.get('description')}"),
+        "new": ("made", None),
+        "set": ("changed", None),
+        "note": ("noted", record.get("text") or reason),
+    }.get(str(word))
+    if found is None or (word in ("move", "hold") and not accepted):
+        return []  # those lines that are not accepted are by a runner that had been replaced
     return [
         {
             "timestamp": utc_of(record.get("ts")),
-            "event": what,
-            "why": why,
+            "event": str(found[0]),
+            "why": found[1],
             "guidance": record.get("guidance"),
             "by": record.get("by"),
             "status": state["status"],
@@ -254,13 +247,13 @@ def meaning(state: JobState) -> str:
 
 # --- as a table -----------------------------------------------------------------------------
 
+_OF_RESPONSE = {
+    **{"action": "action", "summary": "summary_for_supervisor", "cost_usd": "cost_usd"},
+    "time_seconds": "execution_time_seconds",
+}
 _METRICS = (
     *("token_input", "token_output", "token_cache_read", "cache_hit", "ttft_seconds"),
     *("throughput_tokens_per_second", "total_tokens"),
-)
-_COLUMNS = (
-    *("timestamp", "step_number", "role", "action", "summary", "cost_usd", "time_seconds"),
-    *(*_METRICS, "status_after"),
 )
 _LONGEST = 400_000
 """Characters of one text: the history has the rest."""
@@ -278,22 +271,15 @@ def as_csv(job: Job) -> str:
     """A line for each call, oldest first; what is not known is left empty."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["timestamp", "step_number", "role", *_OF_RESPONSE, *_METRICS, "status_after"])
     for number, call in enumerate(calls(job), 1):
         response: Record = call["response"]
         metrics: Record = response.get("metrics") or {}
-        row = {
-            "timestamp": call["timestamp"],
-            "step_number": number,
-            "role": call["request"]["metadata"].get("role"),
-            "action": response["action"],
-            "summary": response["summary_for_supervisor"],
-            "cost_usd": response["cost_usd"],
-            "time_seconds": response["execution_time_seconds"],
-            **{name: metrics.get(name) for name in _METRICS},
-            "status_after": response["new_status"],
-        }
-        rows.writerow([_cell(each) for each in row.values()])
-    return f"{','.join(_COLUMNS)}\n{text.getvalue()}"
+        row = [call["timestamp"], number, call["request"]["metadata"].get("role")]
+        row += [response[name] for name in _OF_RESPONSE.values()]
+        row += [metrics.get(name) for name in _METRICS]
+        rows.writerow([_cell(each) for each in (*row, response["new_status"])])
+    return text.getvalue()
 
 
 def _cell(value: Any) -> str:
@@ -362,30 +348,28 @@ def templates(*folders: Path) -> Environment:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = {"lasted": lasted, "since": since, "words": words}
-    filters |= {"clock": pass_context(clock_of), "day": pass_context(day_of)}
+    filters |= {"clock": pass_context(_clock), "day": pass_context(_day)}
     made.filters.update(filters)
     return made
 
 
-def _here(context: Mapping[str, Any], stamp: object) -> datetime | None:
+def _clock(context: Mapping[str, Any], stamp: object) -> str:
+    """The hour of a time stamp; the day where that is another question."""
+    return _here(context, stamp, "%H:%M:%S") or str(stamp or "")
+
+
+def _day(context: Mapping[str, Any], stamp: object) -> str:
+    return _here(context, stamp, "%Y-%m-%d") or str(stamp or "")[:10]
+
+
+def _here(context: Mapping[str, Any], stamp: object, form: str) -> str:
     """A time by the clock of the home: histories of jobs have UTC, ledgers do not."""
     try:
         at = datetime.fromisoformat(str(stamp))
     except ValueError:
-        return None
+        return ""
     where = context.get("zone")
-    return at if where is None or at.tzinfo is None else at.astimezone(where)
-
-
-def clock_of(context: Mapping[str, Any], stamp: object) -> str:
-    """The hour of a time stamp; the day where that is another question."""
-    at = _here(context, stamp)
-    return str(stamp or "") if at is None else at.strftime("%H:%M:%S")
-
-
-def day_of(context: Mapping[str, Any], stamp: object) -> str:
-    at = _here(context, stamp)
-    return str(stamp or "")[:10] if at is None else at.strftime("%Y-%m-%d")
+    return (at if where is None or at.tzinfo is None else at.astimezone(where)).strftime(form)
 
 
 def lasted(seconds: float) -> str:

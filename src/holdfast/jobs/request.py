@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.job_exchange import RESPONSE, TOLD_TO_AGENTS, AgentRequest, Limits
 from holdfast.contracts.job_spec import JobSpec, PhaseSpec
+from holdfast.contracts.job_states import Action
 from holdfast.contracts.schema import schema_of
 from holdfast.jobs.state import Job, phase_of, spec_of
 from holdfast.models.marks import between, closing, in_one_line, new_mark, opening
@@ -93,14 +94,11 @@ def asking(
 
 
 @lru_cache(maxsize=16)
-def _limits(usd: float, seconds: float, accepts: tuple[str, ...]) -> tuple[Limits, Record]:
+def _limits(usd: float, seconds: float, accepts: tuple[Action, ...]) -> tuple[Limits, Record]:
     """Checked once, and as they are written: they are the same at each step."""
-    limits = Limits.model_validate(
-        {
-            "cost_threshold": round(usd * 100, 6),
-            "time_threshold_minutes": seconds / 60,
-            "accepted_formats": [*accepts],
-        }
+    cents, minutes = round(usd * 100, 6), seconds / 60
+    limits = Limits(
+        cost_threshold=cents, time_threshold_minutes=minutes, accepted_formats=[*accepts]
     )
     return limits, limits.value()
 
@@ -108,13 +106,9 @@ def _limits(usd: float, seconds: float, accepts: tuple[str, ...]) -> tuple[Limit
 def model_request(asked: Asking, phase: PhaseSpec, *, timeout: float, ordinal: int) -> Request:
     """The same for a model."""
     if asked.sent == "json":
-        text = _as_json(asked.request.value())
-        messages, schema = (Message("user", text),), None
+        messages, schema = (Message("user", _as_json(asked.request.value())),), None
     else:
-        messages = (
-            Message("system", asked.system),
-            Message("user", asked.request.task_description),
-        )
+        messages = Message("system", asked.system), Message("user", asked.request.task_description)
         schema = _asked_for(tuple(phase.accepts))
     return Request(messages, schema, phase.max_tokens, phase.temperature, timeout, ordinal)
 
@@ -164,21 +158,15 @@ def _system_of(name: str, accepts: tuple[str, ...]) -> str:
     return f"{role}\n\n{rules}\n\nThe object meets this JSON Schema:\n{schema}"
 
 
-@lru_cache(maxsize=1)
-def response_schema() -> dict[str, Any]:
+@lru_cache(maxsize=16)
+def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
     """What an agent is told to answer with."""
     fields = schema_of(RESPONSE, draft="7")["properties"]
     shown = {name: dict(fields[name]) for name in TOLD_TO_AGENTS}
+    shown["action"]["enum"] = list(accepts)
     # Which paths are allowed is checked afterwards; few providers understand the pattern.
     shown["evidence_files"]["items"] = {"type": "string"}
     return {"type": "object", "required": list(TOLD_TO_AGENTS), "properties": shown}
-
-
-@lru_cache(maxsize=16)
-def _asked_for(accepts: tuple[str, ...]) -> dict[str, Any]:
-    fields = response_schema()["properties"]
-    action = {**fields["action"], "enum": list(accepts)}
-    return {**response_schema(), "properties": {**fields, "action": action}}
 
 
 _OTHERS = "others"

@@ -22,33 +22,24 @@ from holdfast.contracts.job_spec import (
 from holdfast.errors import BadValue, Conflict, NotFound, UsageError, typed
 from holdfast.jobs.state import add_known
 from holdfast.userfile import read
-from holdfast.workspace.attachment import ATTACHMENTS, check_name
-from holdfast.workspace.gates import words_of
+from holdfast.workspace.command import words_of
+from holdfast.workspace.files import ATTACHMENTS, check_name
 
 NAMES = ("job.yaml", "job.yml", "job.json", "job-spec.json", "sample-job.json")
 """The files that a folder with a job in it has one of."""
 _MOST_MONEY = 1e9
 
 _OTHER_NAMES = {
-    "gitSourceRepo": "source",
-    "git_source_repo": "source",
-    "baseBranch": "base",
-    "base_branch": "base",
+    **dict.fromkeys(("gitSourceRepo", "git_source_repo"), "source"),
+    **dict.fromkeys(("baseBranch", "base_branch"), "base"),
     "roles": "models",
 }
 _PHASE_NAMES = {"worker_instructions": "instructions", "retries": "max_retries"}
 _TIMES = {"timeout": "timeout_seconds", "max_time": "max_seconds"}
-_BUDGET = {
-    "max_cost": "max_cost_usd",
-    "max_cost_usd": "max_cost_usd",
-    "max_time": "max_seconds",
-    "max_seconds": "max_seconds",
-    "max_iterations": "max_iterations",
-}
+_LIMITS = ("max_cost_usd", "max_seconds", "max_iterations")
+_BUDGET = {"max_cost": "max_cost_usd", "max_time": "max_seconds", **{n: n for n in _LIMITS}}
 _SHOWN = {"max_cost_usd": "max_cost", "max_seconds": "max_time", "timeout_seconds": "timeout"}
-_IGNORED = frozenset(
-    {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
-)
+_IGNORED = {"status", "metrics", "history", "current_phase", "hold", "nextSteps", "version"}
 """Fields of a manifest, which people take for a spec."""
 
 
@@ -84,16 +75,21 @@ def spec_from(fields: Mapping[str, Any], where: str = "spec", *, folder: str = "
             notes.append(f"{where}: {name} is no part of a spec, and left out")
         else:
             _put(value, _OTHER_NAMES.get(name, name), each, where)
-    _limits(value, notes, where)
-    _roles(value, where)
+    if budget := _budget(value, notes, where):
+        value["budget"] = budget
+    if isinstance(given := value.get("models"), dict):
+        value["models"] = dict[str, Any]()
+        for role, model in cast("dict[Any, Any]", given).items():
+            name = role.lower() if isinstance(role, str) else role
+            _put(value["models"], name, model, f"{where}: models")
     if not isinstance(value.get("phases"), list | None):
         what, hint = f"phases: {_kind(value['phases'])}, not a list", "each begins with `- name: …`"
         raise BadValue(f"{where}: {what}", hint=hint)
     phases = cast("list[Any]", value.get("phases") or [])
     value["phases"] = [_phase(each, where) for each in phases]
-    if folder and isinstance(value.get("source"), str):
+    if isinstance(value.get("source"), str) and folder:
         value["source"] = os.path.join(folder, os.path.expanduser(value["source"]))
-    if folder and isinstance(value.get("attachments"), list):
+    if isinstance(value.get("attachments"), list) and folder:
         value["attachments"] = [os.path.join(folder, str(each)) for each in value["attachments"]]
     return Read(_checked(value, where), notes)
 
@@ -105,12 +101,12 @@ def _put(value: dict[str, Any], name: str, each: Any, where: str) -> None:
     value[name] = each
 
 
-def _kind(told: object) -> str:
+def _kind(value: object) -> str:
     kinds = ((dict, "a mapping"), (list, "a list"), (str, "a text"), (bool, "a truth value"))
-    return next((kind for known, kind in kinds if isinstance(told, known)), "a number")
+    return next((kind for known, kind in kinds if isinstance(value, known)), "a number")
 
 
-def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
+def _budget(value: dict[str, Any], notes: list[str], where: str) -> dict[str, Any]:
     given = value.pop("budget", None)
     if not isinstance(given, dict | None):
         hint = f"such as {{max_cost: 2.5}}; it has {', '.join(_BUDGET)}"
@@ -133,17 +129,7 @@ def _limits(value: dict[str, Any], notes: list[str], where: str) -> None:
     if isinstance(money, float) and money >= _MOST_MONEY:
         hint = f"in USD, below {_MOST_MONEY:,.0f}"
         raise BadValue(f"{where}: max_cost: {money:g} is not an amount", hint=hint)
-    if budget:
-        value["budget"] = budget
-
-
-def _roles(value: dict[str, Any], where: str) -> None:
-    given = value.get("models")
-    if isinstance(given, dict):
-        value["models"] = dict[str, Any]()
-        for role, model in cast("dict[Any, Any]", given).items():
-            name = role.lower() if isinstance(role, str) else role
-            _put(value["models"], name, model, f"{where}: models")
+    return budget
 
 
 def _threshold(value: dict[str, Any], name: str, where: str) -> float | None:
@@ -262,9 +248,8 @@ def settled(spec: JobSpec, options: Options) -> JobSpec:
     models = {WORKER: options.worker, SUPERVISOR: options.supervisor}
     if models := add_known(dict(value.get("models") or {}), models):
         value["models"] = {role.lower(): ref for role, ref in models.items()}
-    limits = ("max_cost_usd", "max_seconds", "max_iterations")
     given = (options.max_cost, options.max_seconds, options.max_iterations)
-    if budget := add_known({}, dict(zip(limits, given, strict=True))):
+    if budget := add_known({}, dict(zip(_LIMITS, given, strict=True))):
         value["budget"] = {**(value.get("budget") or {}), **budget}
     value["phases"] = _phases(value, options)
     for name in ("files", "attachments"):

@@ -28,8 +28,8 @@ from holdfast.ops.jobs import Decrypt, Id, details, indented, opened, queue_of, 
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.text import duration, one_line, plural
-from holdfast.workspace.attachment import ATTACHMENTS
-from holdfast.workspace.gates import doubts
+from holdfast.workspace.command import doubts
+from holdfast.workspace.files import ATTACHMENTS
 from holdfast.workspace.sandbox import hidden_in
 from holdfast.workspace.source import repository_of
 

@@ -31,7 +31,7 @@ def validate_agent_response(
     Evidence that is missing from the workspace is a warning to the job, so it is accepted; a path
     that leads out of it is not.
     """
-    from holdfast.jobs.reply import Rules, judge  # noqa: PLC0415 - most tests have no jobs
+    from holdfast.jobs.verdict import Rules, judge  # noqa: PLC0415 - most tests have no jobs
 
     return not judge(response_json, Rules(preset, tolerant), workspace=workspace_dir).violations
 

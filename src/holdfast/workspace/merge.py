@@ -104,18 +104,16 @@ class Proposal:
         """The agent's own last commit, with one of ours upon it for what it did not commit."""
         parent = self._parent(heads)
         tree = self._tree(workspace, parent)
-        if parent is not None and self._repository.tells("rev-parse", f"{parent}^{{tree}}") == tree:
+        ask = self._repository.tells
+        if parent is not None and ask("rev-parse", f"{parent}^{{tree}}") == tree:
             return parent
         if parent is None and not self._repository.tree(tree):
             return None
         former = self._repository.commit_of(_RESULT)
-        if (
-            former is not None
-            and self._repository.tells("rev-parse", f"{former}^{{tree}}") == tree
-            and self._repository.tells("rev-list", "--parents", "-n", "1", former)
-            == " ".join(filter(None, (former, parent)))
-        ):
-            return former
+        if former is not None and ask("rev-parse", f"{former}^{{tree}}") == tree:
+            line = " ".join(filter(None, (former, parent)))
+            if ask("rev-list", "--parents", "-n", "1", former) == line:
+                return former
         note = f"{self._branch}: what was not committed"
         made = self._repository.commit_tree(tree, [*filter(None, (parent,))], note, identity)
         # Kept at once, so that a dry run names the commit that the merge will bring.
@@ -124,12 +122,12 @@ class Proposal:
 
     def _parent(self, heads: Heads) -> str | None:
         found = (heads.commit, heads.refs.get(f"refs/heads/{self._branch}"))
-        return next((each for each in found if each and self._after_base(each)), self._base)
+        usable = (each for each in found if each and self._is_after(self._base, each))
+        return next(usable, self._base)
 
-    def _after_base(self, commit: str) -> bool:
-        if self._base is None:
-            return True
-        return self._repository.tells("merge-base", "--is-ancestor", self._base, commit) is not None
+    def _is_after(self, old: str | None, new: str) -> bool:
+        words = ("merge-base", "--is-ancestor")
+        return old is None or self._repository.tells(*words, old, new) is not None
 
     def merge(
         self,
@@ -154,39 +152,32 @@ class Proposal:
         commits = int(self._repository.tells("rev-list", "--count", *span) or 0)
         files = measured(self._start, self._repository.tree(tip))
         there = source.commit_of(f"refs/heads/{branch}")
-        next_step = f"look at it with `git log -p {branch}`, take it with `git merge {branch}`"
+        note = f"look at it with `git log -p {branch}`, take it with `git merge {branch}`"
+        merged = Merged(branch, tip, self._base, commits, files, not dry_run, note)
         if there == tip:
-            note = f"already merged; {next_step}"
-            return Merged(branch, tip, self._base, commits, files, False, note)
+            return merged._replace(made=False, note=f"already merged; {note}")
         self._check(source, branch, there, tip, movable=asked or there == former)
         if not dry_run:
             self._repository.keep({_RESULT: tip})
             source.give(self._repository, _RESULT, branch, expected=there)
-        return Merged(branch, tip, self._base, commits, files, not dry_run, next_step)
+        return merged
 
     def _check(
         self, source: Source, branch: str, there: str | None, tip: str, *, movable: bool
     ) -> None:
+        hint = f"leave --into out, then `git merge {self._branch}` there yourself"
         if there is None:
             return
         if not movable:
-            raise Conflict(
-                f"the source has a branch {branch} already, and it is not of this job",
-                hint="give another name with --into, or rename that branch",
-                path=source.directory,
-            )
-        if branch in source.checked_out():
-            raise Conflict(
-                f"branch {branch} is checked out in the source",
-                hint=f"leave --into out, then `git merge {self._branch}` there yourself",
-                path=source.directory,
-            )
-        if self._repository.tells("merge-base", "--is-ancestor", there, tip) is None:
-            raise Conflict(
-                f"branch {branch} of the source has commits that the job does not have",
-                hint=f"leave --into out, then `git merge {self._branch}` there yourself",
-                path=source.directory,
-            )
+            what = f"the source has a branch {branch} already, and it is not of this job"
+            hint = "give another name with --into, or rename that branch"
+        elif branch in source.checked_out():
+            what = f"branch {branch} is checked out in the source"
+        elif not self._is_after(there, tip):
+            what = f"branch {branch} of the source has commits that the job does not have"
+        else:
+            return
+        raise Conflict(what, hint=hint, path=source.directory)
 
 
 def _repositories(tree: Mapping[str, Entry]) -> set[str]:

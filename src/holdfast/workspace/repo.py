@@ -31,7 +31,7 @@ from holdfast.store.lock import Lock
 from holdfast.store.vfs import RealVfs
 from holdfast.workspace.agent_git import is_ref
 from holdfast.workspace.ignored import listed
-from holdfast.workspace.safedir import Folder, leads_inside, pieces
+from holdfast.workspace.safedir import Folder, leads_inside, pieces, remove_folder
 from holdfast.workspace.snapshots import Measured, Snapshots, checked, difference, measured
 from holdfast.workspace.source import Facts, facts_in, files_gone, origin_of, repository_of, survey
 
@@ -272,11 +272,7 @@ class Checkout:
 
     def remove(self) -> None:
         """Let the folder be gone."""
-        above, _, name = os.path.abspath(self._folder).rpartition("/")
-        with Folder(above or "/") as outer:
-            with Folder(self._folder) as here:
-                here.empty()
-            outer.remove_if_empty(name)
+        remove_folder(self._folder)
 
     def changes(self, former: Tree) -> tuple[dict[str, Entry | None], list[Content]]:
         """What differs from a tree and could be committed, and what the changed files hold."""

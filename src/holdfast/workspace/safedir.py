@@ -60,14 +60,11 @@ class Folder:
         with self._refusal(""):
             self._fd = os.open(path, _FOLDER)
 
-    def close(self) -> None:
-        os.close(self._fd)
-
     def __enter__(self) -> Folder:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        os.close(self._fd)
 
     # --- looked at --------------------------------------------------------------------------
 
@@ -110,15 +107,12 @@ class Folder:
                 above, name = _split(path)
                 by_folder.setdefault(above, []).append(name)
         for above, names in by_folder.items():
-            try:
-                with self._at(above) as fd:
-                    for name in names:
-                        with suppress(*_ELSEWHERE):
-                            about = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                            if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-                                yield f"{above}/{name}" if above else name, _found(about)
-            except _ELSEWHERE:
-                continue
+            with suppress(*_ELSEWHERE), self._at(above) as fd:
+                for name in names:
+                    with suppress(*_ELSEWHERE):
+                        about = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+                            yield f"{above}/{name}" if above else name, _found(about)
 
     def walk(self, visit: Visit, below: str = "") -> None:
         """Show each folder with what it holds; those that cannot be opened are left out."""
@@ -173,10 +167,8 @@ class Folder:
     def text(self, path: str, most: int) -> str | None:
         """What a small file says; None if it is no text."""
         found = self.small(path, most)
-        if found is None or b"\0" in found:
-            return None
         try:
-            return found.decode("utf-8")
+            return found.decode("utf-8") if found is not None and b"\0" not in found else None
         except UnicodeDecodeError:
             return None
 
@@ -185,7 +177,7 @@ class Folder:
         """A descriptor of a regular file."""
         above, name = _split(path)
         with self._at(above) as parent, self._refusal(path):
-            fd = self._readable(name, parent)
+            fd = self._open(name, parent, _READ, 0o400)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileNotFoundError(path)
@@ -223,7 +215,7 @@ class Folder:
                 _link(b"".join(content), made, aside._fd, path)
             else:
                 _fill(content, made, aside._fd, 0o777 if mode & 0o100 else 0o666)
-            with self._made(above, aside) as parent:
+            with self._at(above, made=aside) as parent:
                 try:
                     os.rename(made, name, src_dir_fd=aside._fd, dst_dir_fd=parent)
                 except (IsADirectoryError, NotADirectoryError, FileExistsError):
@@ -236,17 +228,14 @@ class Folder:
             raise
 
     def put_folder(self, path: str, aside: Folder) -> None:
-        with self._made(path, aside):
+        with self._at(path, made=aside):
             pass
 
     def remove(self, path: str, aside: Folder) -> None:
         """Let nothing be there."""
         above, name = _split(path)
-        try:
-            with self._at(above, change=True) as parent:
-                self._set_aside(name, parent, aside)
-        except _ELSEWHERE:
-            return
+        with suppress(*_ELSEWHERE), self._at(above, change=True) as parent:
+            self._set_aside(name, parent, aside)
 
     def prune(
         self, files: Collection[str], folders: Collection[str], aside: Folder, *, but: str = ""
@@ -314,58 +303,43 @@ class Folder:
     # --- walking ----------------------------------------------------------------------------
 
     @contextmanager
-    def _at(self, path: str, *, change: bool = False) -> Generator[int]:
+    def _at(self, path: str, *, change: bool = False, made: Folder | None = None) -> Generator[int]:
+        """The folder at a path; with `made` it is made, and what stands in its way goes there."""
         fd = os.dup(self._fd)
         try:
             with self._refusal(path):
                 for name in path.split("/") if path else ():
-                    fd = _step(fd, self._enter(name, fd, change=change))
+                    inner = self._enter(name, fd, change=change, made=made)
+                    os.close(fd)
+                    fd = inner
             yield fd
         finally:
             os.close(fd)
 
-    @contextmanager
-    def _made(self, path: str, aside: Folder) -> Generator[int]:
-        """The folder at a path; what stands in its way is set aside."""
-        fd = os.dup(self._fd)
-        try:
-            with self._refusal(path):
-                for name in path.split("/") if path else ():
-                    fd = _step(fd, self._enter_made(name, fd, aside))
-            yield fd
-        finally:
-            os.close(fd)
-
-    def _enter_made(self, name: str, parent: int, aside: Folder) -> int:
-        try:
-            return self._enter(name, parent, change=True)
-        except _ELSEWHERE:
-            self._set_aside(name, parent, aside)
-            os.mkdir(name, dir_fd=parent)
-            return self._enter(name, parent, change=True)
-
-    def _enter(self, name: str, parent: int, *, change: bool = False) -> int:
+    def _enter(
+        self, name: str, parent: int, *, change: bool = False, made: Folder | None = None
+    ) -> int:
         """Open a folder inside, if it is ours with the rights that its owner can give himself."""
         _split(name)
         try:
-            fd = os.open(name, _FOLDER, dir_fd=parent)
-        except PermissionError:
-            self._allow(name, parent, 0o700)
-            fd = os.open(name, _FOLDER, dir_fd=parent)
-        if change and self._ours and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
+            fd = self._open(name, parent, _FOLDER, 0o700)
+        except _ELSEWHERE:
+            if made is None:
+                raise
+            self._set_aside(name, parent, made)
+            os.mkdir(name, dir_fd=parent)
+            fd = self._open(name, parent, _FOLDER, 0o700)
+        change = (change or made is not None) and self._ours
+        if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
             os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
         return fd
 
-    def _readable(self, name: str, parent: int) -> int:
+    def _open(self, name: str, parent: int, flags: int, rights: int) -> int:
         try:
-            return os.open(name, _READ, dir_fd=parent)
+            return os.open(name, flags, dir_fd=parent)
         except PermissionError:
-            self._allow(name, parent, 0o400)
-            return os.open(name, _READ, dir_fd=parent)
-
-    def _allow(self, name: str, parent: int, rights: int) -> None:
-        if not self._ours:
-            return
+            if not self._ours:
+                raise
         # Through /proc: there is no chmod that takes a folder and follows no link.
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
@@ -374,6 +348,7 @@ class Folder:
                 os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | rights)
         finally:
             os.close(fd)
+        return os.open(name, flags, dir_fd=parent)
 
     @contextmanager
     def _refusal(self, path: str) -> Generator[None]:
@@ -400,6 +375,13 @@ class Folder:
                 os.unlink(name, dir_fd=parent)
 
 
+def remove_folder(path: str) -> None:
+    """Let a folder of ours be gone with all that is in it."""
+    with Folder(path) as folder:
+        folder.empty()
+    os.rmdir(path)
+
+
 def leads_inside(path: str) -> bool:
     """Whether a path, or a folder written as `path/`, names something below."""
     return not any(part in ("", ".", "..") for part in path.removesuffix("/").split("/"))
@@ -414,16 +396,10 @@ def folders_above(path: str) -> Generator[str]:
 def _split(path: str) -> tuple[str, str]:
     """The folder that a path lies in, and its name there."""
     if not leads_inside(path) or path.endswith("/"):
-        raise BadName(
-            f"not a path inside of a folder: {path[:80]!r}", hint="it was made to do harm"
-        )
+        what = f"not a path inside of a folder: {path[:80]!r}"
+        raise BadName(what, hint="it was made to do harm")
     above, _, name = path.rpartition("/")
     return above, name
-
-
-def _step(old: int, new: int) -> int:
-    os.close(old)
-    return new
 
 
 def _entries(fd: int) -> list[tuple[str, os.stat_result]]:

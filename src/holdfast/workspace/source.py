@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.codec import DecodeError, decode_record, encode
 from holdfast.errors import ConfigError, Corrupt, NotFound, NotOurs, StorageError, UsageError
@@ -57,14 +59,15 @@ class Facts(NamedTuple):
         put_over(os.path.join(directory, _PLACE), encode(self._asdict()) + b"\n", mode=0o600)
 
 
+_FACTS = TypeAdapter(Facts)
+
+
 def survey(
     found: Source | None, source: str | None, base: str | None, made: Repository, branch: str
 ) -> Facts:
     """Make our repository from what the source has committed, and say what was left behind."""
-    identity = (found.identity() if found is not None else None) or (
-        branch,
-        f"{branch}@holdfast.invalid",
-    )
+    unnamed = (branch, f"{branch}@holdfast.invalid")
+    identity = (found.identity() if found is not None else None) or unnamed
     notes: list[str] = []
     if found is None:
         made.create()
@@ -93,7 +96,6 @@ def survey(
             f"the job starts from {commit[:12]}: {behind} in {top} with changes that are not "
             "committed and are not part of it"
         )
-    exclude = ""
     with Folder(found.directory, ours=False) as theirs:
         exclude = (theirs.small("info/exclude", 1 << 16) or b"").decode("utf-8", "replace")
     if exclude and not exclude.endswith("\n"):
@@ -123,22 +125,15 @@ def repository_of(source: str, *, needed: bool) -> Source | None:
 def origin_of(facts: Facts) -> Source:
     """The repository that a job started from, which is not any that its folder lies in by now."""
     found = source_of(facts.source) if facts.worktree and facts.source else None
-    if found is None:
-        raise ConfigError(
-            "the job did not start from a git repository, or it is gone",
-            hint="take what you need from `job diff --patch`",
-            path=facts.source,
-        )
-    same = found.directory == facts.repository
-    if facts.repository is None:
-        same = facts.base is None or found.commit_of(facts.base) is not None
-    if not same:
-        raise ConfigError(
-            f"{facts.source} is in another repository now: {found.directory}",
-            hint="take what you need from `job diff --patch`",
-            path=facts.source,
-        )
-    return found
+    what = "the job did not start from a git repository, or it is gone"
+    if found is not None:
+        same = found.directory == facts.repository
+        if facts.repository is None:
+            same = facts.base is None or found.commit_of(facts.base) is not None
+        if same:
+            return found
+        what = f"{facts.source} is in another repository now: {found.directory}"
+    raise ConfigError(what, hint="take what you need from `job diff --patch`", path=facts.source)
 
 
 def check_source(source: str, folder: str) -> None:
@@ -146,27 +141,16 @@ def check_source(source: str, folder: str) -> None:
     if not os.path.isdir(source):
         raise NotFound(f"no such folder: {source}", hint="name the source of the job")
     home, source = home_of(folder), os.path.realpath(source)
-    if _is_in(os.path.realpath(folder), source) and _is_in(source, home):
-        raise UsageError(
-            f"the source of a job would hold the job itself: {source}",
-            hint="name a folder of your own",
-            path=source,
-        )
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return os.path.commonpath([path, folder]) == folder
+    if Path(os.path.realpath(folder)).is_relative_to(source) and Path(source).is_relative_to(home):
+        what = f"the source of a job would hold the job itself: {source}"
+        raise UsageError(what, hint="name a folder of your own", path=source)
 
 
 def home_of(folder: str) -> str:
     """The home that the folder of a job is in; that folder itself if there is none."""
-    here = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(here, SETTINGS)):
-        above = os.path.dirname(here)
-        if above == here:
-            return os.path.realpath(folder)
-        here = above
-    return here
+    top = Path(os.path.realpath(folder))
+    homes = (each for each in (top, *top.parents) if os.path.exists(each / SETTINGS))
+    return str(next(homes, top))
 
 
 def copy_all(source: str, files: Folder, aside: Folder, *, but: str) -> None:
@@ -200,15 +184,14 @@ def _uncommitted(source: Source, made: Repository) -> str:
         made.ask("update-index", "-q", "--refresh", "--unmerged", index=index, files=source.top)
     except (OSError, StorageError, NotOurs):
         pass
+    changed = ("diff-index", "--name-only", "-z", "--ignore-submodules=all", head)
+    others = ("ls-files", "--others", "--exclude-standard", "--directory", "-z")
     try:
-        words = ("diff-index", "--name-only", "-z", "--ignore-submodules=all", head)
-        changed = made.ask(*words, index=index, files=source.top).count(b"\0")
-        words = ("ls-files", "--others", "--exclude-standard", "--directory", "-z")
-        others = made.ask(*words, index=index, files=source.top).count(b"\0")
+        listed = [made.ask(*words, index=index, files=source.top) for words in (changed, others)]
     except StorageError:
         return ""
-    counted = changed + others
-    return plural(counted, "file") if counted else ""
+    count = sum(each.count(b"\0") for each in listed)
+    return plural(count, "file") if count else ""
 
 
 def facts_in(path: str) -> Facts | None:
@@ -220,33 +203,13 @@ def facts_in(path: str) -> Facts | None:
         return None
     try:
         found = decode_record(said or b"")
-        return Facts(
-            worktree=bool(found["worktree"]),
-            source=_text(found["source"]),
-            base=_text(found["base"]),
-            identity=(str(found["identity"][0]), str(found["identity"][1])),
-            exclude=str(found["exclude"]),
-            notes=tuple(map(str, found["notes"])),
-            config=str(found["config"]),
-            first=_text(found["first"]),
-            attachments=_pairs(found["attachments"]),
-            merged=_pairs(found["merged"]),
-            repository=_text(found.get("repository")),
-        )
-    except (DecodeError, KeyError, IndexError, TypeError) as error:
+        return _FACTS.validate_python({name: found.get(name) for name in Facts._fields})
+    except (DecodeError, ValidationError) as error:
         raise Corrupt(
             f"what is known of the job's files cannot be read: {path}/{_PLACE}",
             hint="the files are in the workspace beside it; copy out what you need",
             path=path,
         ) from error
-
-
-def _text(value: object) -> str | None:
-    return str(value) if value is not None else None
-
-
-def _pairs(value: Iterable[Sequence[object]]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(each[0]), str(each[1])) for each in value)
 
 
 def files_gone(name: str, where: str, *, over: bool = False) -> Corrupt:

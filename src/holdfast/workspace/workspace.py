@@ -34,7 +34,7 @@ from holdfast.git.repository import FILE, MODULE, Entry, Tree
 from holdfast.ids import key_parts
 from holdfast.workspace import agent_git
 from holdfast.workspace.agent_git import GIT, Heads, heads_in
-from holdfast.workspace.attachment import ATTACHMENTS, check_name, copy_in, keep
+from holdfast.workspace.files import ATTACHMENTS, check_name, copy_in, keep
 from holdfast.workspace.ignored import listed, remove_unreachable
 from holdfast.workspace.merge import Merged, Proposal
 from holdfast.workspace.repo import Repo, scratch
@@ -112,18 +112,18 @@ class Workspace:
 
         One that was made and is gone becomes what it was when it was last kept.
         """
-        for name in attachments or {}:
+        attachments = attachments or {}
+        for name in attachments:
             check_name(name)
         if self.isolation == "none":
             if not os.path.isdir(self.path):
                 raise NotFound(f"no such folder: {self.path}", hint="name the source of the job")
-            for name, source in (attachments or {}).items():
+            for name, source in attachments.items():
                 self.attach(name, source)
             return
         with self._repo.alone(), typed("making the workspace", self.path):
             facts = self._repo.known()
             if facts is None:
-                self._check_unused()
                 facts = self._make_repository()
             with self._files() as files, scratch(self.folder, "aside") as aside:
                 if facts.first is None:
@@ -131,7 +131,7 @@ class Workspace:
                 elif facts.worktree and files.kind(GIT) == "":
                     self._repo.tell("the agent's repository was gone: it is as it was last kept")
                     self._put_heads(facts, self._former(facts), files, aside)
-                for name, source in (attachments or {}).items():
+                for name, source in attachments.items():
                     self._attach(files, aside, name, source)
                 if facts.first is None:
                     first = self._snapshot(files, "what the job began with")
@@ -156,8 +156,8 @@ class Workspace:
         if dict(facts.attachments).get(name) != held:
             self._repo.note(facts.attached(name, held))
 
-    def _check_unused(self) -> None:
-        """The repository is made first: files without one are of a job that lost it."""
+    def _make_repository(self) -> Facts:
+        # It is made first: files without one are of a job that lost it.
         with Folder(self.folder) as here:
             if any(path != "workspace/" for path, _ in here.everything("workspace")):
                 raise Corrupt(
@@ -165,8 +165,6 @@ class Workspace:
                     hint="copy out what you need and move the folder away",
                     path=self.path,
                 )
-
-    def _make_repository(self) -> Facts:
         found = None
         if self._source is not None:
             check_source(self._source, self.folder)
@@ -180,7 +178,8 @@ class Workspace:
             self._put_heads(facts, self._start(facts), files, aside)
             whole = self._git.tree(facts.base) if facts.base else {}
             self._snapshots.put(files, aside, checked(whole))
-            self._put_modules(facts, files, aside)
+            for path in self._modules(facts):
+                files.put_folder(path, aside)
             return
         files.prune((), (), aside)
         if facts.source is not None:
@@ -213,7 +212,10 @@ class Workspace:
                 f"{', '.join(large[:5])}{more}"
             )
             facts = self._repo.made()
-        heads = self._heads(facts, files) if facts.worktree else None
+        heads = None
+        if facts.worktree:
+            former, start = self._former(facts), self._start(facts)
+            heads = agent_git.take_heads(self._git, files, former=former, start=start)
         last = self._snapshots.last
         if last is not None and last.tree == tree and heads_in(last.text) == heads:
             return last.id
@@ -307,7 +309,7 @@ class Workspace:
             return None
 
     def _put_back(self, facts: Facts, files: Folder, aside: Folder, wanted: Tree) -> Tree:
-        stay = {f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments}
+        stay = _attached(facts)
         if not facts.worktree:
             folders = {each for path in (*wanted, *stay) for each in folders_above(path)}
             try:
@@ -335,10 +337,6 @@ class Workspace:
             files.remove_if_empty(folder)
         return _without(before, stay - wanted.keys())
 
-    def _put_modules(self, facts: Facts, files: Folder, aside: Folder) -> None:
-        for path in self._modules(facts):
-            files.put_folder(path, aside)
-
     def _modules(self, facts: Facts) -> list[str]:
         """Where the base has submodules."""
         base = self._git.tree(facts.base) if facts.base else {}
@@ -346,20 +344,11 @@ class Workspace:
 
     # --- the agent's repository -------------------------------------------------------------
 
-    def _heads(self, facts: Facts, files: Folder) -> Heads:
-        """Where the agent's branches are, and all that belongs to them taken into ours."""
-        return agent_git.take_heads(
-            self._git, files, former=self._former(facts), start=self._start(facts)
-        )
-
     def _former(self, facts: Facts) -> Heads:
         """Where they were when the workspace was last kept."""
-        latest = self._latest(facts)
+        latest = self._snapshots.last_id() or facts.first
         kept = heads_in(self._snapshots.text_of(latest)) if latest is not None else None
         return kept or self._start(facts)
-
-    def _latest(self, facts: Facts) -> str | None:
-        return self._snapshots.last_id() or facts.first
 
     def _put_heads(self, facts: Facts, heads: Heads, files: Folder, aside: Folder) -> None:
         with scratch(self.folder, "fresh") as fresh:
@@ -387,9 +376,8 @@ class Workspace:
         self._needs_snapshots("to compare")
         with self._repo.alone(), typed("comparing the files", self.path), self._files() as files:
             self._snapshot(files, "")
-            proposal = self._proposal()
-            now = proposal.tree(self._last().tree, heads_in(self._last().text))
-            old = proposal.start()
+            proposal, last = self._proposal(), self._last()
+            now, old = proposal.tree(last.tree, heads_in(last.text)), proposal.start()
             if since:
                 heads = heads_in(self._snapshots.text_of(since))
                 old = proposal.tree(self._snapshots.tree_of(since), heads)
@@ -438,7 +426,7 @@ class Workspace:
             branch=self.branch,
             base=facts.base,
             first=None if facts.worktree else self._snapshots.tree_of(facts.first or ""),
-            inputs=frozenset(f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments),
+            inputs=_attached(facts),
         )
 
     @property
@@ -453,14 +441,11 @@ class Workspace:
     def _look(self, facts: Facts, files: Folder) -> Tree:
         if not facts.worktree:
             return self._snapshots.look(files, None)
-        return self._snapshots.look(files, self._listed(facts, files))
-
-    def _listed(self, facts: Facts, files: Folder) -> set[str]:
         self._snapshots.load()
         last = self._snapshots.last
-        inputs = (f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
-        kept = last.tree if last is not None else ()
-        return listed(self._git, files, {*inputs, *kept}, lambda: self._modules(facts))
+        kept = {*_attached(facts), *(last.tree if last is not None else ())}
+        paths = listed(self._git, files, kept, lambda: self._modules(facts))
+        return self._snapshots.look(files, paths)
 
     def _needs_snapshots(self, what: str) -> None:
         if self.isolation == "none":
@@ -501,17 +486,21 @@ class Workspace:
             fresh.put_folder("workspace", aside)
             if facts.first is not None:
                 with Folder(os.path.join(fresh.path, "workspace")) as files:
-                    self._snapshots.put(
-                        files, aside, self._snapshots.tree_of(self._latest(facts) or "")
-                    )
+                    latest = self._snapshots.last_id() or facts.first
+                    self._snapshots.put(files, aside, self._snapshots.tree_of(latest))
                     if facts.worktree:
                         self._make_checkout(facts, self._former(facts), files, aside)
-                        self._put_modules(facts, files, aside)
+                        for path in self._modules(facts):
+                            files.put_folder(path, aside)
                 self._repo.tell(
                     "the workspace was gone: its files are as they were last kept; "
                     "what was not kept is lost"
                 )
             here.move_in("workspace", fresh, aside)
+
+
+def _attached(facts: Facts) -> frozenset[str]:
+    return frozenset(f"{ATTACHMENTS}/{name}" for name, _ in facts.attachments)
 
 
 def _without(tree: Tree, paths: Collection[str]) -> Tree:

@@ -1,11 +1,14 @@
-"""Whether files that an agent names are inside of its workspace, and there.
+"""Files that agents name, and files that people give.
 
-The names are hostile, and so may be the workspace: an agent can plant symbolic links, pipes and
-devices, and replace a folder while we look.  So each component is opened where the one before is,
-never by its path, and only as a place (O_PATH): a pipe cannot hang us, a device feels nothing.
+What an agent names may be hostile, and so may be the workspace: an agent can plant symbolic links,
+pipes and devices, and replace a folder while we look.  So each component is opened where the one
+before is, never by its path, and only as a place (O_PATH): a pipe cannot hang us, a device feels
+nothing.
 
 A link may lead anywhere inside.  One that leads out is an escape even on the way to a file inside,
 and so is one with an absolute target, wherever that is: it means another file elsewhere.
+
+Files that people give to a job are copied into its workspace, under `attachments/`.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from holdfast.contracts.job_exchange import escapes
-from holdfast.errors import from_os
+from holdfast.errors import BadName, Conflict, NotFound, from_os
+from holdfast.git.repository import FILE, Repository
+from holdfast.workspace.safedir import Folder, pieces
 
+ATTACHMENTS = "attachments"
+_MOST_NAME = 200
 Verdict = Literal["there", "missing", "escaping"]
 
 _PLACE = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -58,8 +66,7 @@ def examine(workspace: str, paths: Sequence[str]) -> Examined:
     gone: Verdict = "escaping" if root is None and os.path.islink(workspace) else "missing"
     try:
         for path in dict.fromkeys(paths):
-            verdict = _named(path) or (gone if root is None else _walked(root, path))
-            if verdict != "there":
+            if (verdict := _looked_at(root, path, gone)) != "there":
                 (found.missing if verdict == "missing" else found.escaping).append(path)
     except OSError as error:
         raise from_os(error, "looking for evidence", workspace) from error
@@ -69,21 +76,17 @@ def examine(workspace: str, paths: Sequence[str]) -> Examined:
     return found
 
 
-def _named(path: str) -> Verdict | None:
-    """What the name alone tells."""
+def _looked_at(root: int | None, path: str, gone: Verdict) -> Verdict:
     if escapes(path):
         return "escaping"
-    try:
-        return "missing" if len(path.encode()) > _LONGEST else None
-    except UnicodeEncodeError:
-        return "missing"  # no text that could be put on record
-
-
-def _walked(root: int, path: str) -> Verdict:
-    folders = [root]
+    folders = [root] if root is not None else []
     """Those that we went down through: to go up is to be where we were."""
     try:
-        return _walk(folders, path.split("/")[::-1])
+        if len(path.encode()) > _LONGEST:
+            return "missing"
+        return _walk(folders, path.split("/")[::-1]) if folders else gone
+    except UnicodeEncodeError:
+        return "missing"  # no text that could be put on record
     except OSError as error:
         if error.errno in _NOT_THERE:
             return "missing"
@@ -124,3 +127,48 @@ def _walk(folders: list[int], ahead: list[str]) -> Verdict:
             return "missing"
         ahead.extend(target.split("/")[::-1])
     return "there"
+
+
+# --- attachments ----------------------------------------------------------------------------
+
+
+def check_name(name: str) -> None:
+    fits = name.isprintable() and "/" not in name and len(name.encode()) <= _MOST_NAME
+    if not (fits and name and name[0] not in ".-~%") or escapes(f"{ATTACHMENTS}/{name}"):
+        raise BadName(
+            f"not a name for an attachment: {name[:80]!r}",
+            hint=f"at most {_MOST_NAME} printable bytes without /, not starting with . - ~ %, "
+            "and none with a .. between backslashes",
+        )
+
+
+def copy_in(files: Folder, aside: Folder, name: str, source: str, *, may_replace: bool) -> None:
+    """Copy a file of the user's to `attachments`, over nothing that is not ours."""
+    path = f"{ATTACHMENTS}/{name}"
+    above, _, last = os.path.abspath(source).rpartition("/")
+    if not os.path.isfile(source):
+        raise NotFound(f"no such file: {source}", hint="attach a regular file", path=source)
+    with Folder(os.path.realpath(above or "/"), ours=False) as there:
+        if there.kind(last) == "link":
+            real = os.path.realpath(source)
+            return copy_in(files, aside, name, real, may_replace=may_replace)
+        if files.kind(ATTACHMENTS) not in ("", "folder"):
+            raise Conflict(f"{ATTACHMENTS} is no folder here", hint="rename what stands there")
+        if files.kind(path) == "file":
+            with files.reading(path) as old, there.reading(last) as new:
+                if all(a == b for a, b in zip_longest(pieces(old), pieces(new))):
+                    return None
+        if files.kind(path) and not may_replace:
+            raise Conflict(f"{path} is there and differs", hint="attach it by another name")
+        with there.reading(last) as fd:
+            files.put(path, FILE, pieces(fd), aside)
+    return None
+
+
+def keep(ours: Repository, files: Folder, aside: Folder, name: str) -> str:
+    """Keep in our repository what an attachment holds, so that it can be put back; its id."""
+    copy = aside.fresh()
+    with files.reading(f"{ATTACHMENTS}/{name}") as fd:
+        aside.put(copy, FILE, pieces(fd), aside)
+    words = ("hash-object", "-w", "--no-filters", "--", os.path.join(aside.path, copy))
+    return ours.ask(*words).decode("ascii").strip()
