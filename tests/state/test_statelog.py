@@ -6,7 +6,7 @@ import errno
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from holdfast.state.statelog import StateLog
 from holdfast.store.backend import Backend
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.store.primitives import Cursor, Decision, Line
+from holdfast.store.primitives import START, Cursor, Decision, Line
 from holdfast.store.view import Shape
 from holdfast.testing import Turner
 from tests.store.faults import FaultyVfs, failing
@@ -142,6 +142,14 @@ class Everybody(RuleBasedStateMachine):
         self.agrees(self.one.state())
         self.agrees(self.one.known())
 
+    @rule(skipped=st.integers(0, 12))
+    def read(self, skipped: int) -> None:
+        with closing(self.home.log(KEY)) as log:
+            sealed = [each for each in log.read() if isinstance(each, Line) and each.seq]
+            after = sealed[min(skipped, len(sealed)) - 1].cursor if skipped and sealed else START
+            assert [*self.one.log.read(after)] == [*log.read(after)]
+            assert self.one.log.contains(after) and log.contains(after)
+
     @rule()
     def begin_again(self) -> None:
         self.one.close()
@@ -228,6 +236,66 @@ def test_what_was_written_is_not_read_back(home: Home, vfs: FaultyVfs) -> None:
     assert log.known()["lines"] == 3
     assert vfs.count("dir.open") == 0
     log.close()
+
+
+def test_what_was_written_is_read_from_memory_until_another_writes(
+    home: Home, vfs: FaultyVfs
+) -> None:
+    log, other = opened(home), opened(home)
+    put(log, 1, 2)
+    first = next(iter(log.log.read()))
+    vfs.forget()
+    assert [line.record["n"] for line in lines_of(log, first.cursor)] == [2]
+    assert log.log.settle() == lines_of(log)[-1].cursor
+    assert vfs.count("dir.open") == 0
+    put(other, 3)
+    assert [line.record["n"] for line in lines_of(log, first.cursor)] == [2, 3]
+    assert log.state()["lines"] == 3
+    log.close()
+    other.close()
+
+
+def lines_of(log: StateLog[State], after: Cursor = START) -> list[Line]:
+    return [line for line in log.log.read(after) if isinstance(line, Line)]
+
+
+def test_a_state_that_changes_what_it_kept_of_a_line_does_not_change_the_line(home: Home) -> None:
+    def keep(state: State, line: Line) -> State:
+        state["all"].append(line.record["n"])
+        state["seen"] = [*state["seen"], line.record["parts"]]
+        for parts in state["seen"]:
+            parts.append("changed")
+        return state
+
+    log = StateLog(home, KEY, Shape(version=1, initial=lambda: {"all": [], "seen": []}, fold=keep))
+    log.decide(lambda _: ([{"n": 1, "parts": []}, {"n": 2, "parts": [{"of": ["it"]}]}], None))
+    log.decide(lambda _: ([{"n": 3, "parts": []}], None))
+    for _ in range(2):
+        found = lines_of(log)
+        assert [line.record["parts"] for line in found] == [[], [{"of": ["it"]}], []]
+        found[1].record["parts"].clear()
+    log.close()
+
+
+def test_a_projection_writes_its_place_only_when_it_lags(home: Home) -> None:
+    log, to = opened(home), home.log("state/rio/other.jsonl")
+    put(log, 0)
+    assert log.project(to, "cache/told", lambda line: {"copy": line.record["n"]}) == 1
+    first = home.cell("cache/told").peek()
+    assert first is not None
+    for number in range(1, 60):
+        put(log, number)
+        assert log.project(to, "cache/told", lambda line: {"copy": line.record["n"]}) == 1
+        stamp = home.cell("cache/told").peek()
+        assert stamp is not None
+        assert stamp.cursor.seq == (first.cursor.seq if number < 50 else 51)
+        if number % 20 == 0:  # the next one reads again what the place does not tell
+            log.close()
+            log = opened(home)
+    told = [line.record["copy"] for line in to.read() if isinstance(line, Line)]
+    assert told == [*range(60)]
+    log.close()
+    to.close()
 
 
 def test_all_documents_show_one_fold(home: Home) -> None:

@@ -348,10 +348,10 @@ class Agent:
         return self._append("the line", {**record, **data})
 
     def _append(self, what: str, record: Record) -> Cursor:
-        acked = self.journal.log.append(record)
+        written = self.journal.decide(lambda _: ([record], None))
         with recorded(what):
-            self.journal.refresh(acked)
-        return acked
+            self._check_shown()
+        return written.lines[-1].cursor
 
     def tell(self, decide: Callable[[State], Sequence[Record]], role: str = "") -> bool:
         """Append what `decide` makes of the state, nobody writing in between; if there was any."""

@@ -135,7 +135,6 @@ class Ledger:
     def write(self, event: Event, spooled: Sequence[Event] = ()) -> WrittenEvent:
         """Append one event, after the `spooled` ones that are not there yet."""
         event.check(self.agent, self._home.settings.extra_events)
-        self._state.known()  # outside the log's lock, so that inside there is little left to do
 
         def decide(state: State) -> Decision[None]:
             stamp = local_stamp(self._home.clock.now(), self._zone)
@@ -155,12 +154,7 @@ class Ledger:
         It is asked under the lock, so that nobody else gets the number meanwhile.  It gives nothing
         where the journal is older than the ledger, which has its lines already.
         """
-        self._state.known()
-
-        def decide(state: State) -> Decision[None]:
-            return act(next_session(state, self._home.day())), None
-
-        self._state.decide(decide)
+        self._state.decide(lambda state: (act(next_session(state, self._home.day())), None))
 
     def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
         """The telling of lines of another log in this one."""

@@ -1,13 +1,14 @@
 """A log as one handle follows it: what was read or written through it is not read again.
 
 A file that ends where reading stopped stays shut, and the newest lines come from memory as long as
-nobody else wrote.  Used by one thread at a time; a line that it gives is not changed.
+nobody else wrote.  Used by one thread at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from holdfast.codec import Record
 from holdfast.store.primitives import START, BadLine, Cursor, Decide, Line, Log, T, Written
@@ -26,8 +27,10 @@ class Followed:
         self.verify, self.archive, self.close = log.verify, log.archive, log.close
         self._newest = deque[Line](maxlen=_MOST)
         """Lines that follow one another in one file."""
-        self._durable = self._contained = START
-        """Newest lines that are known to be durable, and to be there."""
+        self._durable = START
+        """The newest line that is known to be durable."""
+        self._there = set[Cursor]()
+        """Lines that were asked for, and found."""
 
     def append(self, record: Record) -> Cursor:
         self._durable = self.log.append(record)
@@ -49,7 +52,7 @@ class Followed:
         if line.seq is None or (line.segment, line.offset) != (last.segment, last.end):
             self._newest.clear()
         if line.seq is not None:
-            self._newest.append(line)
+            self._newest.append(_copied(line))
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
         newest = [*self._newest]
@@ -57,7 +60,7 @@ class Followed:
         if newest and newest[0].seq == 1 and after == START:
             after = after._replace(segment=newest[0].segment)
         if (place := (after.segment, after.offset)) in places and self._ends_at(newest[-1].cursor):
-            yield from newest[places.index(place) :]
+            yield from map(_copied, newest[places.index(place) :])
         elif not self._ends_at(after):
             for line in self.log.read(after):
                 if isinstance(line, Line):
@@ -70,8 +73,20 @@ class Followed:
         return self._durable
 
     def contains(self, cursor: Cursor) -> bool:
-        if cursor not in (self._contained, self._durable):
-            if not self.log.contains(cursor):
-                return False
-            self._contained = cursor
-        return True
+        if cursor in self._there or any(line.cursor == cursor for line in self._newest):
+            return True
+        if self.log.contains(cursor):
+            self._there.add(cursor)
+            return True
+        return False
+
+
+def _copied(line: Line) -> Line:
+    """Apart from the one that is folded: a state may keep parts of a record, and change them."""
+    return line._replace(record=_apart(line.record))
+
+
+def _apart(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _apart(each) for name, each in cast("Record", value).items()}
+    return [*map(_apart, cast("list[Any]", value))] if isinstance(value, list) else value
