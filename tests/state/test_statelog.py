@@ -22,7 +22,7 @@ from holdfast.state.statelog import StateLog
 from holdfast.store.backend import Backend
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
-from holdfast.store.primitives import START, Cursor, Decision, Line
+from holdfast.store.primitives import START, Cursor, Decide, Decision, Line, Written
 from holdfast.store.view import Shape
 from holdfast.testing import Turner
 from tests.store.faults import FaultyVfs, failing
@@ -114,8 +114,12 @@ class Everybody(RuleBasedStateMachine):
             return self.lines(1), state["lines"]
 
         log, write = self.one.log.log, self.one.log.log.write
+
+        def twice(decide: Decide[int]) -> Written[int]:
+            return write(lambda head: (decide(head), decide(head))[1])
+
         try:
-            log.write = lambda decide: write(lambda head: (decide(head), decide(head))[1])  # type: ignore[method-assign,assignment]
+            log.write = twice  # type: ignore[method-assign,assignment]
             with suppress(HoldfastError):
                 self.one.decide(decision)
         finally:
@@ -243,7 +247,7 @@ def test_what_was_written_is_read_from_memory_until_another_writes(
 ) -> None:
     log, other = opened(home), opened(home)
     put(log, 1, 2)
-    first = next(iter(log.log.read()))
+    first = lines_of(log)[0]
     vfs.forget()
     assert [line.record["n"] for line in lines_of(log, first.cursor)] == [2]
     assert log.log.settle() == lines_of(log)[-1].cursor

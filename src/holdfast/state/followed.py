@@ -7,7 +7,7 @@ nobody else wrote.  Used by one thread at a time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from holdfast.codec import Record
@@ -20,8 +20,8 @@ _MOST = 200
 class Followed:
     def __init__(self, log: Log) -> None:
         self.log, self.key = log, log.key
-        # A store in memory has nothing to save.
-        self._ends_at = getattr(log, "ends_at", lambda _: False)
+        # A store in memory opens no files, and has none.
+        self._ends_at: Callable[[Cursor], bool] = getattr(log, "ends_at", _unknown)
         self.find, self.segments, self.head = log.find, log.segments, log.head
         self.append_all, self.tell_of_cut = log.append_all, log.tell_of_cut
         self.verify, self.archive, self.close = log.verify, log.archive, log.close
@@ -79,6 +79,10 @@ class Followed:
             self._there.add(cursor)
             return True
         return False
+
+
+def _unknown(_: Cursor) -> bool:
+    return False
 
 
 def _copied(line: Line) -> Line:
