@@ -51,6 +51,9 @@ NAMES = (
     "turn",
     "mask",
     "jobs",
+    "memory",
+    "retrieval",
+    "recall",
 )
 BY_NAME_ONLY = ("peers",)
 """Not part of a run of all: it takes long and installs what it compares with."""

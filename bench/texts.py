@@ -25,6 +25,7 @@ import numpy as np
 SHORTEST, LONGEST = 60, 360
 CACHE = Path(os.environ.get("HOLDFAST_BENCH_CACHE", "~/.cache/holdfast-bench")).expanduser()
 _BATCH = 500
+_NOT_LIBRARY = ("test", "site-packages", "idlelib", "lib2to3")
 
 
 def paragraphs(count: int) -> list[str]:
@@ -88,13 +89,16 @@ def docstrings() -> list[tuple[str, str]]:
     """Module and name of each documented function of the standard library, and its docstring."""
     found = list[tuple[str, str]]()
     folder = Path(sysconfig.get_paths()["stdlib"])
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted([*folder.glob("*.py"), *folder.glob("[a-z]*/*.py")]):
+        if path.parent.name in _NOT_LIBRARY:
+            continue
         tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                said = ast.get_docstring(node) or ""
+                said = " ".join((ast.get_docstring(node) or "").split())[:1_000]
                 if len(said) >= SHORTEST:
-                    found.append((f"{path.stem} {node.name}", said))
+                    module = path.parent.name if path.stem == "__init__" else path.stem
+                    found.append((f"{module} {node.name}", said))
     return found
 
 
