@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from holdfast.codec import Record
+from holdfast.contracts.kind import object_of, objects_in
 from holdfast.errors import Conflict, NotFound
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
@@ -200,13 +201,11 @@ def out_of_bounds(
 
 def apply_reply(files: Files, reply: Record) -> None:
     """The edits that a model without hands describes: whole files, or replacements in them."""
-    whole = reply.get("files")
-    for path, text in whole.items() if isinstance(whole, dict) else ():
+    for path, text in object_of(reply.get("files")).items():
         if not isinstance(text, str | None):
             raise Conflict(f"files.{path} is no text", hint="the whole new text, or null")
-        files.write(str(path), text)
-    edits = reply.get("edits")
-    for edit in edits if isinstance(edits, list) else ():
+        files.write(path, text)
+    for edit in objects_in(reply.get("edits")):
         path, old, new = (str(edit.get(name, "")) for name in ("file", "old", "new"))
         text = files.read(path)
         if not old or text.count(old) != 1:

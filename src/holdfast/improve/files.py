@@ -124,7 +124,7 @@ def read_settings(home: Backend, place: Place) -> Record | None:
 
 
 def new_goal(settings: Settings) -> str:
-    value = {
+    value: Record = {
         "title": "Improvement Goal",
         "intro": "",
         "objective": settings.objective,
@@ -170,6 +170,8 @@ def read_goal(text: str) -> Goal:
                 f"goal.md{where}: {finding.field}: {finding.reason}",
                 hint="targets are written as `NAME >= NUMBER`, joined by commas",
             )
+    if not isinstance(reading.record, Goal):
+        raise ConfigError("goal.md is no goal", hint="`holdfast schema goal` shows one")
     return reading.record
 
 

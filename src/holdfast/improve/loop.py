@@ -8,7 +8,7 @@ had not been, and what was paid for is not paid for again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -324,7 +324,7 @@ class Engine:
             failed,
             context.sealed,
             self.steps.settings.scope,
-            lambda path: any(path == each or path.startswith(f"{each}/") for each in links),
+            partial(_leads_out, links),
         )
 
     def _advised(self, one: Record, plans: Mapping[str, Record]) -> dict[str, Record]:
@@ -349,7 +349,7 @@ class Engine:
             if self.steps.result(f"{role}/{planner}") is None:
                 request = self._request(role, one, f"{role}/{planner}", {"plan": plan})
                 call = self._call(ref, request, one["head"])
-                asks[f"{role}/{planner}"] = Ask(request, call, {}, lambda found: found.value or {})
+                asks[f"{role}/{planner}"] = Ask(request, call, {}, _value)
         self.steps.ask("critic_review", asks)
         return {name: self.steps.result(f"{role}/{name}") or {} for name in plans}
 
@@ -585,6 +585,14 @@ def _unfit(model: Any, value: Record) -> str:
     """What is wrong with a reply, if it is not in the documented form."""
     wrong = [each for each in read(model, value, strict=True).findings if each.level == "error"]
     return f"{wrong[0].field}: {wrong[0].reason}" if wrong else ""
+
+
+def _value(answer: Answer) -> Record:
+    return answer.value or {}
+
+
+def _leads_out(links: Collection[str], path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in links)
 
 
 def _changed(field: str, old: Any, new: Any, source: str) -> Record:

@@ -13,13 +13,13 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
 
     `alive` is whether a process runs it now: a run without one is `interrupted`.
     """
-    settings, baseline, rows = state["settings"], state["baseline"] or {}, state["rows"]
+    settings, rows = state["settings"], state["rows"]
+    baseline: Record = state["baseline"] or {}
     higher = settings.get("benchmark_direction", "higher_is_better") == "higher_is_better"
     start, best = baseline.get("score"), state["best"]
     gain = None if start is None or best is None else (best - start) * (1 if higher else -1)
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
-    one = state["round"]
-    under_way = one is not None and one["ended"] is None
+    one: Record = state["round"] or {"ended": True, "number": None, "step": None}
     return {
         "campaign": state["campaign"],
         "status": "finalized" if state["finalized"] else status,
@@ -38,8 +38,8 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
         "gain_percent": None if gain is None or not start else 100 * gain / abs(start),
         "iterations": state["iterations"],
         "max_iterations": settings.get("max_iterations"),
-        "round": one["number"] if under_way else None,
-        "step": one["step"] if under_way else None,
+        "round": None if one["ended"] else one["number"],
+        "step": None if one["ended"] else one["step"],
         "plateau": state["plateau"],
         "breaker": state["breaker"],
         "phase": state["phase"],
@@ -95,7 +95,7 @@ def family_statistics(state: State) -> list[Record]:
     """Each family with how often it was tried and won, and what it brought."""
     found: dict[str, Record] = {}
     for row in state["rows"]:
-        blank = {
+        blank: Record = {
             "family": row["approach_family"],
             "tried": 0,
             "won": 0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from holdfast.codec import Record
@@ -13,12 +15,12 @@ from holdfast.improve.roles import is_built_in
 from holdfast.improve.tournament import Outcome, Won
 from holdfast.text import clip, one_line
 
-_COMPARE = {
-    ">=": lambda one, other: one >= other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    "<": lambda one, other: one < other,
-    "==": lambda one, other: one == other,
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
 }
 
 
@@ -206,13 +208,16 @@ def population(state: State, settings: Settings, rows: Sequence[Record]) -> list
     everyone = [*state["population"], *new]
     front = [each for each in everyone if not any(dominates(o, each, settings) for o in everyone)]
     rest = [each for each in everyone if each not in front]
-    order = lambda each: -each["score"] if settings.higher else each["score"]  # noqa: E731
     kept: list[Record] = []
-    for each in [*sorted(front, key=order), *sorted(rest, key=order)]:
+    for each in [*_ranked(front, settings), *_ranked(rest, settings)]:
         alike = sum(one["approach_family"] == each["approach_family"] for one in kept)
         if len(kept) < settings.population and alike < max(1, (settings.population + 1) // 2):
             kept.append(each)
     return kept
+
+
+def _ranked(found: list[Record], settings: Settings) -> list[Record]:
+    return sorted(found, key=itemgetter("score"), reverse=settings.higher)
 
 
 def dominates(one: Record, other: Record, settings: Settings) -> bool:

@@ -186,7 +186,7 @@ def asking(
     """The call of a model, or of a command that works in `folder`; `beside` gets the request."""
     text = json.dumps(request, ensure_ascii=False)
     model = _opened(ref, folder, beside, request, clock)
-    said = Request((Message("user", text),), timeout=timeout, ordinal=request["round"])
+    said = Request((Message("user", text),), timeout=timeout, ordinal=request["round"] - 1)
     edits = request["role"] == "executor"
 
     def once() -> Answer:
@@ -215,10 +215,9 @@ def asking(
 def _after(first: Answer, second: Answer) -> Answer:
     """The second try of a role, with what both cost."""
     told = [answer.paid or {} for answer in (first, second)]
-    costs, tokens = ([each.get(name) for each in told] for name in ("cost_usd", "tokens"))
-    paid = dict(told[1])
-    paid["cost_usd"] = None if None in costs else sum(costs)
-    paid["tokens"] = sum(each or 0 for each in tokens)
+    costs = [cost for each in told if (cost := each.get("cost_usd")) is not None]
+    paid = {**told[1], "cost_usd": sum(costs) if len(costs) == len(told) else None}
+    paid["tokens"] = sum(each.get("tokens") or 0 for each in told)
     return second._replace(paid=paid, seconds=first.seconds + second.seconds)
 
 

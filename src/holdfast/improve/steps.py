@@ -206,13 +206,14 @@ class Steps:
 
     def _measured(self, evaluator: Evaluator, commit: str, seed: int) -> Evaluation:
         """Tried twice where the fault is not the candidate's; then the run ends, resumable."""
+        told: Record = {}
         for _ in range(2):
             with Around(self.around):
                 found = evaluator.evaluate(commit, seed=seed)
             self.look()
             if not found.is_ours:
                 return found
-        told = found.failure or {}
+            told = found.failure or {}
         raise StorageError(
             f"{told['what']}: {told['why']}", hint="repair it, then run the campaign again"
         )
@@ -238,9 +239,10 @@ class Steps:
             raise Halted("user_stopped", "stopped by `improve stop`")
         if why := self._stopping():
             raise Halted("user_stopped", why)
-        set_deadline = self.settings.deadline
-        deadlines = (self._limits.deadline, set_deadline and instant_of(set_deadline))
-        if any(each is not None and self.clock.now() >= each for each in deadlines):
+        s, now = self.settings, self.clock.now()
+        if (self._limits.deadline is not None and now >= self._limits.deadline) or (
+            s.deadline is not None and now >= instant_of(s.deadline)
+        ):
             raise Halted("budget", "the deadline has passed")
         wall = self.settings.budget_wall_s
         if wall is not None and self.clock.boottime() - self._began >= wall:

@@ -92,12 +92,12 @@ def plans_of(state: State) -> dict[str, Record]:
     """
     reviewed: dict[str, Record] = state["round"]["results"].get("reviewed", {}).get("plans", {})
     planned = results(state, "plan/")
-    found = {name: each["plan"] for name, each in planned.items() if each["plan"] is not None}
-    return {name: reviewed.get(name, plan) for name, plan in found.items() if _is_plan(plan)}
+    plans: dict[str, Record] = {name: each["plan"] for name, each in planned.items()}
+    return {name: reviewed.get(name, plan) for name, plan in plans.items() if _is_plan(plan)}
 
 
-def _is_plan(plan: Record) -> bool:
-    return read(Plan, plan, strict=True).record is not None
+def _is_plan(plan: Record | None) -> bool:
+    return plan is not None and read(Plan, plan, strict=True).record is not None
 
 
 def benchmark_results(state: State) -> dict[str, Record]:
@@ -105,10 +105,9 @@ def benchmark_results(state: State) -> dict[str, Record]:
     made, measured = results(state, "execute/"), results(state, "evaluate/")
     found: dict[str, Record] = {}
     for executor, one in made.items():
-        judged = measured.get(executor)
-        if judged is None and one["failure"] is None:
+        if executor not in measured and one["failure"] is None:
             continue
-        judged = judged or {"score": None, "sub_scores": {}, "raw": "", "status": "error"}
+        judged: Record = measured.get(executor) or {"score": None, "sub_scores": {}, "raw": "", "status": "error"}
         found[executor] = {
             "executor_id": executor,
             "plan_id": one["plan_id"],
@@ -149,8 +148,7 @@ def iteration_state(place: Place, state: State) -> Record:
             "output_path": path and place.key(path),
             "benchmark_score": score,
         }
-    report = ended["report"] if ended else {}
-    winner = report.get("winner")
+    winner: Record | None = ended["report"]["winner"] if ended else None
     halted = state["status"] != RUNNING and not ended
 
     def reached(which: int) -> str:

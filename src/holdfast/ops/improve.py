@@ -124,9 +124,7 @@ def init(
     place = place_of(topic, session_id)
     values["topic_slug"] = place.slug
     with Journal(home, place) as journal:
-        for text in set_up(
-            journal, values, _confirm(call, trust=trust), call.tell or (lambda _: None)
-        ):
+        for text in set_up(journal, values, _confirm(call, trust=trust), _telling(call)):
             call.warn(text)
         journal.lines.flush()
         data = overview(journal.state())
@@ -206,7 +204,7 @@ def _go(
     from holdfast.improve.steps import Steps
     from holdfast.ops.swarm import stoppable
 
-    tell = call.tell or (lambda _: None)
+    tell = _telling(call)
     state = journal.state()
     _check_open(journal, state, resume=resume)
     campaigns_.check_unchanged(journal, state)
@@ -404,6 +402,14 @@ def _opened(call: Context, home: Home, name: str | None, session: str | None) ->
         journal.close()
         raise
     return journal
+
+
+def _telling(call: Context) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        if call.tell is not None:
+            call.tell(text)
+
+    return tell
 
 
 def _confirm(call: Context, *, trust: bool) -> Callable[[str], bool] | None:
