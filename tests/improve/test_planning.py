@@ -38,8 +38,15 @@ def inputs(desk: Campaigns, role: str, id: str) -> Any:
     """What somebody was asked last, found by the hash in its intent."""
     lines = (desk.home / "improve/sort/inputs.jsonl").read_bytes().splitlines()
     found = {each["input"]: each["request"] for each in map(json.loads, lines) if "input" in each}
-    named = {args["input"] for each in desk.journal("intent") for args in each["steps"].values() if "input" in args}
-    wanted = [found[name] for name in named if (found[name]["role"], found[name]["id"]) == (role, id)]
+    named = {
+        args["input"]
+        for each in desk.journal("intent")
+        for args in each["steps"].values()
+        if "input" in args
+    }
+    wanted = [
+        found[name] for name in named if (found[name]["role"], found[name]["id"]) == (role, id)
+    ]
     return max(wanted, key=lambda each: each["round"])
 
 
@@ -48,7 +55,11 @@ def test_each_role_has_what_it_needs(desk: Campaigns) -> None:
     assert desk("improve", "idea", "sort", "Try a prime factor").code == 0
     brief = {"repo_analysis_summary": "small", "ideas": [{"title": "Prime", "source": "s", "evidence": "e",
              "approach_family": "data", "confidence": "high", "estimated_impact": "1"}]}  # fmt: skip
-    script = {"researcher": {"reply": brief}, "planner_a": plan("data"), "planner_b": plan("optimization", 5)}
+    script = {
+        "researcher": {"reply": brief},
+        "planner_a": plan("data"),
+        "planner_b": plan("optimization", 5),
+    }
     planned(desk, script, "--researcher", desk.agent)
     asked = inputs(desk, "planner", "planner_a")
     given = asked["input"]
@@ -73,7 +84,9 @@ def test_an_idea_in_the_file_is_used_once_and_then_gone(desk: Campaigns) -> None
     file.write_text(f"{template}\n## Prime\nUse a prime factor.\n")
     desk.play({"executor_1": {"factor": 5}})
     desk.loop("--rounds", "1")
-    assert desk.file("state/iteration_state.json")["user_ideas_consumed"] == ["Prime: Use a prime factor."]
+    assert desk.file("state/iteration_state.json")["user_ideas_consumed"] == [
+        "Prime: Use a prime factor."
+    ]
     assert "Prime" not in file.read_text()
     assert desk.history(1)["winner"]["hypothesis"] == "Prime: Use a prime factor."
 
@@ -118,7 +131,9 @@ def test_no_plan_at_all_is_a_round_without_a_winner(desk: Campaigns) -> None:
 
 def test_a_researcher_that_fails_twice_leaves_an_empty_brief(desk: Campaigns) -> None:
     begun(desk, "--planners", "1")
-    planned(desk, {"researcher": {"exit": 1}, "planner_a": plan("data")}, "--researcher", desk.agent)
+    planned(
+        desk, {"researcher": {"exit": 1}, "planner_a": plan("data")}, "--researcher", desk.agent
+    )
     assert desk.asked("researcher") == ["1/researcher"] * 2
     assert desk.file("state/research_briefs/round_1.json")["ideas"] == []
     assert desk.file("state/iteration_state.json")["research"]["status"] == "failed"
@@ -130,10 +145,16 @@ def test_the_architect_advises_and_the_critic_binds(desk: Campaigns) -> None:
     script = {
         "planner_a": plan("data"),
         "planner_b": plan("optimization", 5),
-        "architect/planner_a": {"reply": {"verdict": "reject", "feedback": "no", "structural_concerns": []}},
-        "architect/planner_b": {"reply": {"verdict": "approve", "feedback": "", "structural_concerns": []}},
+        "architect/planner_a": {
+            "reply": {"verdict": "reject", "feedback": "no", "structural_concerns": []}
+        },
+        "architect/planner_b": {
+            "reply": {"verdict": "approve", "feedback": "", "structural_concerns": []}
+        },
         "critic/planner_a": {"reply": {"verdict": "approved", "rejection_reason": None}},
-        "critic/planner_b": {"reply": {"verdict": "rejected", "rejection_reason": "two ideas in one"}},
+        "critic/planner_b": {
+            "reply": {"verdict": "rejected", "rejection_reason": "two ideas in one"}
+        },
     }
     planned(desk, script, "--architect", desk.agent, "--critic", desk.agent)
     first, second = (desk.file(f"plans/round_1/plan_planner_{each}.json") for each in "ab")
@@ -145,7 +166,9 @@ def test_the_architect_advises_and_the_critic_binds(desk: Campaigns) -> None:
 def test_families_of_the_harness_are_known_and_its_example_is_not(desk: Campaigns) -> None:
     begun(desk, "--planners", "2")
     harness = desk.home / "improve/sort/config/harness.md"
-    harness.write_text(harness.read_text() + "\n- `caching` — keep results\n\n<!--\n- `example`\n-->\n")
+    harness.write_text(
+        harness.read_text() + "\n- `caching` — keep results\n\n<!--\n- `example`\n-->\n"
+    )
     planned(desk, {"planner_a": plan("caching"), "planner_b": plan("example")})
     assert desk.file("plans/round_1/plan_planner_a.json")["critic_approved"] is True
     assert desk.file("plans/round_1/plan_planner_b.json")["critic_approved"] is False

@@ -23,7 +23,11 @@ def plan(**fields: Any) -> dict[str, Any]:
         "critic_approved": False,
         "target_files": ["solve.py"],
         "steps": [{"step": 1, "file": "solve.py", "change": "use heapq"}],
-        "expected_outcome": {"metric": "primary", "estimated_impact": "5 %", "rationale": "O(log n)"},
+        "expected_outcome": {
+            "metric": "primary",
+            "estimated_impact": "5 %",
+            "rationale": "O(log n)",
+        },
         "history_reference": {"builds_on": "none", "avoids": "none"},
     }
     return made | fields
@@ -41,7 +45,9 @@ def bounds(**fields: Any) -> Bounds:
     return made._replace(**fields)
 
 
-def failed(made: dict[str, Any], within: Bounds | None = None, taken: tuple[str, ...] = ()) -> list[str]:
+def failed(
+    made: dict[str, Any], within: Bounds | None = None, taken: tuple[str, ...] = ()
+) -> list[str]:
     """The checks that a plan fails, and that it says why."""
     found = review(made, within or bounds(), taken)
     assert (found["verdict"] == "rejected") == bool(found["rejection_reason"])
@@ -93,7 +99,10 @@ def test_no_two_plans_of_a_round_are_of_one_family() -> None:
         plan(steps="abc"),
         plan(target_files="solve.py"),
         plan(approach_family="magic"),
-        plan(approach_family="other", expected_outcome={**plan()["expected_outcome"], "rationale": " "}),
+        plan(
+            approach_family="other",
+            expected_outcome={**plan()["expected_outcome"], "rationale": " "},
+        ),
         without("history_reference"),
     ],
 )
@@ -113,14 +122,19 @@ def test_a_plan_keeps_to_what_it_may_change(path: str) -> None:
 def test_a_scope_bounds_what_plans_touch() -> None:
     within = bounds(scope=["lib/"])
     assert failed(plan(), within) == ["schema_valid"]
-    inside = plan(target_files=["lib/sort.py"], steps=[{"step": 1, "file": "lib/new.py", "change": "x"}])
+    inside = plan(
+        target_files=["lib/sort.py"], steps=[{"step": 1, "file": "lib/new.py", "change": "x"}]
+    )
     assert failed(inside, within) == []
 
 
 def test_a_failure_is_repeated_only_with_a_reason() -> None:
     again = plan(hypothesis="use a HEAP")
     assert failed(again) == ["history_aware"]
-    again["history_reference"] = {"builds_on": "none", "avoids": "it was pushed one by one; now heapify"}
+    again["history_reference"] = {
+        "builds_on": "none",
+        "avoids": "it was pushed one by one; now heapify",
+    }
     assert failed(again) == []
 
 

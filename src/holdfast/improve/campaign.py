@@ -33,6 +33,7 @@ from holdfast.improve.files import (
 from holdfast.improve.journal import Journal, State, goal_slug
 from holdfast.improve.roles import check_role, is_built_in
 from holdfast.improve.sealing import sealed_paths
+from holdfast.improve.views import Views
 from holdfast.proc.limits import Limits
 from holdfast.workspace.repo import Sealed
 
@@ -134,6 +135,7 @@ def set_up(
             f"campaign {place.name} already exists",
             hint="`holdfast improve run` goes on with it; --topic names another one",
         )
+    _check_roles(settings)
     base = _base_of(settings)
     trusted = check_trust(journal.state(), settings, confirm)
     branch = f"improve/{goal_slug(settings.objective, place)}"
@@ -158,6 +160,7 @@ def set_up(
     document = home.document(place.key(SETTINGS))
     document.replace(pretty(settings.whole()))
     document.close()
+    Views(home, place).show(journal.known())
     return [*found, *warnings(settings, baseline, parts.benchmark.isolation)]
 
 
@@ -185,11 +188,15 @@ def with_roles(settings: Settings, changes: Record) -> Record:
     """The changes of settings that new roles mean; a planner that was not named follows."""
     if "executor" in changes and "planner" not in changes:
         changes = {**changes, "planner": ""}
-    values = {**settings.whole(), **changes}
-    made = _whole(checked(values)).whole()
+    made = _whole(checked({**settings.whole(), **changes}))
+    _check_roles(made)
+    old = settings.whole()
+    return {name: value for name, value in made.whole().items() if value != old[name]}
+
+
+def _check_roles(settings: Settings) -> None:
     for role in ROLES:
-        check_role(role, made.get(role, ""))
-    return {name: value for name, value in made.items() if value != settings.whole().get(name)}
+        check_role(role, getattr(settings, role))
 
 
 def _base_of(settings: Settings) -> str:

@@ -179,6 +179,11 @@ class Engine:
             text = text_of(self.steps.home, self.place.key(key))
             if text != state[name]:
                 lines.append(_changed(name, None, text, "user"))
+                state = {**state, name: text}
+        phases = read_goal(state["goal"]).phases
+        active = next((each.phase for each in phases if each.status == "active"), None)
+        if state["phase"] not in [each.phase for each in phases] and active != state["phase"]:
+            lines.append(_changed("current_phase", state["phase"], active, "goal.md"))
         if lines:
             self.journal.write(*lines)
             self.steps.settings = checked(self.journal.known()["settings"])

@@ -107,7 +107,12 @@ def benchmark_results(state: State) -> dict[str, Record]:
     for executor, one in made.items():
         if executor not in measured and one["failure"] is None:
             continue
-        judged: Record = measured.get(executor) or {"score": None, "sub_scores": {}, "raw": "", "status": "error"}
+        judged: Record = measured.get(executor) or {
+            "score": None,
+            "sub_scores": {},
+            "raw": "",
+            "status": "error",
+        }
         found[executor] = {
             "executor_id": executor,
             "plan_id": one["plan_id"],

@@ -200,7 +200,6 @@ def _go(
     from holdfast.improve import campaign as campaigns_
     from holdfast.improve.files import checked
     from holdfast.improve.loop import Engine
-    from holdfast.improve.roles import check_role
     from holdfast.improve.steps import Steps
     from holdfast.ops.swarm import stoppable
 
@@ -218,8 +217,6 @@ def _go(
     if changed:
         campaigns_.changed_settings(journal, changed, "improve run")
         settings = checked(journal.state()["settings"])
-    for role in ("researcher", "planner", "architect", "critic", "executor"):
-        check_role(role, getattr(settings, role))
     line = campaigns_.check_trust(state, settings, _confirm(call, trust=trust))
     journal.write(
         *([line] if line else []), {"event": "status", "status": "running", "anew": resume}
