@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.codec import Record
 from holdfast.errors import Conflict, UsageError
 from holdfast.improve.campaign import Confirm, Parts, check_trust
+from holdfast.improve.control import measure
 from holdfast.improve.files import checked
 from holdfast.improve.journal import Journal, State
 from holdfast.text import plural
 
 
-def finalized(journal: Journal, branch: str | None, confirm: Confirm | None) -> Record:
-    """The branch and what the hold-out says; the same again if it was done already."""
+def finalized(
+    journal: Journal,
+    branch: str | None,
+    confirm: Confirm | None,
+    tell: Callable[[str], None] | None,
+) -> Record:
+    """The branch and what the hold-out says; the same again if it was done already.
+
+    The control is measured if somebody is told of it.
+    """
     state = journal.state()
     if state["finalized"]:
         return state["finalized"]
@@ -31,6 +42,8 @@ def finalized(journal: Journal, branch: str | None, confirm: Confirm | None) -> 
     tree = workshop.tree_of(state["head"])
     if there is not None and workshop.tree_of(there) != tree:
         raise Conflict(f"there is a branch {name} already", hint="give another --branch")
+    if tell is not None:
+        measure(journal, parts, tell)
     holdout = None
     if settings.holdout_command:
         evaluator = parts.evaluator(settings.holdout_command)

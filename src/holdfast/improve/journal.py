@@ -129,6 +129,7 @@ def initial() -> State:
         "elapsed": 0.0,
         "population": [],
         "cache": {},
+        "control": {"n": 0, "best": None, "why": None},
     }
 
 
@@ -257,6 +258,18 @@ def _finalized(state: State, record: Record) -> None:
     state["finalized"] = {name: record[name] for name in kept}
 
 
+def _control(state: State, record: Record) -> None:
+    """An evaluation of the random search that the result is compared with."""
+    known, score = state["control"], record["score"]
+    if record["why"] is not None:
+        state["control"] = {**known, "why": record["why"]}
+        return
+    higher = state["settings"].get("benchmark_direction") != "lower_is_better"
+    scores = [each for each in (known["best"], score) if each is not None]
+    best = (max if higher else min)(scores, default=None)
+    state["control"] = {"n": known["n"] + 1, "best": best, "why": None}
+
+
 _ACTS: dict[str, Callable[[State, Record], None]] = {
     "campaign": _campaign,
     "trusted": _trusted,
@@ -271,6 +284,7 @@ _ACTS: dict[str, Callable[[State, Record], None]] = {
     "done": _done,
     "ended": _ended,
     "finalized": _finalized,
+    "control": _control,
 }
 
 

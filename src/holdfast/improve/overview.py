@@ -57,6 +57,7 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
         "updated": state["updated"],
         "merged": sum(each["status"] == "merged" for each in state["rounds"]),
         "best_of_n": _best_of_base(rows, state["base"], higher=higher),
+        "control": state["control"],
         "families": family_statistics(state),
         "rounds": state["rounds"],
         "rows": rows,

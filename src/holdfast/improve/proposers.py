@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, NamedTuple, Protocol, cast
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
-from holdfast.contracts.improve import APPROACH_FAMILIES
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.improve.search import DRAWS, Files, Tried, constants, differing, rewritten
@@ -116,15 +115,9 @@ def _hypotheses(request: Record) -> set[str]:
 
 
 def _family(request: Record) -> str:
-    """A built-in has no approach of its own: planners take the families of a round in turn, so
-    that neither a streak nor the diversity of a round stops the search."""
+    """The first of the round's free families: a built-in has no approach of its own."""
     given = _input(request).get("families")
-    free = [str(each) for each in cast("list[object]", given or ())] or list(APPROACH_FAMILIES)
-    own = [each for each in free if each not in APPROACH_FAMILIES]
-    preferred = ("optimization", "training_config", "data", "architecture", "infrastructure")
-    order = [*own, *(each for each in preferred if each in free)]
-    order += [each for each in free if each not in order]
-    return order[_place(request) % len(order)]
+    return str(cast("list[object]", given)[0]) if given else "optimization"
 
 
 def _plan(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.contracts.kinds import kind
 from holdfast.errors import NotFound
@@ -204,6 +204,25 @@ def families(curve: Curve) -> dict[str, Family]:
         found[each.family] = Family(tried + 1, won + each.won, gained + gain)
     ranked = sorted(found, key=lambda name: (-found[name].gain, -found[name].won, name))
     return {name: found[name] for name in ranked}
+
+
+def curve_of(facts: Record) -> Curve:
+    """The curve of a campaign's overview."""
+    points = [
+        Point(
+            row["iteration"],
+            row["plan_id"],
+            row["benchmark_score"],
+            row["is_winner"],
+            row["approach_family"],
+            row["hypothesis"],
+            str(object_of(row["failure"]).get("lesson", "")),
+        )
+        for row in facts["rows"]
+    ]
+    names = ("metric", "baseline", "target", "noise_sd")
+    metric, baseline, target, sd = (facts[name] for name in names)
+    return Curve(points, facts["higher_is_better"], metric, baseline, target, sd)
 
 
 # --- where it lies --------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def init(
     place = place_of(topic, session_id)
     values["topic_slug"] = place.slug
     with Journal(home, place) as journal:
-        for text in set_up(journal, values, _confirm(call, trust=trust), _telling(call)):
+        for text in set_up(journal, values, confirm(call, trust=trust), _telling(call)):
             call.warn(text)
         journal.lines.flush()
         data = overview(journal.state())
@@ -132,7 +132,7 @@ def init(
     detail = (
         f"campaign {place.name}: baseline {data['baseline']:g}, {noise}, branch {data['branch']}"
     )
-    return Change(place.name, applied=True, detail=detail, data=_short(data))
+    return Change(place.name, applied=True, detail=detail, data=short(data))
 
 
 @example("holdfast improve run sort --rounds 2 --executor 'command:claude -p'")
@@ -171,7 +171,7 @@ def run(
     changes: Record = {name: value for name, value in roles.items() if value is not None}
     if seed is not None:
         changes["seed"] = seed
-    with _opened(call, home, campaign, session_id) as journal:
+    with open_campaign(call, home, campaign, session_id) as journal:
         journal.own()
         try:
             state = _go(
@@ -183,7 +183,7 @@ def run(
             journal.disown()
         data = overview(state)
     fine = data["status"] in ("idle", "target_reached", "max_iterations")
-    return Show(data, text=_text(data), exit_code=0 if fine else ATTENTION)
+    return Show(data, text=summary(data), exit_code=0 if fine else ATTENTION)
 
 
 def _go(
@@ -217,7 +217,7 @@ def _go(
     if changed:
         campaigns_.changed_settings(journal, changed, "improve run")
         settings = checked(journal.state()["settings"])
-    line = campaigns_.check_trust(state, settings, _confirm(call, trust=trust))
+    line = campaigns_.check_trust(state, settings, confirm(call, trust=trust))
     journal.write(
         *([line] if line else []), {"event": "status", "status": "running", "anew": resume}
     )
@@ -252,15 +252,15 @@ def _check_open(journal: Journal, state: Any, *, resume: bool) -> None:
 @example("holdfast improve status sort")
 def status(call: Context, campaign: Campaign = None, *, session_id: Session = None) -> Show:
     """Opens with what blocks, and what can be done next."""
-    with _opened(call, call.home(), campaign, session_id) as journal:
+    with open_campaign(call, call.home(), campaign, session_id) as journal:
         data = overview(journal.state(), alive=journal.holder() is not None)
-    return Show(_short(data), text=_text(data))
+    return Show(short(data), text=summary(data))
 
 
 @example("holdfast improve stop sort")
 def stop(call: Context, campaign: Campaign = None, *, session_id: Session = None) -> Change:
     """What runs is ended at once; what was measured is kept."""
-    with _opened(call, call.home_to_change(), campaign, session_id) as journal:
+    with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         state, name = journal.state(), journal.place.name
         if state["status"] != "running":
             return Change(name, applied=False, detail=f"{name} is {state['status']}")
@@ -287,7 +287,7 @@ def set_(
     from holdfast.improve import campaign as campaigns_
     from holdfast.improve.files import FIXED, checked, parsed_setting
 
-    with _opened(call, call.home_to_change(), campaign, session_id) as journal:
+    with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         state = journal.state()
         new = parsed_setting(key, value)
         settings = checked({**state["settings"], key: new})
@@ -299,7 +299,7 @@ def set_(
         if state["settings"].get(key) == getattr(settings, key):
             return Change(journal.place.name, applied=False, detail=f"{key} is {value} already")
         if key in FIXED:
-            line = campaigns_.check_trust(state, settings, _confirm(call, trust=trust))
+            line = campaigns_.check_trust(state, settings, confirm(call, trust=trust))
             parts = campaigns_.Parts(journal, settings, state["base"])
             runs = max(5, settings.benchmark_repeats or 0)
             baseline = campaigns_.measured(parts, state["base"], runs)
@@ -322,7 +322,7 @@ def edit(
 
     if call.edit is None:
         raise UsageError("nobody sits here who could edit", hint="edit the file under config/")
-    with _opened(call, call.home_to_change(), campaign, session_id) as journal:
+    with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         key = journal.place.key(f"config/{what}.md")
         text = call.edit(text_of(journal.home, key))
         if text is None:
@@ -348,7 +348,7 @@ def idea(
     """The first planner of the next round takes it up; ideas in config/idea.md as well."""
     if not text.strip():
         raise UsageError("an idea without a text", hint="`improve idea sort 'Cache the rows'`")
-    with _opened(call, call.home_to_change(), campaign, session_id) as journal:
+    with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         journal.write({"event": "idea", "text": text.strip()})
         waiting = len(journal.state()["ideas"])
     return Change(journal.place.name, applied=True, detail=f"{plural(waiting, 'idea')} waiting")
@@ -360,6 +360,9 @@ def finalize(
     campaign: Campaign = None,
     *,
     branch: Annotated[str | None, Arg("Its name; review/OBJECTIVE unless given")] = None,
+    skip_control: Annotated[
+        bool, Arg("Do not measure random search with as many evaluations")
+    ] = False,
     session_id: Session = None,
     trust: Trust = False,
 ) -> Change:
@@ -368,10 +371,11 @@ def finalize(
     """
     from holdfast.improve.finalizing import finalized
 
-    with _opened(call, call.home_to_change(), campaign, session_id) as journal:
+    with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         journal.own()
         try:
-            found = finalized(journal, branch, _confirm(call, trust=trust))
+            tell = None if skip_control else call.tell or (lambda _: None)
+            found = finalized(journal, branch, confirm(call, trust=trust), tell)
             journal.lines.flush()
         finally:
             journal.disown()
@@ -385,7 +389,7 @@ def finalize(
 # --- shared ---------------------------------------------------------------------------------
 
 
-def _opened(call: Context, home: Home, name: str | None, session: str | None) -> Journal:
+def open_campaign(call: Context, home: Home, name: str | None, session: str | None) -> Journal:
     if name is None and session is None:
         known = campaigns(home)
         if len(known) > 1:
@@ -409,7 +413,7 @@ def _telling(call: Context) -> Callable[[str], None]:
     return tell
 
 
-def _confirm(call: Context, *, trust: bool) -> Callable[[str], bool] | None:
+def confirm(call: Context, *, trust: bool) -> Callable[[str], bool] | None:
     if trust:
         call.check_person()
         return lambda _: True
@@ -419,14 +423,22 @@ def _confirm(call: Context, *, trust: bool) -> Callable[[str], bool] | None:
     return lambda question: (listen(question) or "").strip().lower() in ("y", "yes")
 
 
-def _short(data: Record) -> Record:
+def short(data: Record) -> Record:
     """An overview without what grows."""
     return {
         name: value for name, value in data.items() if name not in ("rounds", "rows", "population")
     }
 
 
-def _text(data: Record) -> str:
+def control(data: Record) -> str:
+    """What random search came to, beside the result."""
+    told = data["control"]
+    if told["best"] is None:
+        return told["why"] or "not measured; `improve report --control` does"
+    return f"{told['best']:g} in {plural(told['n'], 'evaluation')}"
+
+
+def summary(data: Record) -> str:
     lines = [
         f"{data['campaign']} is {data['status']}" + (f": {data['why']}" if data["why"] else "")
     ]
@@ -438,6 +450,7 @@ def _text(data: Record) -> str:
         lines.append(f"{data['metric']} {data['baseline']:g} → {data['best']:g}{gained}{noise}")
     if (n := data["best_of_n"]) is not None:
         lines.append(f"best of the {n['n']} candidates made from the base: {n['score']:g}")
+    lines.append(f"random search with as many evaluations: {control(data)}")
     target = "" if data["target"] is None else f", target {data['target']:g}"
     cost = f", {data['cost_usd']:.4f} USD" if data["calls"] else ""
     if data["unknown_costs"]:

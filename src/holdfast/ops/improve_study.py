@@ -1,0 +1,248 @@
+"""The verbs that study campaigns: what was tried, what it gave, and whether it can be had again."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, NamedTuple
+
+from holdfast.charts import png, svg
+from holdfast.codec import Record
+from holdfast.contracts.kind import object_of
+from holdfast.errors import NotFound, UsageError
+from holdfast.improve.journal import Journal, campaigns
+from holdfast.improve.overview import overview
+from holdfast.ops.context import Context
+from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
+from holdfast.ops.improve import Campaign, Session, Trust, confirm, open_campaign, short
+from holdfast.ops.operation import example
+from holdfast.ops.parameter import Arg
+from holdfast.userfile import put_over
+
+Round = Annotated[int | None, Arg("Of which round")]
+Executor = Annotated[str | None, Arg("Which candidate of the round, such as executor_2")]
+Study = Annotated[
+    str | None,
+    Arg("Which campaign, or the folder of one; the only one unless given", positional=True),
+]
+_ROW = (
+    *("campaign", "status", "iterations", "merged", "baseline", "best", "gain_percent"),
+    *("evaluations", "cost_usd", "unknown_costs", "updated", "objective"),
+)
+_KINDS = (".svg", ".png", ".html")
+
+
+@example("holdfast improve list", columns="campaign status iterations merged baseline best")
+def list_(call: Context) -> Rows:
+    home = call.home()
+    rows: list[Record] = []
+    for place in campaigns(home):
+        with Journal(home, place) as journal:
+            data = overview(journal.state(), alive=journal.holder() is not None)
+        if data["campaign"]:
+            rows.append({name: data[name] for name in _ROW})
+    return Rows(rows, tally(rows, "status"))
+
+
+@example("holdfast improve show sort --round 1")
+def show(
+    call: Context, campaign: Campaign = None, *, round: Round = None, session_id: Session = None
+) -> Show:
+    """The rounds of a campaign; with --round the plans of one with their reviews, its results,
+    failures and lessons.
+    """
+    from holdfast.improve.shown import of_home
+
+    with open_campaign(call, call.home(), campaign, session_id) as journal:
+        data = overview(journal.state(), alive=journal.holder() is not None)
+        root = journal.place.root
+    if round is None:
+        return Show({**short(data), "rounds": data["rounds"]})
+    shown = of_home(call.home(), root)
+    plans = shown.plans(round)
+    if not plans and not shown.merge_report(round):
+        raise NotFound(f"no such round: {round}", hint=f"1 to {data['iterations']}")
+    found = {"campaign": data["campaign"], "round": round, "plans": plans}
+    found |= {"brief": shown.brief(round), "results": shown.results(round)}
+    found |= {"history": shown.history(round), "merge_report": shown.merge_report(round)}
+    return Show(found)
+
+
+@example("holdfast improve plot sort --out sort.svg")
+def plot(
+    call: Context,
+    campaign: Study = None,
+    *,
+    out: Annotated[
+        str, Arg("A name that ends in .svg, .png or .html", metavar="FILE", is_path=True)
+    ],
+    session_id: Session = None,
+) -> Change:
+    """Scores by round with winners, losers, baseline and its noise, target and families. The
+    campaign may be a folder that another system left. PNG needs the extra `plot`. A file of that
+    name is replaced.
+    """
+    from holdfast.improve.pictures import page, pictures
+
+    kind = os.path.splitext(out)[1].lower()
+    if kind not in _KINDS:
+        raise UsageError(f"not a picture: {out}", hint="name a file that ends in .svg, .png, .html")
+    data, curve = _studied(call, campaign, session_id)
+    charts = pictures(curve)
+    picture = page(curve, data["campaign"]) if kind == ".html" else svg(charts, alone=True)
+    content = png(picture) if kind == ".png" else picture.encode()
+    applied = put_over(out, content)
+    told = {"bytes": len(content), "charts": [chart.title for chart in charts]}
+    told |= {"candidates": len(curve.points), "best": curve.best}
+    return Change(out, applied, f"{len(curve.points)} candidates in {out}", told)
+
+
+@example("holdfast improve report sort")
+def report(
+    call: Context,
+    campaign: Study = None,
+    *,
+    control: Annotated[
+        bool, Arg("Measure random search first, with as many evaluations as the campaign had")
+    ] = False,
+    session_id: Session = None,
+    trust: Trust = False,
+) -> Show:
+    """Markdown. Opens with what blocks and what to do next. Beside the result stand the best of
+    the candidates that were made from the unchanged repository, and random search over its numbers.
+    """
+    from holdfast.improve.report import report as written
+
+    if control:
+        from holdfast.improve.control import measure
+
+        with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
+            measure(
+                journal, _parts(call, journal, trust=trust).whole, call.tell or (lambda _: None)
+            )
+            journal.lines.flush()
+    data, curve = _studied(call, campaign, session_id)
+    return Show(_brief(data), text=written(data, curve), exact=True)
+
+
+@example("holdfast improve diff sort --round 1")
+def diff(
+    call: Context,
+    campaign: Campaign = None,
+    *,
+    round: Round = None,
+    executor: Executor = None,
+    session_id: Session = None,
+) -> Show:
+    """The patch of the whole campaign; with --round of what that round merged, or of the candidate
+    that --executor names.
+    """
+    with open_campaign(call, call.home(), campaign, session_id) as journal:
+        state = journal.state()
+        old, new = state["base"], state["head"]
+        if round is not None or executor is not None:
+            row = _row(state, round, executor)
+            old, new = row["parent"], row["commit"] or row["parent"]
+        patch = _workshop(journal, state).diff(old, new)
+    return Show({"from": old, "to": new, "patch": patch}, text=patch, exact=True)
+
+
+@example("holdfast improve replay sort --round 1")
+def replay(
+    call: Context,
+    campaign: Campaign = None,
+    *,
+    round: Annotated[int, Arg("Of which round")],
+    executor: Executor = None,
+    session_id: Session = None,
+    trust: Trust = False,
+) -> Show:
+    """Measures a candidate again beside what it was made from: what merged in that round unless
+    --executor names another. Nothing that was recorded changes. Exits with 1 if the outcome is
+    another one now.
+    """
+    from holdfast.improve.acceptance import contest
+
+    with open_campaign(call, call.home(), campaign, session_id) as journal:
+        state = journal.state()
+        row = _row(state, round, executor)
+        if row["commit"] is None:
+            raise NotFound(f"{row['executor']} of round {round} changed nothing")
+        found = _parts(call, journal, trust=trust)
+
+        def pair(number: int) -> tuple[float, float]:
+            scores = [found.score(row[name], number) for name in ("parent", "commit")]
+            return scores[0], scores[1]
+
+        exact, higher = state["baseline"]["sd"] == 0, found.whole.settings.higher
+        decided = contest(pair, higher=higher, exact=exact)
+    data = {"campaign": state["campaign"], "round": round, "executor": row["executor"]}
+    data |= {"recorded": row["benchmark_score"], "won_then": row["is_winner"]}
+    data |= {"now": decided.candidate, "base_now": decided.base, "better_now": decided.accepted}
+    data |= {"pairs": decided.pairs, "interval": decided.interval, "why": decided.why}
+    same = decided.accepted == row["is_winner"]
+    return Show({**data, "same_outcome": same}, exit_code=0 if same else ATTENTION)
+
+
+# --- shared ---------------------------------------------------------------------------------
+
+
+class _Measuring(NamedTuple):
+    whole: Any
+
+    def score(self, commit: str, seed: int) -> float:
+        found = self.whole.benchmark.evaluate(commit, seed=seed)
+        if found.score is None:
+            raise NotFound(f"{commit[:12]} has no score: {object_of(found.failure).get('what')}")
+        return float(found.score)
+
+
+def _parts(call: Context, journal: Journal, *, trust: bool) -> _Measuring:
+    """What measures, once the user trusts the command."""
+    from holdfast.improve.campaign import Parts, check_trust
+    from holdfast.improve.files import checked
+
+    state = journal.state()
+    settings = checked(state["settings"])
+    check_trust(state, settings, confirm(call, trust=trust))
+    return _Measuring(Parts(journal, settings, state["base"]))
+
+
+def _workshop(journal: Journal, state: Record) -> Any:
+    from holdfast.improve.campaign import Parts
+    from holdfast.improve.files import checked
+
+    return Parts(journal, checked(state["settings"]), state["base"]).workshop
+
+
+def _row(state: Record, round: int | None, executor: str | None) -> Record:
+    """A candidate: of the last round unless one is named, what merged unless another is."""
+    number = round or (state["rounds"][-1]["iteration"] if state["rounds"] else 0)
+    rows = [row for row in state["rows"] if row["iteration"] == number]
+    known = [
+        row for row in rows if row["executor"] == executor or (not executor and row["is_winner"])
+    ]
+    if not known:
+        names = ", ".join(str(row["executor"]) for row in rows)
+        what = f"no {executor} in round {number}" if executor else f"round {number} merged nothing"
+        raise NotFound(
+            what, hint=f"--executor: {names}" if names else "`improve show` lists rounds"
+        )
+    return known[0]
+
+
+def _studied(call: Context, name: str | None, session: str | None) -> tuple[Record, Any]:
+    """A campaign of the home, or of a folder, and its curve."""
+    from holdfast.improve import shown
+    from holdfast.improve.report import facts_of
+
+    if name is not None and not call.from_afar and os.path.isdir(name):
+        found = shown.in_folder(name)
+        label = os.path.basename(os.path.abspath(name))
+        return facts_of(found, label), found.curve
+    with open_campaign(call, call.home(), name, session) as journal:
+        data = overview(journal.state(), alive=journal.holder() is not None)
+    return data, shown.curve_of(data)
+
+
+def _brief(data: Record) -> Record:
+    return {name: value for name, value in data.items() if name not in ("rows", "population")}
