@@ -92,7 +92,7 @@ def test_plot_draws_a_campaign(run: Campaigns, kind: str) -> None:
 def test_diff_prints_the_campaign_a_round_or_a_candidate_as_git_would(run: Campaigns) -> None:
     whole = asked(run, "diff")
     assert "-FACTOR = 3\n+FACTOR = 4\n" in whole
-    assert whole == git(run.source, "diff", "--no-renames", "main", "improve/sort_faster")
+    assert whole.strip() == git(run.source, "diff", "--no-renames", "main", "improve/sort_faster")
     assert asked(run, "diff", "--round", "1") == whole
     assert "+FACTOR = 2\n" in asked(run, "diff", "--round", "1", "--executor", "executor_1")
     assert "merged nothing" in run("improve", "diff", "--round", "2").err
@@ -158,10 +158,8 @@ def test_a_foreign_loop_is_drawn_and_reported_on_from_where_it_lies(
     for wanted in ("lower is better, logarithmic, 1 without a score", "winners, round 3: 0.5"):
         assert wanted in text
     text = asked(desk, "report", str(place))
-    assert "| best | 0.5 (+100 %) |" in text and "| 3 | merged | 0.5 |" in text
-    assert "no campaigns in" in desk(
-        "improve", "plot", str(tmp_path / "w"), "--out", "a.svg"
-    ).err or ("no such campaign" in desk("improve", "plot", "nothing", "--out", "a.svg").err)
+    assert "| best | 0.5 (+99.95 %) |" in text and "| 3 | merged | 0.5 |" in text
+    assert "no campaigns in" in desk("improve", "report", str(desk.source)).err
 
 
 def test_the_drift_of_a_foreign_loop_is_named_once_for_each_field(

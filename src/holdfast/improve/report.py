@@ -28,7 +28,7 @@ def facts_of(shown: Shown, name: str) -> Record:
         "campaign": name,
         "status": str(own.get("status") or "unknown"),
         "why": None,
-        "next": "`holdfast validate` names what has drifted in its files",
+        "next": f"holdfast validate {name}",
         "objective": "",
         "metric": curve.metric,
         "higher_is_better": higher,
@@ -77,7 +77,7 @@ def blocks(facts: Record) -> str:
 
 
 def _head(facts: Record) -> list[str]:
-    return [f"**State:** {_plain(blocks(facts))}", f"**Next:** `{facts['next'].strip('`')}`"]
+    return [f"**State:** {_plain(blocks(facts))}", f"**Next:** `{facts['next']}`"]
 
 
 def _result(facts: Record) -> Iterator[str]:
@@ -152,4 +152,4 @@ def _figure(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None else f" ({value:+.3g} %)"
+    return "" if value is None else f" ({value:+.4g} %)"

@@ -237,8 +237,7 @@ def _studied(call: Context, name: str | None, session: str | None) -> tuple[Reco
 
     if name is not None and not call.from_afar and os.path.isdir(name):
         found = shown.in_folder(name)
-        label = os.path.basename(os.path.abspath(name))
-        return facts_of(found, label), found.curve
+        return facts_of(found, name), found.curve
     with open_campaign(call, call.home(), name, session) as journal:
         data = overview(journal.state(), alive=journal.holder() is not None)
     return data, shown.curve_of(data)
