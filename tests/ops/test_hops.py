@@ -29,24 +29,24 @@ class Hops(NamedTuple):
 
 
 VERBS = {
-    "ledger write": Hops(14, 1, 19),
+    "ledger write": Hops(12, 1, 19),
     "status": Hops(9, 0, 22),
-    "inbox send": Hops(32, 1, 21),
-    "inbox take": Hops(4, 0, 16),
-    "run -- true": Hops(195, 6, 42),
-    "job run": Hops(206, 4, 32),
-    "session start": Hops(104, 2, 35),
-    "session end": Hops(125, 4, 28),
-    "task add": Hops(33, 1, 24),
-    "memory note": Hops(13, 0, 22),
+    "inbox send": Hops(25, 1, 21),
+    "inbox take": Hops(2, 0, 16),
+    "run -- true": Hops(102, 6, 42),
+    "job run": Hops(133, 4, 32),
+    "session start": Hops(57, 2, 35),
+    "session end": Hops(76, 4, 29),
+    "task add": Hops(25, 1, 26),
+    "memory note": Hops(8, 0, 22),
 }
 PAGES = {
     "/": Hops(13, 0, 23),
     "/agent/rio": Hops(29, 0, 24),
     "/agent/rio/memory?q=fees": Hops(8, 0, 22),
-    "/jobs/demo": Hops(28, 0, 23),
-    "/swarms": Hops(5, 0, 20),
-    "/swarms/week": Hops(6, 0, 21),
+    "/jobs/demo": Hops(13, 0, 22),
+    "/swarms": Hops(3, 0, 18),
+    "/swarms/week": Hops(4, 0, 19),
 }
 FEW = 0.1
 """The share by which a number may lie above what was counted before the test asks to lower it."""

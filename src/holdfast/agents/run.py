@@ -127,7 +127,7 @@ class _Run:
     def run(self, text: str, mark: str, echo: Echo, count: measure.Count) -> Ran:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
         shown = home.mask(text)
-        home.document(scratch(opened.id, "context.md")).replace(shown.encode())
+        home.blob(scratch(opened.id, "context.md")).put([shown.encode()])
         began = home.clock.now()
 
         def beat(progress: Progress) -> None:
@@ -192,10 +192,9 @@ class _Run:
 
     def _keep(self, ended: Ended) -> HoldfastError | None:
         """Store what was printed; an error comes later, the end of the session goes first."""
-        key = self._agent.output_key(self._opened.id)
+        blob = self._home.blob(self._agent.output_key(self._opened.id))
         try:
-            shown = _kept(ended, self._home.mask)
-            self._home.document(key).replace(shown.encode("utf-8", "replace"))
+            blob.put([_kept(ended, self._home.mask).encode("utf-8", "replace")])
         except HoldfastError as error:
             return _while_ending(error, ended, "its output could not be kept")
         return None

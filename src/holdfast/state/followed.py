@@ -47,12 +47,13 @@ class Followed:
             self._keep(line)
             self._durable = line.cursor
 
-    def _keep(self, line: Line) -> None:
+    def _keep(self, line: Line | BadLine) -> Line | BadLine:
         last = self._newest[-1] if self._newest else line
-        if line.seq is None or (line.segment, line.offset) != (last.segment, last.end):
+        if (line.segment, line.offset) != (last.segment, last.end):
             self._newest.clear()
-        if line.seq is not None:
+        if isinstance(line, Line) and line.seq is not None:
             self._newest.append(_copied(line))
+        return line
 
     def read(self, after: Cursor = START) -> Iterator[Line | BadLine]:
         newest = [*self._newest]
@@ -60,12 +61,8 @@ class Followed:
         if newest and newest[0].seq == 1 and after == START:
             after = after._replace(segment=newest[0].segment)
         if (place := (after.segment, after.offset)) in places and self._ends_at(newest[-1].cursor):
-            yield from map(_copied, newest[places.index(place) :])
-        elif not self._ends_at(after):
-            for line in self.log.read(after):
-                if isinstance(line, Line):
-                    self._keep(line)
-                yield line
+            return map(_copied, newest[places.index(place) :])
+        return iter(()) if self._ends_at(after) else map(self._keep, self.log.read(after))
 
     def settle(self) -> Cursor:
         if self._durable == START or not self._ends_at(self._durable):
