@@ -481,15 +481,15 @@ def test_what_was_decided_and_not_written_is_not_known(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state goes ahead of a write, and must come back when the disk refuses it."""
-    write, full = scene.job.log.write, False
+    write, full = scene.job.log.log.write, False
 
     def refused(decide: Decide[T]) -> Written[T]:
         if not full:
             return write(decide)
-        decide(scene.job.log.head())
+        decide(scene.job.log.log.head())
         raise DiskFull("no room", hint="make some")
 
-    monkeypatch.setattr(scene.job.log, "write", refused)
+    monkeypatch.setattr(scene.job.log.log, "write", refused)
 
     def watch(word: str, known: dict[str, Any]) -> None:
         nonlocal full
