@@ -10,11 +10,12 @@ crash.  It begins a new segment: all that was recorded before it can be compress
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import shlex
 import tarfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from types import SimpleNamespace
@@ -30,8 +31,8 @@ from holdfast.jobs.place import folder_of, workspace_of
 from holdfast.jobs.state import Refused, capped, refusal
 from holdfast.layout import JOB_FILES, JOB_LINK
 from holdfast.store.failpoints import hit
-from holdfast.store.vfs import CREATE_NEW
 from holdfast.workspace.safedir import remove_folder
+from holdfast.workspace.snapshots import exactly
 from holdfast.workspace.source import files_gone
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def _packed_files(job: Job) -> Record:
     with suppress(HoldfastError):
         packed |= _in_short(workspace.diff())
         patch = workspace.diff(patch=True).encode("utf-8", "surrogateescape")
-        packed["patch"] = _put(job, PATCH, lambda write: write(patch))
-    packed["files"] = _put(job, FILES, lambda write: _tar(folder, write))
+        packed["patch"] = _put(job, PATCH, [patch])
+    packed["files"] = _put(job, FILES, _packed(job))
     _check(job, packed["files"])
     return packed
 
@@ -120,64 +121,48 @@ def _in_short(changes: str) -> Record:
     return {"changes": text, "changed_files": at}
 
 
-def _put(job: Job, name: str, fill: Callable[[Callable[[bytes], Any]], Any]) -> Record:
+def _put(job: Job, name: str, pieces: Iterable[bytes]) -> Record:
     """A file in the folder of the job, there whole or not at all."""
-    digest, size, vfs = sha256(), 0, job.home.vfs
-    with typed(f"writing {name}", job.key), job.home.opened_dir(job.key) as directory:
-        if directory is None:
-            raise NotFound(f"{job.key} is gone", hint="`holdfast job list` shows what there is")
-        staging = f".{name}.tmp"
-        with suppress(FileNotFoundError):
-            directory.unlink(staging)
-        fd = directory.open(staging, CREATE_NEW)
-
-        def write(data: bytes) -> int:
-            nonlocal size
-            left = memoryview(data)
-            while left:
-                left = left[vfs.write(fd, left) :]
-            digest.update(data)
-            size += len(data)
-            return len(data)
-
-        try:
-            fill(write)
-            vfs.sync(fd)
-        finally:
-            vfs.close(fd)
-        directory.rename(staging, name)
-        directory.sync()
-    return {"name": name, "sha256": digest.hexdigest(), "bytes": size}
+    blob = job.home.blob(f"{job.key}/{name}")
+    digest = blob.put(pieces)
+    return {"name": name, "sha256": digest, "bytes": blob.size()}
 
 
-def _tar(folder: str, write: Callable[[bytes], Any]) -> None:
-    stream = cast("Any", SimpleNamespace(write=write))
-    with (
-        zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as out,
-        tarfile.open(fileobj=cast("Any", out), mode="w|", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        # The repository last: as long as it is missing, what was unpacked is not all there.
-        for name in sorted(os.listdir(folder), key=lambda each: (each == _REPOSITORY, each)):
-            if name not in _LEFT_OUT:
-                _add(tar, os.path.join(folder, name), name)
+def _packed(job: Job) -> Iterator[bytes]:
+    """The files of a job as they go into its archive."""
+    compressor = zstandard.ZstdCompressor().compressobj()
+    with typed("packing the files", job.key):
+        for piece in _tarred(folder_of(job, JOB_FILES)):
+            if data := compressor.compress(piece):
+                yield data
+    yield compressor.flush()
 
 
-def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
-    """All of a folder, in the order of tarfile, which goes no deeper than Python can recurse."""
-    pending = [(path, name)]
-    while pending:
-        path, name = pending.pop()
-        try:
-            tar.add(path, arcname=name, recursive=False)
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            what = f"folders are nested too deep to be packed: {name[:80]}…"
-            hint = "remove them from the workspace, and pack the job then"
-            raise StorageError(what, hint=hint, path=path[:200]) from error
-        if os.path.isdir(path) and not os.path.islink(path):
-            inside = sorted(os.listdir(path), reverse=True)
-            pending += [(f"{path}/{each}", f"{name}/{each}") for each in inside]
+def _tarred(folder: str) -> Iterator[bytes]:
+    # The repository last: as long as it is missing, what was unpacked is not all there.
+    names = set(os.listdir(folder)) - _LEFT_OUT
+    pending = sorted(names, key=lambda name: (name == _REPOSITORY, name), reverse=True)
+    with tarfile.open(fileobj=io.BytesIO(), mode="w", format=tarfile.PAX_FORMAT) as tar:
+        while pending:  # in the order of tarfile, which goes no deeper than Python can recurse
+            path = os.path.join(folder, name := pending.pop())
+            try:
+                about = cast("tarfile.TarInfo | None", tar.gettarinfo(path, name))
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
+                what = f"folders are nested too deep to be packed: {name[:80]}…"
+                hint = "remove them from the workspace, and pack the job then"
+                raise StorageError(what, hint=hint, path=path[:200]) from error
+            if about is None:
+                continue  # a socket: no archive can have one
+            yield about.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+            if about.isreg():
+                with open(path, "rb") as file:
+                    yield from exactly(file.fileno(), about.size)
+                yield bytes(-about.size % tarfile.BLOCKSIZE)
+            elif about.isdir():
+                pending += [f"{name}/{each}" for each in sorted(os.listdir(path), reverse=True)]
+    yield bytes(2 * tarfile.BLOCKSIZE)
 
 
 def _check(job: Job, packed: Record) -> None:
@@ -247,7 +232,7 @@ def check_kept(job: Job) -> None:
 def check_unpacked(job: Job, verb: str) -> None:
     """Refuse what needs the files of a job that was packed, unless they were unpacked again."""
     if packed_in(job) is not None:
-        raise _packed(job, verb)
+        raise _is_packed(job, verb)
 
 
 @contextmanager
@@ -260,11 +245,11 @@ def needing_files(job: Job, verb: str) -> Generator[None]:
         yield
     except HoldfastError:
         if job.state()["archived"] != before:
-            raise _packed(job, verb) from None
+            raise _is_packed(job, verb) from None
         raise
 
 
-def _packed(job: Job, verb: str) -> Refused:
+def _is_packed(job: Job, verb: str) -> Refused:
     packed, folder = shlex.quote(folder_of(job, FILES)), shlex.quote(folder_of(job, JOB_FILES))
     return Refused(
         f"{job.name} is packed: {verb} needs its files",

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast import audit
 from holdfast.codec import MAX_DOCUMENT, Record, encode
-from holdfast.contracts.job_states import FINAL, SUSPENDABLE, TRANSITIONS, Cause, State
+from holdfast.contracts.job_states import FINAL, SUSPENDABLE, Cause, State
 from holdfast.errors import BadName, Busy, NotFound, UsageError
 from holdfast.jobs.place import Changed, any_acts, changed, end_orphans
 from holdfast.jobs.state import (
     Refused,
+    allowed_actions,
     check,
     phase_of,
     ready_state,
@@ -57,21 +58,16 @@ def waits_for(state: JobState) -> str | None:
 
 def could(state: JobState) -> list[str]:
     """What a person can do about a job now, the likeliest first."""
-    status, hold = state["status"], state["hold"]
-    if status in FINAL:
-        return []
-    if waits_for_approval(state):
-        return ["approve", "reject", *(["resume"] if state["suspending"] else []), "cancel"]
-    if hold == "approval":
-        deeds = list[str]()
-    elif hold is not None or state["suspending"] or status in ("HALTED_COST", "HALTED_TIME"):
-        deeds = ["resume"]
-    elif status == "INTERVENTION_REQUIRED":
-        deeds = ["continue", "halt", "suspend"]
-    else:
-        deeds = ["activate"] if status == "DRAFT" else ["suspend"]
-    rewinds = ["rewind"] if status in TRANSITIONS["rewind"][0] else []
-    return [*deeds, *rewinds, "cancel"]
+    found = {each.removeprefix("steward ").partition(" ")[0] for each in allowed_actions(state)}
+    if state["hold"] == "suspended":
+        found -= {"continue", "halt"}  # after it is resumed
+    return [each for each in _LIKELIEST if each in found]
+
+
+_LIKELIEST = (
+    *("approve", "reject", "resume", "continue", "halt", "activate", "suspend", "rewind"),
+    "cancel",
+)
 
 
 def next_commands(state: JobState, shown: str = "HASH") -> list[str]:

@@ -24,15 +24,8 @@ _MOST = 4 << 20
 _ALTERNATES = f"{GIT}/objects/info/alternates"
 _BORROWED = "../../../repository.git/objects\n"
 _UNFINISHED = (
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "BISECT_LOG",
-    "rebase-merge",
-    "rebase-apply",
-    "sequencer",
-    "index.lock",
-    "HEAD.lock",
+    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"),
+    *("rebase-merge", "rebase-apply", "sequencer", "index.lock", "HEAD.lock"),
 )
 
 
@@ -51,8 +44,7 @@ class Heads(NamedTuple):
 
     @property
     def tips(self) -> list[str]:
-        found = {*self.refs.values(), *filter(None, (self.commit,))}
-        return sorted(found)
+        return sorted({*self.refs.values(), *filter(None, (self.commit,))})
 
     def text(self) -> str:
         return json.dumps({"head": self.head, "refs": self.refs}, sort_keys=True)
@@ -72,7 +64,7 @@ def heads_of(workspace: Folder) -> Heads | None:
     """What the agent's repository says; None if it is gone or cannot be read."""
     if workspace.kind(GIT) != "folder" or workspace.kind(f"{GIT}/objects") != "folder":
         return None
-    head = _line(workspace.small(f"{GIT}/HEAD", 4096))
+    head = _line(workspace, f"{GIT}/HEAD")
     branch = head.removeprefix("ref:").strip()
     if head.startswith("ref:") and is_ref(branch):
         head = f"ref: {branch}"
@@ -90,8 +82,7 @@ def _refs(workspace: Folder) -> dict[str, str]:
             found[name] = commit
     loose = [path for path, _ in workspace.everything(f"{GIT}/refs/heads") if path[-1] != "/"]
     for path in (*loose, f"{GIT}/refs/stash"):
-        name = path.removeprefix(f"{GIT}/")
-        commit = _line(workspace.small(path, 4096))
+        name, commit = path.removeprefix(f"{GIT}/"), _line(workspace, path)
         if _ID.fullmatch(commit) and is_ref(name):
             found[name] = commit
     return dict(sorted(found.items()))
@@ -101,8 +92,9 @@ def is_ref(name: str) -> bool:
     return _REF.fullmatch(name) is not None and _UNFIT.search(name) is None
 
 
-def _line(content: bytes | None) -> str:
-    return (content or b"").decode("utf-8", "surrogateescape").strip(" \t\r\n")
+def _line(workspace: Folder, path: str) -> str:
+    content = workspace.small(path, 4096) or b""
+    return content.decode("utf-8", "surrogateescape").strip(" \t\r\n")
 
 
 def is_sound(workspace: Folder) -> bool:

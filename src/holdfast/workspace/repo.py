@@ -85,8 +85,11 @@ class Repo:
     def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
         """A commit of a tree, as who commits in the source; a ref of ours keeps it."""
         with self.alone():
-            made = self.git.commit_tree(tree, parents, message, self.made().identity)
-            self.git.keep({f"refs/holdfast/commits/{made}": made})
+            return self._commit(tree, parents, message)
+
+    def _commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        made = self.git.commit_tree(tree, parents, message, self.made().identity)
+        self.git.keep({f"refs/holdfast/commits/{made}": made})
         return made
 
     def merge(self, ours: str, theirs: str) -> str | Conflicts:
@@ -129,9 +132,7 @@ class Repo:
                 return parent
             upon = self.git.tells("rev-parse", f"{parent}^{{tree}}")
             _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
-            made = self.git.commit_tree(tree, (parent,), message, self.made().identity)
-            self.git.keep({f"refs/holdfast/commits/{made}": made})
-        return made
+            return self._commit(tree, (parent,), message)
 
     def adopt(self, branch: str) -> str | None:
         """The commit that a branch of the user's repository has now, copied into ours."""
@@ -155,10 +156,8 @@ class Repo:
             sealed = sealed or Sealed(commit, ())
             for path in sealed.paths:
                 if not leads_inside(path) or path.endswith("/"):
-                    raise BadName(
-                        f"not a path that can be sealed: {path[:80]!r}",
-                        hint="a file or folder, relative to the top of the repository",
-                    )
+                    hint = "a file or folder, relative to the top of the repository"
+                    raise BadName(f"not a path that can be sealed: {path[:80]!r}", hint=hint)
             theirs, base = checked(self.git.tree(commit)), checked(self.git.tree(sealed.base))
             kept = {path: entry for path, entry in base.items() if sealed.covers(path)}
             wanted = kept | {
@@ -261,8 +260,8 @@ class Checkout:
         self._git, self._snapshots = git, Snapshots(git)
 
     def fill(self, wanted: Tree) -> None:
-        above, _, name = os.path.abspath(self._folder).rpartition("/")
-        with Folder(above or "/") as outer:
+        above, name = os.path.split(os.path.abspath(self._folder))
+        with Folder(above) as outer:
             outer.put_folder(name, outer)
         with Folder(self._folder) as here, scratch(self._folder, "aside") as aside:
             here.remove("files", aside)
@@ -286,12 +285,8 @@ class Checkout:
             }
             modules = {path: entry for path, entry in former.items() if entry.mode == MODULE}
             changed = difference(former, modules | now)
-            contents: list[Content] = []
-            for path, entry in changed.items():
-                if entry is not None:
-                    data = _content(files, path, entry)
-                    contents.append((len(data), (data,)))
-        return changed, contents
+            data = [_content(files, path, entry) for path, entry in changed.items() if entry]
+        return changed, [(len(each), (each,)) for each in data]
 
     def broken(self) -> Measured:
         """What of the sealed paths is not as in their base."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.clock import SystemClock
@@ -103,31 +104,24 @@ class Snapshots:
         tree: Tree = {}
         read: dict[str, _Read] = {}
         for path, about in found:
+            known = self._read.get(path)
+            # One that was read a moment ago, too early to be remembered, is read once more.
+            large = about.size > LARGEST and about.mode != LINK and (known is None or known.seen)
             if about.mode == FOLDER:
                 tree[path] = Entry(FOLDER, "")
-                continue
-            known = self._read.get(path)
-            if known is not None and known.seen == about.seen:
+            elif known is not None and known.seen == about.seen:
                 read[path] = known
-            elif (
-                former is not None
-                and about.size > LARGEST
-                and about.mode != LINK
-                # One that was read a moment ago, too early to be remembered, is read once more.
-                and (known is None or known.seen)
-            ):
+            elif former is not None and large:
                 left_out.add(path)
                 if path in former and not partly:
                     tree[path] = former[path]
-                continue
             else:
-                try:
+                with suppress(FileNotFoundError):
                     blob = self._id_of(files, path, about)
-                except FileNotFoundError:
-                    continue
-                # One that changed in this very moment may change again and look the same.
-                read[path] = _Read(blob, about.seen if about.changed_ns < now else ())
-            tree[path] = Entry(about.mode, read[path].id)
+                    # One that changed in this very moment may change again and look the same.
+                    read[path] = _Read(blob, about.seen if about.changed_ns < now else ())
+            if path in read:
+                tree[path] = Entry(about.mode, read[path].id)
         self._read = {**self._read, **read} if partly else read
         if not partly:
             self.left_out = left_out
@@ -185,25 +179,20 @@ class Snapshots:
             for path, entry in changed.items()
         }
         here = {entry.id for entry in (*former.values(), *upon.values())}
+        root = last and (last.root or self.repository.tells("rev-parse", f"{last.id}^{{tree}}"))
         made, root = self.repository.commit(
             text,
             changed=kept,
-            upon=self._root(last) if last is not None else None,
+            upon=root,
             contents=self._contents(files, tree, changed, kept, here),
             parents=parents,
         )
-        self._hold(made)
+        # Refs name it, so that nothing ever takes it for garbage, and it is found again.
+        with Folder(self.repository.directory) as ours:
+            for name in (f"{_REFS}{made}", LAST):
+                ours.put(name, FILE, [f"{made}\n".encode()], ours)
         self.remember(Last(made, text, tree, root))
         return made
-
-    def _root(self, last: Last) -> str:
-        return last.root or self.repository.tells("rev-parse", f"{last.id}^{{tree}}") or ""
-
-    def _hold(self, commit: str) -> None:
-        """Let refs name it, so that nothing ever takes it for garbage, and it is found again."""
-        with Folder(self.repository.directory) as ours:
-            for name in (f"{_REFS}{commit}", LAST):
-                ours.put(name, FILE, [f"{commit}\n".encode()], ours)
 
     def _contents(
         self,
@@ -280,13 +269,8 @@ class Snapshots:
     def remember(self, last: Last) -> None:
         """Say what the workspace was made to be."""
         self.last = last
-        said = {
-            "last": last.id,
-            "text": last.text,
-            "root": last.root,
-            "tree": last.tree,
-            "read": self._read,
-        }
+        about = {"last": last.id, "text": last.text, "root": last.root}
+        said = {**about, "tree": last.tree, "read": self._read}
         with Folder(self.repository.directory) as ours:
             ours.put(_CACHE, FILE, [json.dumps(said).encode("ascii")], ours)
 
