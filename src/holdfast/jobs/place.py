@@ -235,18 +235,15 @@ class Models:
         for phase in spec.phases:
             ref = spec.model_of(phase)
             if ref is None:
-                raise ConfigError(
-                    f"nobody is named for phase {phase.name} ({phase.role})",
-                    hint=f"--{phase.role.lower()} MODEL, or `model:` in the spec",
-                )
+                what = f"nobody is named for phase {phase.name} ({phase.role})"
+                hint = f"--{phase.role.lower()} MODEL, or `model:` in the spec"
+                raise ConfigError(what, hint=hint)
             try:
                 self.model(ref)
             except HoldfastError as error:
-                raise ConfigError(
-                    f"{ref} cannot be asked in phase {phase.name}: {error.message}",
-                    hint=error.hint or "`holdfast model list` shows who can be asked",
-                    path=error.path,
-                ) from error
+                what = f"{ref} cannot be asked in phase {phase.name}: {error.message}"
+                hint = error.hint or "`holdfast model list` shows who can be asked"
+                raise ConfigError(what, hint=hint, path=error.path) from error
 
     def close(self) -> None:
         for model in self._open.values():

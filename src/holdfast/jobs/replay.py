@@ -237,10 +237,8 @@ def _lines(job: Job, after: int) -> tuple[list[Record], str | None, bool]:
             ended += 1
             reached = ended >= after
     if ended < after:
-        raise UsageError(
-            f"{job.name} has {plural(ended, 'call')} that ended, not {after}",
-            hint=f"--from 0 to --from {ended}",
-        )
+        what = f"{job.name} has {plural(ended, 'call')} that ended, not {after}"
+        raise UsageError(what, hint=f"--from 0 to --from {ended}")
     return lines, tree, False
 
 

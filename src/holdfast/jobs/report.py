@@ -39,8 +39,6 @@ _QUOTED = 200
 """Characters of a path that a complaint quotes, where it does not name the path as it is."""
 
 _NO_ACTION = {"failed": "failed", "late": "no answer in time", "refused": "refused"}
-ACTED = {"COMPLETED": "good", "RETRY": "care", "STUCK": "bad"}
-"""What an action means, as colour and shape tell it: see design/look.md."""
 _MEANINGS = {
     "RUNNING": "going",
     "SUCCESS": "good",

@@ -196,10 +196,8 @@ def _checked(value: dict[str, Any], where: str) -> JobSpec:
         raise BadValue(f"{where}: {at or 'spec'}: {first['msg']}", hint=hint) from None
     unknown = sorted(spec.unknown_fields())
     if unknown:
-        raise BadValue(
-            f"{where}: nothing is called {', '.join(unknown[:5])}",
-            hint="a misspelt field would be one that does nothing; see docs/jobs.md",
-        )
+        hint = "a misspelt field would be one that does nothing; see docs/jobs.md"
+        raise BadValue(f"{where}: nothing is called {', '.join(unknown[:5])}", hint=hint)
     return spec
 
 
@@ -273,10 +271,8 @@ def _phases(value: dict[str, Any], options: Options) -> list[dict[str, Any]]:
     if options.supervisor is not None and not any(map(_reviews, phases)):
         work, *more = phases
         if more or work["name"] != DEFAULT_PHASE:
-            raise UsageError(
-                "a supervisor, but no phase with the role supervisor",
-                hint="add one to the phases of the spec: without it nothing would be reviewed",
-            )
+            hint = "add one to the phases of the spec: without it nothing would be reviewed"
+            raise UsageError("a supervisor, but no phase with the role supervisor", hint=hint)
         timeout = {key: work[key] for key in ("timeout_seconds",) if key in work}
         phases = [{**work, "name": "work"}, review | timeout]
     if options.timeout is not None:

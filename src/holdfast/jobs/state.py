@@ -118,10 +118,9 @@ def spec_of(state: Job) -> JobSpec:
         try:
             spec = JobSpec.model_validate(state["spec"])
         except ValidationError as error:
-            raise Corrupt(
-                f"the spec of {state['job_id']} cannot be read: {error.errors()[0]['msg']}",
-                hint="`holdfast check` tells whether its history was changed",
-            ) from None
+            what = f"the spec of {state['job_id']} cannot be read: {error.errors()[0]['msg']}"
+            hint = "`holdfast check` tells whether its history was changed"
+            raise Corrupt(what, hint=hint) from None
         _last_spec = state["spec"], spec
     return _last_spec[1]
 

@@ -143,10 +143,8 @@ def _check_shown(job: Job, named: str | None, verb: str) -> Shown | None:
         what = f"{verb} of {named[:16]}, but what waits is {now.hash[:16]}"
         because = f": {now.changed.in_words}" if now.changed.after_the_agent else ""
         audit.tell(job.home, "stale_approval", what, job=job.name)
-        raise Stale(
-            f"{job.name} has changed since {named[:16]} was shown{because}",
-            hint=f"`holdfast job show {job.name}` shows what waits now ({now.hash[:16]})",
-        )
+        hint = f"`holdfast job show {job.name}` shows what waits now ({now.hash[:16]})"
+        raise Stale(f"{job.name} has changed since {named[:16]} was shown{because}", hint=hint)
     return now
 
 
@@ -336,19 +334,15 @@ def check_activates(state: JobState) -> None:
     """Refuse a job that is no draft, or has no task."""
     check(state, "activate")
     if not _says_what(state):
-        raise Refused(
-            refusal(state, "activate", why="nobody said what is to be done").message,
-            hint=next_commands(state)[0],
-        )
+        what = refusal(state, "activate", why="nobody said what is to be done").message
+        raise Refused(what, hint=next_commands(state)[0])
     spec = spec_of(state)
     attached = {basename(path) for path in state["attachments"]}
     missing = [path for path in spec.attachments if basename(path) not in attached]
     if missing and "replayed_from" not in (state["origin"] or {}):
         # Its maker was ended before everything was in its place.
-        raise Refused(
-            f"{state['job_id']} was to have {basename(missing[0])[:80]!r} attached, and has not",
-            hint=f"holdfast job attach {missing[0]} --job {state['job_id']}",
-        )
+        what = f"{state['job_id']} was to have {basename(missing[0])[:80]!r} attached, and has not"
+        raise Refused(what, hint=f"holdfast job attach {missing[0]} --job {state['job_id']}")
 
 
 def _says_what(state: JobState) -> bool:
@@ -388,10 +382,8 @@ def _place_of(state: JobState, phase: int | str) -> int:
     try:
         return int(phase)
     except ValueError:
-        raise UsageError(
-            f"there is no phase {str(phase)[:80]!r}",
-            hint=f"0 to {len(names) - 1}, or one of {', '.join(names)}",
-        ) from None
+        hint = f"0 to {len(names) - 1}, or one of {', '.join(names)}"
+        raise UsageError(f"there is no phase {str(phase)[:80]!r}", hint=hint) from None
 
 
 def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bool) -> Record:
@@ -405,10 +397,8 @@ def _rewound(state: JobState, phase: int | None, point: str | None, *, start: bo
         _check_resumable(state, found)
         tree, former, place = found["tree"], found["former"], found["place"]
     if not 0 <= place < len(phases):
-        raise UsageError(
-            f"there is no phase {place}",
-            hint=f"0 to {len(phases) - 1}: {', '.join(each.name for each in phases)}",
-        )
+        hint = f"0 to {len(phases) - 1}: {', '.join(each.name for each in phases)}"
+        raise UsageError(f"there is no phase {place}", hint=hint)
     if point is None and place > state["phase"]:
         why = f"{phases[place].name} is ahead of {here}: what is between them would be left out"
         raise refusal(state, "rewind", why=why)
@@ -468,15 +458,11 @@ def checkpoint(job: Job, name: str, description: str | None, tree: str | None) -
 def check_checkpoint(state: JobState, name: str) -> None:
     """Refuse a recovery point of a job that has nothing to keep, or under no name of its own."""
     if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()):
-        raise BadName(
-            f"not the name of a recovery point: {name[:80]!r}",
-            hint=f"1 to {_LONGEST_NAME} characters that can be printed, no space around them",
-        )
+        hint = f"1 to {_LONGEST_NAME} characters that can be printed, no space around them"
+        raise BadName(f"not the name of a recovery point: {name[:80]!r}", hint=hint)
     if state["status"] in ("DRAFT", "RUNNING", *FINAL):
         raise refusal(state, "checkpoint")
     if any(each["id"] == name for each in state["points"]):
         known = ", ".join(each["id"] for each in state["points"])
-        raise UsageError(
-            f"there is a recovery point {name[:80]!r} already",
-            hint=f"take another name than {known}",
-        )
+        what = f"there is a recovery point {name[:80]!r} already"
+        raise UsageError(what, hint=f"take another name than {known}")

@@ -60,10 +60,8 @@ def _tree_of(job: Job, point: str) -> str:
         known = ", ".join(points) or "there is none"
         raise NotFound(f"no recovery point {point[:80]!r}", hint=f"known: {known}")
     if points[point] is None:
-        raise ConfigError(
-            f"{point} was made without keeping the files",
-            hint="`holdfast job diff` without --since shows all that was changed",
-        )
+        hint = "`holdfast job diff` without --since shows all that was changed"
+        raise ConfigError(f"{point} was made without keeping the files", hint=hint)
     return str(points[point])
 
 

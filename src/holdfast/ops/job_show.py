@@ -129,12 +129,8 @@ def _check_out(job: Job, out: str, *, replace: bool) -> None:
         raise UsageError(f"{out} is a folder", hint=f"name a file: --out {page}", path=out)
     home = os.path.realpath(job.home.path)
     if os.path.commonpath([home, os.path.realpath(above)]) == home and not out.endswith(".html"):
-        raise UsageError(
-            f"{out} would be a file of the home", hint="end its name in .html, or write elsewhere"
-        )
+        what = f"{out} would be a file of the home"
+        raise UsageError(what, hint="end its name in .html, or write elsewhere")
     if existing(out) is not None and not replace:
-        raise UsageError(
-            f"{out} already exists",
-            hint=f"another name, or `holdfast job export {job.name} --out {out} --replace`",
-            path=out,
-        )
+        hint = f"another name, or `holdfast job export {job.name} --out {out} --replace`"
+        raise UsageError(f"{out} already exists", hint=hint, path=out)

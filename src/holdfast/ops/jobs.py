@@ -43,10 +43,8 @@ def meant(call: Context, id: str | None) -> str:
     with queue_of(call) as queue:
         current = queue.state()["current_job_id"]
     if current is None:
-        raise UsageError(
-            "no job is named and none is in use",
-            hint="name one, or choose it with `holdfast job use ID`",
-        )
+        what = "no job is named and none is in use"
+        raise UsageError(what, hint="name one, or choose it with `holdfast job use ID`")
     return current
 
 
@@ -65,9 +63,8 @@ def opened(
     who asks at a terminal.
     """
     if decrypt and call.from_afar:
-        raise UsageError(
-            "what is sealed is opened at a terminal only", hint="holdfast job history --decrypt"
-        )
+        what = "what is sealed is opened at a terminal only"
+        raise UsageError(what, hint="holdfast job history --decrypt")
     name = meant(call, id)
     home = call.home_to_change() if change else call.home()
     key = call.layout.path("job", name)

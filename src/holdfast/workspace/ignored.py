@@ -71,11 +71,9 @@ def listed(
     for path in around.blocking:
         files.remove(path, files)
     if deep := _counting(ours, files, around.unreachable):
-        raise Unkept(
-            f"folders are nested too deep for git: {deep[0][:80]}…",
-            hint="remove them, or name them in .gitignore; no program could work with such a path",
-            path=files.path,
-        )
+        what = f"folders are nested too deep for git: {deep[0][:80]}…"
+        hint = "remove them, or name them in .gitignore; no program could work with such a path"
+        raise Unkept(what, hint=hint, path=files.path)
     inner = set(around.repositories) - _ignored(ours, files, around.repositories)
     found, links = _said(ours, files, inner)
     # The agent wrote its index, and git believes what is in there: also `../../victim`.
@@ -123,11 +121,8 @@ def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[
     plain = (re.sub(r"[\\*?[]", r"\\\g<0>", path) for path in sorted(inner))
     but = [f"--exclude=/{path}/" for path in plain]
     if sum(map(len, but)) > _MOST_SAID:
-        raise Unkept(
-            f"{len(inner)} repositories are inside of the workspace, too many to be looked at",
-            hint="remove some, or name their folder in .gitignore",
-            path=files.path,
-        )
+        what = f"{len(inner)} repositories are inside of the workspace, too many to be looked at"
+        raise Unkept(what, hint="remove some, or name their folder in .gitignore", path=files.path)
     words = ("ls-files", "-z", "-t", "--stage", "--cached", "--others", "--exclude-standard", *but)
     index = os.path.join(files.path, GIT, "index")
     try:

@@ -141,10 +141,8 @@ class Proposal:
     ) -> Merged:
         """Make the branch in the source, or move it forward if it is ours or was asked for."""
         if branch in ("HEAD", "@") or branch.startswith("refs/"):
-            raise BadName(
-                f"not the name of a branch: {branch[:80]!r}",
-                hint="name it as `git branch` does, without refs/heads/; HEAD is never moved",
-            )
+            hint = "name it as `git branch` does, without refs/heads/; HEAD is never moved"
+            raise BadName(f"not the name of a branch: {branch[:80]!r}", hint=hint)
         if tip is None or tip == self._base:
             note = "nothing to merge: the job changed no file"
             return Merged(branch, tip or "", self._base, 0, Measured([], [], []), False, note)

@@ -142,11 +142,9 @@ class Repo:
             if commit is not None and self.git.commit_of(commit) is None:
                 objects = os.path.join(source.directory, "objects")
                 if not self.git.take(objects, [commit], [each for each in [self.base] if each]):
-                    raise Conflict(
-                        f"branch {branch} cannot be read whole: {commit[:12]}",
-                        hint=f"look at it with `git -C {source.directory} fsck`",
-                        path=source.directory,
-                    )
+                    what = f"branch {branch} cannot be read whole: {commit[:12]}"
+                    hint = f"look at it with `git -C {source.directory} fsck`"
+                    raise Conflict(what, hint=hint, path=source.directory)
                 self.git.keep({f"refs/holdfast/commits/{commit}": commit})
         return commit
 

@@ -74,11 +74,9 @@ class Folder:
         while pending:
             here = pending.pop()
             if here.count("/") > _DEEPEST:
-                raise Unkept(
-                    f"folders are nested more than {_DEEPEST} deep: {here[:80]}…",
-                    hint="remove them; no program could work with such a path",
-                    path=self.path,
-                )
+                what = f"folders are nested more than {_DEEPEST} deep: {here[:80]}…"
+                hint = "remove them; no program could work with such a path"
+                raise Unkept(what, hint=hint, path=self.path)
             try:
                 with self._at(here) as fd:
                     entries = _entries(fd)
@@ -429,11 +427,9 @@ def _found(about: os.stat_result) -> Found:
 
 def _link(target: bytes, name: str, parent: int, path: str) -> None:
     if not 0 < len(target) <= _LONGEST_TARGET or b"\0" in target:
-        raise Corrupt(
-            f"a symbolic link that no folder can have: {path[:80]!r}",
-            hint="its target is empty, too long or holds a NUL; commit it anew in the source",
-            path=path,
-        )
+        what = f"a symbolic link that no folder can have: {path[:80]!r}"
+        hint = "its target is empty, too long or holds a NUL; commit it anew in the source"
+        raise Corrupt(what, hint=hint, path=path)
     os.symlink(target, os.fsencode(name), dir_fd=parent)
 
 

@@ -143,11 +143,9 @@ class Snapshots:
     def _in_time(self, content: Iterable[bytes], files: Folder) -> Iterator[bytes]:
         for piece in content:
             if self._until is not None and SystemClock().boottime() > self._until:
-                raise Unkept(
-                    f"the files take longer than {LONGEST:g} s to be read",
-                    hint="remove what is large, or name it in .gitignore",
-                    path=files.path,
-                )
+                what = f"the files take longer than {LONGEST:g} s to be read"
+                hint = "remove what is large, or name it in .gitignore"
+                raise Unkept(what, hint=hint, path=files.path)
             yield piece
 
     def put(self, files: Folder, aside: Folder, wanted: Tree) -> None:
@@ -244,10 +242,8 @@ class Snapshots:
         try:
             said = self.repository.ask("cat-file", "commit", snapshot).decode("utf-8", "replace")
         except StorageError as error:
-            raise NotFound(
-                f"no such snapshot: {snapshot[:80]}",
-                hint="it belongs to another job, or the job's repository was damaged",
-            ) from error
+            hint = "it belongs to another job, or the job's repository was damaged"
+            raise NotFound(f"no such snapshot: {snapshot[:80]}", hint=hint) from error
         return said.partition("\n\n")[2].removesuffix("\n")
 
     # --- remembered -------------------------------------------------------------------------
@@ -299,10 +295,8 @@ def checked(tree: Tree) -> Tree:
     """The files of a tree that others made, if all may be written; modules left out."""
     for path in tree:
         if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
-            raise Corrupt(
-                f"a path that no work tree can have: {printable(path)[:80]!r}",
-                hint="the repository was made to do harm; look at it with `git fsck`",
-            )
+            hint = "the repository was made to do harm; look at it with `git fsck`"
+            raise Corrupt(f"a path that no work tree can have: {printable(path)[:80]!r}", hint=hint)
     return {path: entry for path, entry in tree.items() if entry.mode != MODULE}
 
 

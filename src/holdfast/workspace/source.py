@@ -74,21 +74,16 @@ def survey(
         return Facts(False, source, None, identity, "", (), made.config())
     commit = found.commit_of(base or "HEAD")
     if commit is None and base is not None:
-        raise NotFound(
-            f"no such branch or commit in {source}: {base[:80]}",
-            hint="see `git branch --all` there",
-            path=source,
-        )
+        what = f"no such branch or commit in {source}: {base[:80]}"
+        raise NotFound(what, hint="see `git branch --all` there", path=source)
     made.create(found.directory)
     top = found.top or found.directory
     if commit is None:
         notes.append(f"{top} has no commits: the job starts with no files")
     elif made.commit_of(commit) is None:
-        raise Corrupt(
-            f"the source cannot be copied whole: {commit} is missing in {top}",
-            hint="if it is a shallow or partial clone, fetch the rest of it first",
-            path=top,
-        )
+        what = f"the source cannot be copied whole: {commit} is missing in {top}"
+        hint = "if it is a shallow or partial clone, fetch the rest of it first"
+        raise Corrupt(what, hint=hint, path=top)
     if found.top is not None and source and os.path.realpath(source) != os.path.realpath(top):
         notes.append(f"{source} is a part of {top}: the job works on the whole of it")
     if commit is not None and (behind := _uncommitted(found, made)):
@@ -108,17 +103,11 @@ def repository_of(source: str, *, needed: bool) -> Source | None:
     """The repository that a source is in; None if it is in none and none is `needed`."""
     found, top = source_of(source), top_of(source)
     if found is None and top is not None and len(top.splitlines()) != 1:
-        raise UsageError(
-            f"a repository whose path has a line break cannot be a source: {top!r}",
-            hint="rename its folder",
-            path=source,
-        )
+        what = f"a repository whose path has a line break cannot be a source: {top!r}"
+        raise UsageError(what, hint="rename its folder", path=source)
     if found is None and needed:
-        raise ConfigError(
-            f"not in a git repository: {source}",
-            hint="`git init` and commit there, or choose the isolation `directory`",
-            path=source,
-        )
+        hint = "`git init` and commit there, or choose the isolation `directory`"
+        raise ConfigError(f"not in a git repository: {source}", hint=hint, path=source)
     return found
 
 
@@ -205,11 +194,9 @@ def facts_in(path: str) -> Facts | None:
         found = decode_record(said or b"")
         return _FACTS.validate_python({name: found.get(name) for name in Facts._fields})
     except (DecodeError, ValidationError) as error:
-        raise Corrupt(
-            f"what is known of the job's files cannot be read: {path}/{_PLACE}",
-            hint="the files are in the workspace beside it; copy out what you need",
-            path=path,
-        ) from error
+        what = f"what is known of the job's files cannot be read: {path}/{_PLACE}"
+        hint = "the files are in the workspace beside it; copy out what you need"
+        raise Corrupt(what, hint=hint, path=path) from error
 
 
 def files_gone(name: str, where: str, *, over: bool = False) -> Corrupt:

@@ -81,10 +81,8 @@ class Workspace:
         if isolation == "none" and source is None:
             raise UsageError("without isolation a job needs a folder", hint="name its source")
         if isolation == "worktree" and source is None:
-            raise UsageError(
-                "a work tree needs a repository to start from",
-                hint="name it as source, or choose the isolation `directory`",
-            )
+            what = "a work tree needs a repository to start from"
+            raise UsageError(what, hint="name it as source, or choose the isolation `directory`")
         self.folder, self.isolation, self.branch = folder, isolation, f"job-{job}"
         self._source = os.path.abspath(source) if source is not None else None
         self._base, self._hidden = base, hidden
@@ -160,11 +158,9 @@ class Workspace:
         # It is made first: files without one are of a job that lost it.
         with Folder(self.folder) as here:
             if any(path != "workspace/" for path, _ in here.everything("workspace")):
-                raise Corrupt(
-                    f"the files of a job without what is known of them: {self.path}",
-                    hint="copy out what you need and move the folder away",
-                    path=self.path,
-                )
+                what = f"the files of a job without what is known of them: {self.path}"
+                hint = "copy out what you need and move the folder away"
+                raise Corrupt(what, hint=hint, path=self.path)
         found = None
         if self._source is not None:
             check_source(self._source, self.folder)
