@@ -24,7 +24,17 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show, tally
 from holdfast.ops.job_damage import DAMAGED, lost_rows, warn_of_damage, warn_of_views
 from holdfast.ops.job_watch import words_of
-from holdfast.ops.jobs import Decrypt, Id, details, indented, opened, queue_of, row, workspace_of
+from holdfast.ops.jobs import (
+    Decrypt,
+    Id,
+    details,
+    held,
+    indented,
+    opened,
+    queue_of,
+    row,
+    workspace_of,
+)
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.text import duration, one_line, plural
@@ -118,9 +128,7 @@ def new(
         repository_of(whole.source, needed=True)
     name = _named(whole, id, spec)
     if dry_run:
-        return Change(
-            name, applied=False, detail=f"would make {name}", data=whole.value(), dry_run=True
-        )
+        return Change(name, False, f"would make {name}", whole.value(), dry_run=True)
     return _made(call, name, whole, queued=activate)
 
 
@@ -240,12 +248,8 @@ def attach(
         known = inside in state["attachments"] and is_attached(file, workspace_of(one).path)
         if not known:
             _attach(one, [os.path.abspath(file)])
-        return Change(
-            one.name,
-            applied=not known,
-            detail=f"{one.name} has {inside}{' already' if known else ''}",
-            data={"attachments": one.state()["attachments"]},
-        )
+        detail = f"{one.name} has {inside}{' already' if known else ''}"
+        return Change(one.name, not known, detail, {"attachments": one.state()["attachments"]})
 
 
 @example("holdfast job activate hello --rank 0")
@@ -257,9 +261,7 @@ def activate(
 ) -> Change:
     with opened(call, id, change=True) as job:
         _activate(call, job, rank)
-        return Change(
-            job.name, applied=True, detail=f"{job.name} waits in the queue", data=row(job)
-        )
+        return Change(job.name, True, f"{job.name} waits in the queue", row(job))
 
 
 def _activate(call: Context, job: Job, rank: int | None) -> None:
@@ -363,8 +365,7 @@ def show(
 
 
 def _text(told: Record) -> str:
-    held = f" (held: {told['hold']})" if told["hold"] else ""
-    lines = [f"{told['job']}  {told['status']}{held}  phase {told['phase']}"]
+    lines = [f"{told['job']}  {held(told)}  phase {told['phase']}"]
     if told["description"]:
         lines.append(f"  {told['description']}")
     limits, used = told["limits"], told["used"]

@@ -11,7 +11,7 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.place import put_back
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Show
-from holdfast.ops.jobs import Id, opened, workspace_of
+from holdfast.ops.jobs import Id, held, opened, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 
@@ -97,11 +97,10 @@ def _doubt(state: Record) -> str | None:
     """Why what is merged may not be what somebody wants."""
     if state["status"] == "SUCCESS":
         return None
-    held = f" (held: {state['hold']})" if state["hold"] else ""
     former: Record = state["former"] or {}
     sent = former.get("action") == "RETRY" or state["why"] == "rejected by the steward"
     so = "its last work was sent back" if sent else "it is not finished"
-    return f"{state['job_id']} is {state['status']}{held}, {so}"
+    return f"{state['job_id']} is {held(state)}, {so}"
 
 
 @example("holdfast job archive hello --dry-run")

@@ -24,7 +24,16 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
 from holdfast.ops.job_damage import warn_of_damage
 from holdfast.ops.job_watch import watching
-from holdfast.ops.jobs import Id, details, indented, opened, queue_of, workspace_of
+from holdfast.ops.jobs import (
+    Id,
+    details,
+    held,
+    indented,
+    opened,
+    put_in_line,
+    queue_of,
+    workspace_of,
+)
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 
@@ -79,12 +88,8 @@ def _run(call: Context, id: str) -> Show | Change:
         state = job.state()
         if state["status"] in FINAL:
             _leave(call, job)  # whoever took it there may have died before he did
-            return Change(
-                job.name,
-                applied=False,
-                detail=f"{job.name} is already in terminal state {state['status']}",
-                exit_code=_exit(state),
-            )
+            detail = f"{job.name} is already in terminal state {state['status']}"
+            return Change(job.name, False, detail, exit_code=_exit(state))
         with running(call, job) as runner:
             runner.run()
         return _ended(job)
@@ -181,13 +186,7 @@ def _cancellable(job: Job) -> Generator[None]:
 
 def _leave(call: Context, job: Job) -> None:
     """Bring what others look at into line with the history: the queue, and the views."""
-    after = job.state()
-    with queue_of(call, change=True) as queue:
-        keep = is_ready(after) or after["status"] == "RUNNING"
-        if after["status"] in FINAL or not keep:
-            queue.dequeue(job.name)
-        elif job.name not in queue.waiting():
-            queue.enqueue(job.name)
+    put_in_line(call, job, left=True)
     job.catch_up()
     history.show(job)
     if len(job.log.segments()) > 1:
@@ -197,13 +196,12 @@ def _leave(call: Context, job: Job) -> None:
 def _ended(job: Job, *, one: bool = False) -> Show:
     """How a job was left, and what a person would type now."""
     job.conceal()  # what is printed ends up in the logs of whoever runs it
-    told, state = details(job), job.state()
-    held = f" (held: {told['hold']})" if told["hold"] else ""
-    lines = [f"{job.name} is {told['status']}{held}"]
-    if told["why"]:
-        lines.append(f"why: {indented(told['why'])}")
-    lines += [f"{'or' if at else 'next'}: {each}" for at, each in enumerate(told["next"])]
-    return Show(told, text="\n".join(lines) + "\n", exit_code=_exit(state, one=one))
+    shown = details(job)
+    lines = [f"{job.name} is {held(shown)}"]
+    if shown["why"]:
+        lines.append(f"why: {indented(shown['why'])}")
+    lines += [f"{'or' if at else 'next'}: {each}" for at, each in enumerate(shown["next"])]
+    return Show(shown, text="\n".join(lines) + "\n", exit_code=_exit(job.state(), one=one))
 
 
 def _exit(state: Record, *, one: bool = False) -> int:
@@ -222,15 +220,14 @@ def _rehearsed(call: Context, job: Job, response: str | None) -> Show:
     asked = asking_of(state, ref, workspace)
     prompt = prompt_of(model_request(asked, phase, timeout=1.0, ordinal=0))
     before = "PENDING" if state["status"] == "DRAFT" else state["status"]
-    told: Record = {"job": job.name, "from": before, "phase": phase.name, "model": ref}
+    about: Record = {"job": job.name, "from": before, "phase": phase.name, "model": ref}
     if response is None:
-        return Show(
-            {**told, "request": asked.request.value(), "prompt": prompt}, text=f"{prompt}\n"
-        )
+        data = {**about, "request": asked.request.value(), "prompt": prompt}
+        return Show(data, text=f"{prompt}\n")
     one = Call(state["sequence"], phase.model_copy(update={"gates": []}), ref, before, None, prompt)
     verdict = verdict_on(one, given(response), state, workspace, call.clock)
     line = verdict.line(state, state["sequence"], "")
-    data = {**told, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
+    data = {**about, "to": line["status"], "action": line["action"], "hold": line.get("hold")}
     data["violations"] = [each._asdict() for each in [*verdict.violations, *verdict.warnings]]
     said = [f"{job.name}: {before} → {line['status']} ({line['action']})"]
     if line.get("complaint"):

@@ -7,18 +7,17 @@ import signal
 from contextlib import closing, suppress
 from typing import Annotated, Literal
 
-from holdfast.codec import Record
 from holdfast.errors import StorageError, UsageError
 from holdfast.jobs import history, steward
 from holdfast.jobs.job import Job
 from holdfast.jobs.packing import check_kept
 from holdfast.jobs.place import put_back
-from holdfast.jobs.runner import account_of, is_ready
+from holdfast.jobs.runner import account_of
 from holdfast.jobs.spec import check_amount
 from holdfast.jobs.state import check
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change
-from holdfast.ops.jobs import Id, details, opened, queue_of, workspace_of
+from holdfast.ops.jobs import Id, details, held, opened, put_in_line, workspace_of
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.text import duration
@@ -46,16 +45,11 @@ def decide(
         raise UsageError(f"{decision} without a word", hint="say --guidance TEXT")
     call.check_person()
     with opened(call, id, change=True) as job:
-        match decision:
-            case "halt":
-                steward.halt(job, guidance, by, shown)
-            case "approve":
-                steward.approve(job, guidance, by, shown)
-            case "reject":
-                steward.reject(job, guidance, by, shown)
-            case _:
-                steward.go_on(job, guidance, by, shown)
+        _DECIDE.get(decision, steward.go_on)(job, guidance, by, shown)
         return _done(call, job, decision)
+
+
+_DECIDE = {"halt": steward.halt, "approve": steward.approve, "reject": steward.reject}
 
 
 @example("holdfast job suspend hello")
@@ -94,21 +88,20 @@ def cancel(
 ) -> Change:
     """A model call in flight is ended too."""
     with opened(call, id, change=not dry_run, blind=reason is None) as job:
-        held = job.holder()
+        runs = job.holder()
         if dry_run:
             check(job.state(), "cancel")
-            ends = f" and end process {held.owner.pid}" if held is not None else ""
-            said = f"would cancel {job.name}{ends}"
-            return Change(job.name, applied=False, detail=said, dry_run=True)
+            ends = f" and end process {runs.owner.pid}" if runs is not None else ""
+            return Change(job.name, False, f"would cancel {job.name}{ends}", dry_run=True)
         asked = job.state()["call"] is not None
         steward.cancel(job, reason)
         if asked:
             with closing(account_of(job)) as account:
                 account.settle()
         # On another host that number is another process; its runner reads that it is cancelled.
-        if held is not None and held.owner.pid != os.getpid() and job.home.alive(held.owner):
+        if runs is not None and runs.owner.pid != os.getpid() and job.home.alive(runs.owner):
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(held.owner.pid, signal.SIGTERM)
+                os.kill(runs.owner.pid, signal.SIGTERM)
         return _done(call, job, "cancel")
 
 
@@ -134,13 +127,7 @@ def rewind(
     with opened(call, id, change=not dry_run) as job:
         line = steward.rewind(job, phase=phase, point=point, start=start, dry_run=dry_run)
         if dry_run:
-            return Change(
-                job.name,
-                applied=False,
-                detail=f"would go {line['reason']}",
-                data=line,
-                dry_run=True,
-            )
+            return Change(job.name, False, f"would go {line['reason']}", line, dry_run=True)
         files = "the files as they are"
         if line.get("tree") is not None:
             done = put_back(job, workspace_of(job))
@@ -174,19 +161,12 @@ def _done(call: Context, job: Job, what: str) -> Change:
     job.conceal()
     state = job.state()
     try:
-        with queue_of(call, change=True) as queue:
-            if is_ready(state):
-                queue.enqueue(job.name)
-            elif state["status"] != "RUNNING":
-                queue.dequeue(job.name)
+        put_in_line(call, job)
         history.show(job)
     except StorageError as error:
         # It is decided and on record: who is told that it failed would decide again.
         call.warn(f"the queue or jobHistory.json is behind: {error.message}")
-    held = f" (held: {state['hold']})" if state["hold"] else ""
+    now = held(state)
     if state["suspending"] and state["status"] == "RUNNING":
-        held = "; it is suspended when the call has ended"
-    data: Record = details(job)
-    return Change(
-        job.name, applied=True, detail=f"{what}: {job.name} is {state['status']}{held}", data=data
-    )
+        now = "RUNNING; it is suspended when the call has ended"
+    return Change(job.name, True, f"{what}: {job.name} is {now}", details(job))

@@ -15,6 +15,7 @@ from holdfast.jobs.packing import packed_in
 from holdfast.jobs.place import workspace_of as workspace_of
 from holdfast.jobs.queue import Queue, has_history, known
 from holdfast.jobs.report import in_words, known_usd, meaning, places, used
+from holdfast.jobs.runner import is_ready
 from holdfast.jobs.state import phase_of, spec_of
 from holdfast.jobs.steward import could, next_commands, shown_now, waits_for
 from holdfast.ops.context import Context
@@ -33,6 +34,21 @@ def queue_of(call: Context, *, change: bool = False) -> Generator[Queue]:
     home = call.home_to_change() if change else call.home()
     with Queue(home, call.layout) as queue:
         yield queue
+
+
+def held(state: Record) -> str:
+    """A state, and why the job stays there."""
+    return f"{state['status']} (held: {state['hold']})" if state["hold"] else state["status"]
+
+
+def put_in_line(call: Context, job: Job, *, left: bool = False) -> None:
+    """Let the queue have a job that can go on, or was `left` while a model was asked."""
+    state = job.state()
+    with queue_of(call, change=True) as queue:
+        if is_ready(state) or (left and state["status"] == "RUNNING"):
+            queue.enqueue(job.name)
+        elif state["status"] != "RUNNING":
+            queue.dequeue(job.name)
 
 
 def meant(call: Context, id: str | None) -> str:
@@ -82,8 +98,8 @@ def row(job: Job, rank: int | None = None, state: Record | None = None) -> Recor
     """A job in a line."""
     state = job.state() if state is None else state
     spec = spec_of(state)
-    held = job.holder()
-    gone = held is None and is_abandoned(job, state)
+    runs = job.holder()
+    gone = runs is None and is_abandoned(job, state)
     about = shown_now(job)
     hash = about.hash[:16]
     commands = [f"holdfast job run {job.name}"] if gone else next_commands(state, hash)
@@ -99,7 +115,7 @@ def row(job: Job, rank: int | None = None, state: Record | None = None) -> Recor
         "seconds": round(state["seconds"], 3),
         "used": used(state),
         "rank": rank,
-        "runner": held.owner.pid if held else None,
+        "runner": runs.owner.pid if runs else None,
         "runner_gone": gone,
         "suspending": state["suspending"],
         "waits_for": waits_for(state),
