@@ -220,7 +220,7 @@ class Scene:
             if shown and file.is_file() and "/." not in name:
                 documents[name] = _timeless(file.read_bytes())
         refs = self.git("for-each-ref", "--format=%(refname) %(tree)").splitlines()
-        trees = dict(line.split() if " " in line else (line, "") for line in refs)
+        trees = {name: tree for name, _, tree in (line.partition(" ") for line in refs)}
         left = [each.name for each in (top / ".files").iterdir()]
         log = self.git("log", "--first-parent", "--format=%s %T", "improve/sum")
         return End(
