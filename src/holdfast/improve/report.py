@@ -19,8 +19,7 @@ _MOST_LESSONS = 20
 def facts_of(shown: Shown, name: str) -> Record:
     """What the documents of a campaign say where its journal is missing."""
     curve, own = shown.curve, shown.own
-    best = number(own.get("best_score"))
-    best = curve.best if best is None or curve.best is None else best
+    best = number(own.get("best_score")) if curve.best is None else curve.best
     start, higher = curve.baseline, curve.higher
     gain = None if start is None or best is None else (best - start) * (1 if higher else -1)
     rounds = [_round(shown, at) for at in shown.rounds()]

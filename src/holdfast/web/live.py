@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError
 from holdfast.ids import is_agent_id
+from holdfast.improve.journal import JOURNAL, Place, campaigns
 from holdfast.jobs.queue import folders
 from holdfast.layout import SPENT
 from holdfast.ledger.book import agents
@@ -100,6 +101,7 @@ class Live:
         self._looked, self._began = float("-inf"), False
         self._names: list[str] = []
         self._jobs: list[str] = []
+        self._campaigns: list[Place] = []
         self.run = f"{os.getpid():x}{home.clock.now():.0f}"
         """Numbers of events mean something only within one run."""
 
@@ -163,6 +165,7 @@ class Live:
             now = self._home.clock.boottime()
             if now - self._looked >= _AGENTS_AGAIN:
                 self._looked, self._names = now, agents(self._home, self._layout)
+                self._campaigns = campaigns(self._home)
                 if "queue" in self._layout.paths:
                     self._jobs = folders(self._home, self._layout)
             for agent in self._names:
@@ -170,6 +173,9 @@ class Live:
             for job in self._jobs:
                 if self._changed(f"{self._layout.path('job', job)}/history.jsonl"):
                     events.append({"kind": "job", "agent": None, "job": job})
+            for place in self._campaigns:
+                if self._changed(place.key(JOURNAL)):
+                    events.append({"kind": "improve", "agent": None})
             if self._changed(SPENT):
                 events.append({"kind": "spend", "agent": None})
             for part in RUNS:

@@ -25,7 +25,7 @@ from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.jobs import decisions
 from holdfast.ops.operation import Table
 from holdfast.text import ago
-from holdfast.web import job_pages, memory_pages, swarm_pages
+from holdfast.web import improve_pages, job_pages, memory_pages, swarm_pages
 from holdfast.web.api import Opener
 from holdfast.web.calls import Calls, LookingRouter
 from holdfast.web.job_pages import Ask
@@ -58,6 +58,19 @@ STATES = {
     "done": "good",
     "stopped": "care",
     "interrupted": "bad",
+    "merged": "good",
+    "approved": "good",
+    "rejected": "bad",
+    "success": "good",
+    "regression": "care",
+    "finalized": "good",
+    "target_reached": "good",
+    "max_iterations": "good",
+    "plateau": "care",
+    "circuit_breaker": "care",
+    "budget": "care",
+    "user_stopped": "care",
+    "all_rejected": "care",
 }
 """What a state means, which is what its colour and its shape say."""
 CLOSED = ("completed", "dropped")
@@ -111,7 +124,7 @@ def message(title: str, text: str, hint: str = "", up: str = "/") -> str:
 def trouble(error: HoldfastError, path: str) -> str:
     title = "Not found" if isinstance(error, NotFound) else "That did not work"
     title = "Damaged" if isinstance(error, Corrupt) else title
-    up = next((up for up in ("/jobs", "/swarms") if path.startswith(f"{up}/")), "/")
+    up = next((up for up in ("/jobs", "/swarms", "/improve") if path.startswith(f"{up}/")), "/")
     return message(title, error.message, error.hint or "", up)
 
 
@@ -134,6 +147,7 @@ def routes(table: Table, opened: Opener, calls: Calls, *, read_only: bool) -> AP
 
     job_pages.add(router, ask, page)
     swarm_pages.add(router, opened, ask, page)
+    improve_pages.add(router, opened, ask, page)
     memory_pages.add(router, ask, page)
 
     @router.get("/")

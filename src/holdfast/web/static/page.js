@@ -135,7 +135,7 @@ document.addEventListener("keydown", (press) => {
     "/": () => (document.querySelector(".filter input") ?? document.querySelector("nav a[href='/ledger']")).focus(),
     c: () => document.querySelector("form.talk textarea, form.decide textarea")?.focus(),
     gf: () => { location.href = "/"; }, gl: () => { location.href = "/ledger"; },
-    gj: () => { location.href = "/jobs"; }, gd: () => { location.href = "/decisions"; }, gs: () => { location.href = "/swarms"; },
+    gj: () => { location.href = "/jobs"; }, gd: () => { location.href = "/decisions"; }, gs: () => { location.href = "/swarms"; }, gi: () => { location.href = "/improve"; },
     Enter: () => {
       const row = document.querySelector(CHOSEN);
       if (!row || press.target.matches("a, button, summary")) return false;
