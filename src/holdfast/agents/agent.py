@@ -24,7 +24,7 @@ from holdfast.agents.history import (
 )
 from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
-from holdfast.agents.projections import Topics, tell
+from holdfast.agents.projections import tell, told_in_topics
 from holdfast.audit import refused
 from holdfast.clock import instant_of
 from holdfast.codec import DecodeError, Record, decode
@@ -39,14 +39,14 @@ from holdfast.errors import (
     recorded,
 )
 from holdfast.ids import SessionId, agent_id, is_agent_id, session_id
-from holdfast.layout import HOLDFAST, Layout, Part, charged, told
+from holdfast.layout import HOLDFAST, Layout, Part, charged, retold, told
 from holdfast.ledger.book import Ledger, key_of
 from holdfast.process import Owner, this_process
 from holdfast.spend.account import Account
 from holdfast.spend.book import OF_A_JOB, Held, settled
 from holdfast.state.statelog import StateLog
 from holdfast.store.fence import DetachedLease, Grant
-from holdfast.store.primitives import CONTROL, Cursor, Decision, Line
+from holdfast.store.primitives import CONTROL, Cursor, Decision, Line, Log
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -122,7 +122,6 @@ class Agent:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
         self.journal = self.showing(*self.views())
         self.ledger = Ledger(home, self.name, layout)
-        self.topics = Topics(home, self.name, self.key, self.journal.log)
         self.account = Account(home, self.journal.log, charged(self.name), settled)
         self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal.log)
@@ -135,6 +134,10 @@ class Agent:
     def _told(self) -> Projection:
         """What the ledger has of the journal; who only looks does not pay for opening it."""
         return self.ledger.told_by(self.journal.log, self._home.cell(told(self.name)), tell)
+
+    @cached_property
+    def _topics(self) -> Log:
+        return self._home.log(self.key("topics"))
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -158,7 +161,9 @@ class Agent:
                 nonlocal begun, budget
                 state = journal.history_in(self.journal.known())
                 check_in_service(state)
-                number = self._free(state, free)
+                # The number that is free in the ledger, if it is so in the journal; else the next.
+                used = state["numbers"].get(free.day, 0)
+                number = free._replace(number=max(free.number, used + 1))
                 begun = str(number)
                 if owner == this_process():
                     self._presence.show(start.role, purpose)
@@ -241,11 +246,6 @@ class Agent:
         self.account.settle()  # the process that wrote its end may have died before
         self.account.release(held.session, "nothing was begun with it")
 
-    def _free(self, state: State, free: SessionId) -> SessionId:
-        """The number that is free in the ledger, if it is so in the journal; else the next."""
-        used = state["numbers"].get(free.day, 0)
-        return free if free.number > used else free._replace(number=used + 1)
-
     def bury(self) -> list[str]:
         """Record as crashed every session whose owner is gone, and what follows; their ids."""
         found = self._bury()
@@ -280,7 +280,7 @@ class Agent:
             self._told.catch_up()
             self.account.settle()
             self.ledger.refresh()
-            self.topics.catch_up()
+            self.tell_topics()
         return found
 
     def settle(self) -> list[str]:
@@ -290,7 +290,7 @@ class Agent:
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.account.settle(acked)
-        self.topics.catch_up(acked)
+        self.tell_topics()
         for role in self.state()["sessions"]:
             self._owned(role)
         self.journal.refresh()
@@ -340,12 +340,10 @@ class Agent:
 
     def note(self, event: str, text: str, data: Record, session: str | None = None) -> Cursor:
         """One line about the session under way."""
-        record: Record = {"event": event}
-        if named := session or self._current():
-            record["session_id"] = named
-        if text:
-            record["text"] = text
-        return self._append("the line", {**record, **data})
+        under_way = (str(each["session_id"]) for each in open_sessions(self.state()))
+        named = {"session_id": session or next(under_way, ""), "text": text}
+        told = {name: value for name, value in named.items() if value}
+        return self._append("the line", {"event": event, **told, **data})
 
     def _append(self, what: str, record: Record) -> Cursor:
         written = self.journal.decide(lambda _: ([record], None))
@@ -425,7 +423,7 @@ class Agent:
             self.ledger.refresh()
             self._check_shown()
             self.account.settle(lease.acked)
-            self.topics.catch_up(lease.acked)
+            self.tell_topics()
         except HoldfastError:
             if self._is_open(session):
                 raise
@@ -433,6 +431,11 @@ class Agent:
                 raise
         self.desk.settle()
         return str(session["session_id"])
+
+    def tell_topics(self) -> None:
+        """Have the topics of the memory say what the journal says."""
+        place = retold(self.name, "journal")
+        self.journal.project(self._topics, place, partial(told_in_topics, self.name))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -445,12 +448,6 @@ class Agent:
 
     def session(self, role: str = "") -> Record:
         return history.session(self.state(), role)
-
-    def last_session(self) -> Record | None:
-        return history.last_session(self.state())
-
-    def left_so_far(self) -> Record:
-        return history.left_so_far(self.state())
 
     def metrics(self) -> Record:
         return metrics.metrics(
@@ -475,10 +472,6 @@ class Agent:
                 continue
             if session is None or line.record.get("session_id") == session:
                 yield line
-
-    def _current(self) -> str | None:
-        found = open_sessions(self.state())
-        return str(found[0]["session_id"]) if found else None
 
     # -- the files ---------------------------------------------------------------------
 
@@ -545,10 +538,11 @@ class Agent:
         return DetachedLease(self.journal, self._home, name, fences=fences, alive=alive)
 
     def close(self) -> None:
-        told = (self._told,) if "_told" in self.__dict__ else ()
+        parts = [self.__dict__[name] for name in ("_told", "_topics") if name in self.__dict__]
+        parts += [self._presence, self.account, self.desk, self.persona, self.ledger]
         # What is owed to a file is written now.
         with recorded("what was done"):
-            for each in (*told, self._presence, self.account, self.desk, self.persona, self.ledger):
+            for each in parts:
                 each.close()
             try:
                 self.journal.flush(read=False)
@@ -568,17 +562,16 @@ _SWEEP = "once that is mended, `holdfast session sweep` brings the rest up to da
 
 def _first_line(session: str, start: Start, budget: float | None) -> Record:
     record: Record = {"event": "session_start", "session_id": session, "type": start.type}
-    if start.role:
-        record["role"] = start.role
-    if start.timeout is not None:
-        record["timeout_seconds"] = round(start.timeout)
-    if start.tree is not None:
-        record["tree"] = start.tree
-    if budget is not None:
-        record["budget_usd"] = budget
-    if start.known_as:
-        record["known_as"] = start.known_as
-    return {**record, **start.fields}
+    known = {
+        "role": start.role or None,
+        "timeout_seconds": None if start.timeout is None else round(start.timeout),
+        "tree": start.tree,
+        "budget_usd": budget,
+        "known_as": start.known_as or None,
+    }
+    return (
+        record | {name: value for name, value in known.items() if value is not None} | start.fields
+    )
 
 
 def _named(session: Session) -> Record:

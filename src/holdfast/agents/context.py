@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from holdfast.agents import history
 from holdfast.agents.inbox import for_prompt, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.agents.tasks import with_status
@@ -54,8 +55,8 @@ def gather(home: Home, agent: Agent) -> Given:
     """Everything an agent should know; nothing is claimed or changed by looking."""
     given = Given(
         agent.name,
-        agent.last_session(),
-        agent.left_so_far(),
+        history.last_session(agent.state()),
+        history.left_so_far(agent.state()),
         _text(home, agent.key("notes")),
         pending(_text(home, agent.key("tasks"))),
         (),

@@ -51,7 +51,7 @@ def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> Non
     child.persona.change(begin_as)
     child.desk.notes.begin_as(parent.desk.notes)
     bootstrap(home, child, called)
-    child.topics.catch_up()
+    child.tell_topics()
     _tell(home, child, "conversation", child.key("conversation"), _reaching_back)
     try:
         _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))

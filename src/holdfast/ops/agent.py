@@ -146,7 +146,7 @@ def new(
         made = one.persona.change(lambda before: _first(before, manifest)).after
         with recorded(f"agent {one.name}", f"`holdfast init {one.name}` makes what it lacks"):
             bootstrap(home, one, called)
-            one.topics.catch_up()
+            one.tell_topics()
             if context.layout is HOLDFAST:
                 refresh_index(home)
     return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
@@ -212,7 +212,7 @@ def edit(
             news = {name: done.after.get(name) for name in done.fields}
             done = one.persona.change(lambda now: _with(now, news))
             with recorded("the change"):
-                one.topics.catch_up()
+                one.tell_topics()
     did = "would change" if dry_run else "changed"
     detail = f"{did} {', '.join(done.fields)}" if done.fields else "nothing to change"
     return Change(

@@ -129,7 +129,7 @@ class StateLog(Generic[S]):
         """
         projection = self._projections.get((to.key, cell))
         if projection is None:
-            projection = Projection(self.log, to, Spared(self._home.cell(cell)), tell)
+            projection = Projection(self.log, Followed(to), Spared(self._home.cell(cell)), tell)
             self._projections[to.key, cell] = projection
         return projection.catch_up()
 
