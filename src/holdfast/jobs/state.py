@@ -196,10 +196,8 @@ def refusal(state: Job, cause: str, *, why: str = "") -> Refused:
 
 def check(state: Job, cause: Cause) -> None:
     """Refuse what the table does not allow."""
-    about_approval = cause in ("approve", "reject")
-    if state["status"] not in TRANSITIONS[cause][0] or (
-        about_approval and state["hold"] != "approval"
-    ):
+    held = cause not in ("approve", "reject") or state["hold"] == "approval"
+    if state["status"] not in TRANSITIONS[cause][0] or not held:
         raise refusal(state, _VERBS.get(cause, cause))
 
 

@@ -6,6 +6,7 @@ A decision is bound to what was shown: it names a hash, and is refused where tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from os.path import basename
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -174,36 +175,19 @@ def _kept(state: JobState) -> str | None:
     return "suspended" if state["hold"] == "suspended" or state["suspending"] else None
 
 
-def go_on(
-    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
-) -> None:
-    """Let a job go on that asked for a person."""
-    _decide(job, "continue", "PENDING", guidance, by, shown)
-
-
-def halt(
-    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
-) -> None:
-    """End a job that asked for a person."""
-    _decide(job, "halt", "CANCELED", None, by, shown, guidance or "halted by the steward")
-
-
-def reject(
-    job: Job, guidance: str | None = None, by: str | None = None, shown: str | None = None
-) -> None:
-    """Send a phase back, with what is wrong."""
-    _decide(job, "reject", "PENDING", guidance, by, shown, "rejected by the steward")
-
-
 def _decide(
     job: Job,
+    guidance: str | None = None,
+    by: str | None = None,
+    shown: str | None = None,
+    *,
     cause: Cause,
     status: State,
-    guidance: str | None,
-    by: str | None,
-    shown: str | None,
     reason: str | None = None,
 ) -> None:
+    if cause == "halt":
+        guidance, reason = None, guidance or reason
+
     def decide(state: JobState) -> Sequence[Record]:
         check(state, cause)
         _check_shown(job, shown, "rejection" if cause == "reject" else cause)
@@ -212,6 +196,14 @@ def _decide(
         return [move(cause, status, guidance=guidance, by=by, reason=reason, hold=hold)]
 
     job.decide(decide)
+
+
+go_on = partial(_decide, cause="continue", status="PENDING")
+"""Let a job go on that asked for a person."""
+halt = partial(_decide, cause="halt", status="CANCELED", reason="halted by the steward")
+"""End a job that asked for a person."""
+reject = partial(_decide, cause="reject", status="PENDING", reason="rejected by the steward")
+"""Send a phase back, with what is wrong."""
 
 
 def approve(
