@@ -60,10 +60,10 @@ class Packed(NamedTuple):
 
 def packed_in(job: Job) -> str | None:
     """The archive that has the files of a job, where they are nowhere else."""
-    return folder_of(job, FILES) if _said(job).get("files") and not has_files(job) else None
+    return folder_of(job, FILES) if _archived(job).get("files") and not has_files(job) else None
 
 
-def _said(job: Job) -> Record:
+def _archived(job: Job) -> Record:
     """What the history says of how the job was packed; nothing if it was not."""
     return job.state()["archived"] or {}
 
@@ -83,13 +83,17 @@ def pack(job: Job) -> Packed:
             history.show(job)
             _record(job, _packed_files(job))
             hit("job.packed")
-        if _said(job).get("files"):
-            _remove_files(job)
+        if _archived(job).get("files"):
+            with typed("removing the files of the job", job.key):
+                with suppress(FileNotFoundError):
+                    os.unlink(folder_of(job, JOB_LINK))  # noqa: TID251 - the link is for people
+                with suppress(FileNotFoundError):
+                    remove_folder(folder_of(job, JOB_FILES))
         segments = [each.segment for each in job.log.archive() if not each.left]
         job.catch_up()
     finally:
         job.disown()
-    return Packed(_said(job).get("files"), segments, before is None or bool(segments))
+    return Packed(_archived(job).get("files"), segments, before is None or bool(segments))
 
 
 def _packed_files(job: Job) -> Record:
@@ -205,14 +209,6 @@ def _record(job: Job, packed: Record) -> None:
         log.close()
 
 
-def _remove_files(job: Job) -> None:
-    with typed("removing the files of the job", job.key):
-        with suppress(FileNotFoundError):
-            os.unlink(folder_of(job, JOB_LINK))  # noqa: TID251 - the link that is for people
-        with suppress(FileNotFoundError):
-            remove_folder(folder_of(job, JOB_FILES))
-
-
 # --- what is left of it ---------------------------------------------------------------------
 
 
@@ -263,12 +259,12 @@ def changes_of(job: Job, *, patch: bool, most: int | None = None) -> str | None:
 
     Of a patch all of it, or the first `most` bytes.
     """
-    said = _said(job)
-    if ("patch" if patch else "changes") not in said:
+    packed = _archived(job)
+    if ("patch" if patch else "changes") not in packed:
         check_unpacked(job, "diff")
         return None
     if not patch:
-        return str(said["changes"])
+        return str(packed["changes"])
     key = f"{job.key}/{PATCH}"
     blob = job.home.blob(key)
     if (size := blob.size()) is None:

@@ -18,8 +18,6 @@ from holdfast.git.repository import MODULE, Repository
 from holdfast.workspace.agent_git import GIT
 from holdfast.workspace.safedir import Folder, Unkept, folders_above, leads_inside
 
-_NONE = "holdfast.none"
-"""An index that is not there, in our repository."""
 _RULES = (".gitignore", ".gitattributes")
 _MOST_RULES = 16 << 20
 """Bytes; git reads them whole, whatever memory there is."""
@@ -140,4 +138,5 @@ def _said(ours: Repository, files: Folder, inner: Collection[str]) -> tuple[set[
 
 
 def _nothing(ours: Repository) -> str:
-    return os.path.join(ours.directory, _NONE)
+    """An index that is not there, in our repository."""
+    return os.path.join(ours.directory, "holdfast.none")

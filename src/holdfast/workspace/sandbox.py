@@ -17,11 +17,8 @@ _PATIENCE = 30.0
 _OWN = ("/tmp", "/var/tmp", "/run", "/var/run")
 """Empty inside.  In the last two others have their sockets, and to speak with them is to act."""
 _NEEDED = (
-    "/etc/resolv.conf",
-    "/run/current-system",
-    "/run/opengl-driver",
-    "/run/wrappers",
-    "/run/media",
+    *("/etc/resolv.conf", "/run/current-system", "/run/opengl-driver"),
+    *("/run/wrappers", "/run/media"),
 )
 """What may lie there and is no socket: names of hosts, the programs of some systems, disks."""
 
@@ -68,7 +65,8 @@ class Sandbox(NamedTuple):
 def _frame(program: str, users: Sequence[str]) -> list[str]:
     own = dict.fromkeys(os.path.realpath(place) for place in _OWN if os.path.isdir(place))
     private = [word for place in own for word in ("--tmpfs", place)]
-    for place in map(os.path.realpath, [*_NEEDED, *_programs()]):
+    programs = filter(None, os.environ.get("PATH", "").split(os.pathsep))
+    for place in map(os.path.realpath, [*_NEEDED, *programs]):
         if place.startswith("/run/"):
             private += ["--ro-bind-try", place, place]
     return [
@@ -83,11 +81,6 @@ def _frame(program: str, users: Sequence[str]) -> list[str]:
     ]
 
 
-def _programs() -> list[str]:
-    """The folders where programs are looked for."""
-    return [place for place in os.environ.get("PATH", "").split(os.pathsep) if place]
-
-
 def hidden_in(commands: Iterable[str]) -> list[str]:
     """The files that commands name and that are not to be seen inside."""
     own = tuple(f"{os.path.realpath(place)}/" for place in _OWN)
@@ -97,9 +90,8 @@ def hidden_in(commands: Iterable[str]) -> list[str]:
             words = shlex.split(command)
         except ValueError:
             continue
-        for word in words:
-            if os.path.isfile(word) and os.path.realpath(word).startswith(own):
-                found[word] = None
+        files = (word for word in words if os.path.isfile(word))
+        found |= dict.fromkeys(each for each in files if os.path.realpath(each).startswith(own))
     return list(found)
 
 
