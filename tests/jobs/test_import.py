@@ -11,7 +11,7 @@ import pytest
 from holdfast.contracts.job_history import HISTORY
 from holdfast.contracts.job_lines import MANIFEST
 from holdfast.errors import StorageError
-from holdfast.jobs import adopt
+from holdfast.interop import jobs as adopt
 from holdfast.jobs.history import show
 from holdfast.jobs.job import Job
 from holdfast.jobs.replay import Differs, NothingToReplay

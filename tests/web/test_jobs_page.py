@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.jobs import adopt
+from holdfast.interop import jobs as adopt
 from holdfast.store.home import Home
 from tests.agents.world import until
 from tests.jobs.test_import import call, folder, job, manifest, recorded, told

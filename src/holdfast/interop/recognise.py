@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 from holdfast.contracts.kinds import kind
 from holdfast.errors import ConfigError, HoldfastError, NotFound
-from holdfast.interop import flags
+from holdfast.interop import flags, jobs
 from holdfast.interop.records import pieces
 from holdfast.interop.tree import File, Tree
-from holdfast.jobs import adopt as jobs
 from holdfast.layout import LOGIST, LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
 from holdfast.ledger.foreign import as_entry
 from holdfast.validate.scan import Scan

@@ -11,12 +11,11 @@ from holdfast.codec import DecodeError, decode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id, session_id
-from holdfast.interop import ledgers
+from holdfast.interop import jobs, ledgers
 from holdfast.interop.agents import Adoption, Flagged, Found, Stop
 from holdfast.interop.flags import Flag, NoFlag, flags_in
 from holdfast.interop.recognise import Member, Recognised, owner_of
 from holdfast.interop.tree import Tree
-from holdfast.jobs import adopt as jobs
 from holdfast.jobs.job import Job
 from holdfast.jobs.queue import Queue
 from holdfast.layout import HOLDFAST, LOGIST, LUKA

@@ -183,7 +183,7 @@ def proved(home: Home) -> Iterator[Finding]:
     above = HOLDFAST.above("job")
     inside = (key.removeprefix(f"{above}/").split("/") for key in home.keys(above))
     for job in sorted({parts[0] for parts in inside if parts[1:2] == [FOLDER]}):
-        from holdfast.jobs.adopt import problems
+        from holdfast.interop.jobs import problems
 
         for problem in problems(home, job):
             yield Finding(problem.kind, problem.segment, problem.detail, REPAIRS[problem.kind])

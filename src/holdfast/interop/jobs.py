@@ -91,7 +91,7 @@ class Adoption:
 
     def take(self, files: Sequence[Foreign]) -> list[Taken]:
         """Read the files, make a job of them if it is new, and say what became of each."""
-        noted = [_noted(file) for file in files]
+        noted = [sealed.noted(file) for file in files]
         with Job(self._home, self.job) as job:
             state = job.state()
             known = [_named(each) for each in files_of(state)]
@@ -459,9 +459,3 @@ def problems(home: Home, name: str) -> Iterator[Problem]:
             copy = Sealed(str(file["path"]), key, str(file["sha256"]))
             if (problem := sealed.problem_with(home, copy)) is not None:
                 yield problem
-
-
-def _noted(file: Foreign) -> Record:
-    digest = sealed.digest_of(file.data)
-    name = basename(sealed.key_for("", file.path, digest))
-    return {"path": file.path, "sha256": digest, "bytes": len(file.data), "name": name}
