@@ -45,13 +45,26 @@ SHOW = {"schema", "as_of", "data"}
 CHANGE = {"schema", "target", "applied", "dry_run", "detail", "data"}
 
 WITHOUT_END = {"up", "ledger tail", "audit tail"}
-PRINTS = {"schema", "job step", "job replay", "swarm stop"}
+PRINTS = {"schema", "job step", "job replay", "swarm stop", "improve stop"}
 """They change something only with other options or a run under way, or what no file shows."""
 EMPTY = {"ledger list", "ledger orphans", "job list", "validate", "check", "doctor", "audit list"}
 """Lists that rightly have no row for what is there."""
 HOOKED = json.dumps({"session_id": "8c35", "hook_event_name": "SessionStart"})
 _SWARM = "swarm run --name week --agents rio,leo --goal Plan --ticks 2 --model scripted:echo"
+_SORT = (
+    "improve init --topic sort --repo . --benchmark 'cat score' --format number --trust "
+    "--planners 1 --executor patches:patches.json"
+)
+_ROUND = "improve run sort --rounds 1"
 BEFORE = {
+    **{
+        f"improve {verb}": [_SORT]
+        for verb in ("run", "status", "stop", "set", "edit", "idea", "list")
+    },
+    **{
+        f"improve {verb}": [_SORT, _ROUND]
+        for verb in ("show", "plot", "report", "diff", "replay", "finalize")
+    },
     "task done": ["task start --agent rio task-001"],
     "task reopen": ["task start --agent rio task-001", "task done --agent rio task-001"],
     "alerts list": ["alerts check"],
@@ -146,6 +159,17 @@ def prepare(shell: Shell, verb: str) -> None:
             shell,
             "job new --id hello --prompt 'Say hello' --worker scripted:echo --source repository",
         )
+    if verb.startswith("improve "):
+        (shell.cwd / "bench").mkdir()
+        (shell.cwd / "score").write_text("1\n", encoding="utf-8")
+        score = "import json\nprint(json.dumps({'primary': 1}))\n"
+        (shell.cwd / "bench/run.py").write_text(score, encoding="utf-8")
+        edit = {"file": "score", "replace": "1", "by": "2"}
+        patches = json.dumps([{"hypothesis": "Two", "edits": [edit]}])
+        (shell.cwd / "patches.json").write_text(patches, encoding="utf-8")
+        git = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-C"]
+        for words in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "Begin"]):
+            subprocess.run([*git, str(shell.cwd), *words], check=True)
     match verb:
         case "alerts check" | "alerts list" | "alerts ack":
             (shell.home / "state/leo/report.json").write_text("", encoding="utf-8")

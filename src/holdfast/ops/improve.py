@@ -91,7 +91,7 @@ _NAMES = {
 
 
 @example(
-    "holdfast improve init --topic sort --repo . --benchmark 'python bench/run.py' --sealed bench/ "
+    "holdfast improve init --topic sort --repo . --benchmark 'python3 bench/run.py' --sealed bench/ "
     "--objective 'Sort faster' --direction lower --trust"
 )
 def init(
@@ -309,22 +309,24 @@ def set_(
     return Change(journal.place.name, applied=True, detail=f"{key} is {value} from the next round")
 
 
-@example("holdfast improve edit sort goal")
+@example("holdfast improve edit sort idea --text @notes.md")
 def edit(
     call: Context,
     campaign: Annotated[str, Arg("Which campaign", positional=True)],
     what: Annotated[Literal["goal", "harness", "idea"], Arg("Which file", positional=True)],
     *,
+    text: Annotated[str | None, Arg("The new text, instead of an editor", or_file=True)] = None,
     session_id: Session = None,
 ) -> Change:
     """In $EDITOR; counts from the next round."""
     from holdfast.improve.files import families_in, read_goal, text_of
 
-    if call.edit is None:
-        raise UsageError("nobody sits here who could edit", hint="edit the file under config/")
+    if call.edit is None and text is None:
+        raise UsageError("no terminal to edit in", hint="--text @FILE")
     with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         key = journal.place.key(f"config/{what}.md")
-        text = call.edit(text_of(journal.home, key))
+        if text is None and call.edit is not None:
+            text = call.edit(text_of(journal.home, key))
         if text is None:
             return Change(key, applied=False, detail=f"{what}.md is as it was")
         if what == "goal":
