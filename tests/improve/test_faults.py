@@ -12,7 +12,6 @@ import pytest
 from tests.improve.campaigns import Campaigns
 from tests.improve.desk import BENCH, marked
 from tests.improve.test_planning import CHEAP
-from tests.jobs.desk import PYTHON
 from tests.workspace.test_workspace import git
 
 
@@ -41,7 +40,10 @@ def test_what_is_in_the_folder_counts_whatever_was_done_to_the_index(desk: Campa
     hidden = (
         "git update-index --assume-unchanged solve.py; sed -i 's/FACTOR = 3/FACTOR = 5/' solve.py"
     )
-    staged = "echo x > new.txt; git add new.txt; git commit -qm mine --author='A <a@b>' || true; sed -i 's/FACTOR = 3/FACTOR = 4/' solve.py"
+    staged = (
+        "echo x > new.txt; git add new.txt; git commit -qm mine; "
+        "sed -i 's/FACTOR = 3/FACTOR = 4/' solve.py"
+    )
     desk.play({"executor_1": {"sh": hidden}, "executor_2": {"sh": staged}})
     desk.loop("--rounds", "1")
     assert desk.report(1)["winner"]["executor_id"] == "executor_1"
@@ -189,4 +191,3 @@ def test_strayed_changes_are_noted(desk: Campaigns) -> None:
     desk.loop("--rounds", "1", "--planner", desk.agent)
     (done,) = [each for each in desk.journal("done") if each["step"] == "execute/executor_1"]
     assert done["result"]["strayed"] == ["b.txt"]
-    assert PYTHON

@@ -53,8 +53,9 @@ def inputs(desk: Campaigns, role: str, id: str) -> Any:
 def test_each_role_has_what_it_needs(desk: Campaigns) -> None:
     begun(desk, "--planners", "2")
     assert desk("improve", "idea", "sort", "Try a prime factor").code == 0
-    brief = {"repo_analysis_summary": "small", "ideas": [{"title": "Prime", "source": "s", "evidence": "e",
-             "approach_family": "data", "confidence": "high", "estimated_impact": "1"}]}  # fmt: skip
+    idea = {"title": "Prime", "source": "s", "evidence": "e", "approach_family": "data"}
+    idea |= {"confidence": "high", "estimated_impact": "1"}
+    brief = {"repo_analysis_summary": "small", "ideas": [idea]}
     script = {
         "researcher": {"reply": brief},
         "planner_a": plan("data"),

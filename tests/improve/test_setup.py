@@ -59,7 +59,7 @@ def test_sessions_of_one_topic_have_files_and_branches_of_their_own(desk: Campai
 
 def test_nothing_is_run_without_trust(desk: Campaigns) -> None:
     error = desk.init(
-        "--format", "number", benchmark=f"touch {desk.place}/ran; echo 1", code=1, trust=False
+        "--format", "number", benchmark=f"touch {desk.place}/ran; echo 1", code=3, trust=False
     )
     assert "--trust" in error["hint"]
     assert not (desk.place / "ran").exists()
@@ -112,8 +112,10 @@ def test_a_benchmark_that_does_not_work_makes_no_campaign(desk: Campaigns) -> No
 def test_a_second_campaign_of_one_name_or_one_branch_is_refused(desk: Campaigns) -> None:
     desk.init("--format", "number", benchmark=CHEAP)
     assert "exists" in desk.init("--format", "number", benchmark=CHEAP, code=1)["message"]
-    ran = desk("improve", "init", "--topic", "other", "--objective", "Sort faster", "--repo",
-               str(desk.source), "--benchmark", CHEAP, "--format", "number", "--trust", "--json")  # fmt: skip
+    ran = desk(
+        "improve", "init", "--topic", "other", "--objective", "Sort faster", "--repo",
+        str(desk.source), "--benchmark", CHEAP, "--format", "number", "--trust", "--json",
+    )  # fmt: skip
     assert "branch improve/sort_faster" in ran.error()["message"]
 
 
@@ -123,7 +125,7 @@ def test_a_second_engine_waits_outside(desk: Campaigns) -> None:
     desk.play({"executor_1": {"sh": f"cat {nested} >/dev/null", "factor": 4}})
     os.mkfifo(nested)
     process = desk.started("--rounds", "1")
-    with open(nested, "w"):
+    with open(nested, "w", encoding="utf-8"):
         # The executor reads until this is closed, so the campaign is running.
         assert desk.loop("--rounds", "1", code=5)["code"] == "busy"
     process.communicate(timeout=60)

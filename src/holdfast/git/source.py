@@ -50,6 +50,8 @@ _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
 )
 """What git says when it refuses a branch, and what to do then."""
 _WHO = {"GIT_COMMITTER_NAME": "Holdfast", "GIT_COMMITTER_EMAIL": "holdfast@localhost"}
+_PUSH = 60.0
+"""Seconds for a remote to take a branch."""
 _BLAMING = ("fatal:", "error:", "!")
 _NO_PART_OF_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029<>]")
 _CRUD = " .,:;\"\\'"
@@ -119,6 +121,12 @@ class Source(NamedTuple):
             ran = self._ask("update-ref", "--stdin", given=lines.encode(), env=_WHO)
         if ran.code != 0:
             raise call.refused(("git", "fetch"), ran.said, self.directory)
+
+    def push(self, branch: str, remote: str) -> str:
+        """Push a branch as the user would, without hooks; why not, if it was refused."""
+        line = call.command(f"--git-dir={self.own}", "push", "--quiet", "--", remote, branch)
+        ran = call.run(line, call.environment(user_settings=True), patience=_PUSH)
+        return "" if ran.code == 0 else ran.said[:400] or f"exit code {ran.code}"
 
     def _fetch(self, ours: Repository, *into: str) -> call.Ran:
         # The source's settings may put another place for ours, but not for a name that is new.

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode, pretty
 from holdfast.contracts.improve import APPROACH_FAMILIES
-from holdfast.errors import ConfigError, Conflict, Forbidden, UsageError
+from holdfast.errors import ConfigError, Conflict, UsageError
 from holdfast.git.source import source_of
 from holdfast.improve.acceptance import LEAST_RUNS, Noise, noise_of
 from holdfast.improve.candidates import Workshop
@@ -52,7 +52,7 @@ def trust_digest(settings: Settings) -> str:
 
 
 def check_trust(state: State, settings: Settings, confirm: Confirm | None) -> Record | None:
-    """The line that records trust, if it was given now; Forbidden if it was not."""
+    """The line that records trust, if it was given now; ConfigError if it was not."""
     digest = trust_digest(settings)
     if digest in state["trusted"]:
         return None
@@ -63,12 +63,12 @@ def check_trust(state: State, settings: Settings, confirm: Confirm | None) -> Re
         f"  {commands}\nIt executes arbitrary code. Confirm? [yes/no] "
     )
     if confirm is None:
-        raise Forbidden(
+        raise ConfigError(
             f"the benchmark command is not trusted: {settings.benchmark_command[:200]}",
             hint="--trust, if you want it to be run",
         )
     if not confirm(question):
-        raise Forbidden("the benchmark command was declined", hint="nothing was run")
+        raise ConfigError("the benchmark command was declined", hint="nothing was run")
     return {"event": "trusted", "digest": digest}
 
 

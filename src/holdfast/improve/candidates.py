@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from holdfast.codec import Record
 from holdfast.contracts.kind import object_of, objects_in
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
 from holdfast.improve.files import in_scope
@@ -182,6 +182,13 @@ class Workshop:
         return self.git.differences(old, new, "-p", "--no-renames").decode("utf-8", "replace")
 
     # -- the user's repository ----------------------------------------------------------
+
+    def push(self, branch: str, remote: str) -> str:
+        """Push the branch of the campaign; why not, if it was refused."""
+        try:
+            return origin_of(self.repo.made()).push(branch, remote)
+        except HoldfastError as error:
+            return error.message
 
     def archive(self, tags: Mapping[str, str]) -> None:
         """Tag commits in the user's repository, which keeps them for good."""

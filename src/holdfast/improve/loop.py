@@ -52,7 +52,7 @@ from holdfast.improve.roles import (
 )
 from holdfast.improve.sealing import sealed_paths, violations
 from holdfast.improve.steps import Ask, Bar, Halted, Steps
-from holdfast.improve.tournament import Entrant, hold
+from holdfast.improve.tournament import Entrant, Outcome, hold
 from holdfast.proc.survivors import end_around
 from holdfast.text import plural
 from holdfast.workspace.repo import Sealed
@@ -85,6 +85,9 @@ class Engine:
     def run(self, rounds: int | None, *, smoke: bool = False) -> State:
         """Round after round until a stop; with `rounds`, so many more at most."""
         end_around(self.steps.around)
+        names = self.steps.home.names(self.place.key("state/iteration_history"))
+        if len(names) < self.journal.known()["iterations"]:
+            self.steps.views.rebuild(self.journal.lines.log)
         done = 0
         try:
             while True:
@@ -141,6 +144,7 @@ class Engine:
         ended = records.ended(self.journal.known(), self.steps.settings, outcome, tags["tags"])
         self.journal.write(ended)
         self._next_phase()
+        self._push(outcome)
         self.steps.show(now=True)
         self._tell(records.line(self.journal.known()))
 
@@ -488,6 +492,12 @@ class Engine:
         if self.steps.settings.archive_tags:
             self.workshop.archive(tags)
         return {"tags": sorted(tags) if self.steps.settings.archive_tags else []}
+
+    def _push(self, outcome: Outcome) -> None:
+        s, branch = self.steps.settings, self.journal.known()["branch"]
+        if outcome.won and s.auto_push:
+            why = self.workshop.push(branch, s.fork_url or "origin")
+            self._tell(f"{branch} was not pushed: {why}\n" if why else f"{branch} was pushed\n")
 
     def _next_phase(self) -> None:
         """Go on to the next phase if the targets of this one are met."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from holdfast.improve.steps import Limits
     from holdfast.store.home import Home
 
+_STOPPED = 130
+"""As of a program that Ctrl-C ended."""
 Campaign = Annotated[str | None, Arg("Which campaign; the only one unless given", positional=True)]
 Session = Annotated[str | None, Arg("A session of the campaign, with files of its own")]
 Trust = Annotated[bool, Arg("Let the benchmark command be run without a question")]
@@ -91,8 +93,8 @@ _NAMES = {
 
 
 @example(
-    "holdfast improve init --topic sort --repo . --benchmark 'python3 bench/run.py' --sealed bench/ "
-    "--objective 'Sort faster' --direction lower --trust"
+    "holdfast improve init --topic sort --repo . --benchmark 'python3 bench/run.py' "
+    "--sealed bench/ --objective 'Sort faster' --direction lower --trust"
 )
 def init(
     call: Context,
@@ -155,8 +157,8 @@ def run(
     **roles: Unpack[RoleFields],
 ) -> Show:
     """Ctrl-C ends it with what runs; the next run goes on with the round, and nothing that was
-    measured is measured again. Exits with 0 when the target or the rounds are reached, with 1 for
-    any other stop.
+    measured is measured again. Exits with 0 when the target or the rounds are reached, with 130
+    when it was stopped, with 1 for any other end.
     """
     from holdfast.improve.steps import Limits
 
@@ -183,7 +185,8 @@ def run(
             journal.disown()
         data = overview(state)
     fine = data["status"] in ("idle", "target_reached", "max_iterations")
-    return Show(data, text=summary(data), exit_code=0 if fine else ATTENTION)
+    code = _STOPPED if data["status"] == "user_stopped" else 0 if fine else ATTENTION
+    return Show(data, text=summary(data), exit_code=code)
 
 
 def _go(
