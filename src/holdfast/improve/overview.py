@@ -17,7 +17,7 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
     baseline: Record = state["baseline"] or {}
     higher = settings.get("benchmark_direction", "higher_is_better") == "higher_is_better"
     start, best = baseline.get("score"), state["best"]
-    gain = None if start is None or best is None else (best - start) * (1 if higher else -1)
+    gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
     one: Record = state["round"] or {"ended": True, "number": None, "step": None}
     return {

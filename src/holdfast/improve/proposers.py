@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.improve.search import DRAWS, Files, Tried, constants, differing, rewritten
+from holdfast.improve.search import DRAWS, Files, Tried, constants, next_texts, rewritten
 from holdfast.text import clip, plural
 from holdfast.userfile import read
 
@@ -161,7 +161,6 @@ class _Search:
                 hint="declare them in a comment: `# search: LOW..HIGH`, or name another planner",
             )
         higher = _input(request).get("direction") != "lower_is_better"
-        start = [each.share(each.value) for each in found]
         tried: list[Tried] = []
         for row in _proposals(request):
             outcome = object_of(object_of(row.get("plan")).get("expected_outcome"))
@@ -173,7 +172,7 @@ class _Search:
                 tried.append(Tried(point, loss))
         random = _random(request)
         way, draw = self._draws[_place(request) % len(self._draws)]
-        texts = differing(found, draw(start, tried, random), random)
+        texts = next_texts(found, draw, tried, random)
         lines: dict[tuple[str, int], list[tuple[Any, str]]] = {}
         for each, text in zip(found, texts, strict=True):
             lines.setdefault((each.path, each.line), []).append((each, text))

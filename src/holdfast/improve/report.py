@@ -21,7 +21,7 @@ def facts_of(shown: Shown, name: str) -> Record:
     curve, own = shown.curve, shown.own
     best = number(own.get("best_score")) if curve.best is None else curve.best
     start, higher = curve.baseline, curve.higher
-    gain = None if start is None or best is None else (best - start) * (1 if higher else -1)
+    gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
     rounds = [_round(shown, at) for at in shown.rounds()]
     return {
         "campaign": name,
@@ -117,7 +117,7 @@ def _rounds(facts: Record) -> Iterator[Sequence[Any]]:
     for each in facts["rounds"]:
         winner = object_of(each["winner"])
         what = winner.get("hypothesis") or each["reason"] or ""
-        score = _figure(number(winner.get("score"))) if winner else ""
+        score = _figure(number(each["best"])) if winner else ""
         yield each["iteration"], each["status"], score, clip(one_line(str(what)), 120)
 
 

@@ -29,7 +29,7 @@ _REACH = 4.0
 """Detected numbers go from a quarter of what they are to four times as much."""
 _SIGMA, _STEP = 0.25, 0.3
 """Of the range of a number: the first spread of CMA-ES, and a local step."""
-_MOST = 400
+_MOST, _TRIES = 400, 50
 
 
 class Files(Protocol):
@@ -268,7 +268,8 @@ def _cross(start: list[float], tried: Sequence[Tried], random: Random) -> list[f
 def _best(start: list[float], tried: Sequence[Tried]) -> list[list[float]]:
     """Points with a score, the best first; the start where there is none."""
     known = [(each.loss, at) for at, each in enumerate(tried) if each.loss is not None]
-    return [tried[at].point for _, at in sorted(known)] or [start]
+    points = {tuple(tried[at].point): None for _, at in sorted(known)}
+    return [list(each) for each in points] or [start]
 
 
 def _inside(share: float) -> float:
@@ -284,16 +285,21 @@ DRAWS: Mapping[str, tuple[tuple[str, Draw], ...]] = {
 """By proposer the ways to a next point; planners of a round take them in turn."""
 
 
-def differing(found: Sequence[Constant], point: Sequence[float], random: Random) -> list[str]:
-    """The point as texts; where rounding would give back what is there, one number moves."""
-    texts = [each.text(share) for each, share in zip(found, point, strict=True)]
-    if all(float(text) == each.value for each, text in zip(found, texts, strict=True)):
-        at = random.randrange(len(found))
-        one = found[at]
-        texts[at] = one.text(random.random())
-        if float(texts[at]) == one.value:
-            texts[at] = one.text(0.0 if one.share(one.value) > 0.5 else 1.0)
-    return texts
+def next_texts(
+    found: Sequence[Constant], draw: Draw, tried: Sequence[Tried], random: Random
+) -> list[str]:
+    """A point as texts: neither what is there nor, if that can be had, what was tried."""
+    start = [each.share(each.value) for each in found]
+    known = {
+        tuple(c.text(at) for c, at in zip(found, point, strict=True))
+        for point in (start, *(each.point for each in tried))
+    }
+    point = draw(start, tried, random)
+    for _ in range(_TRIES):
+        if tuple(each.text(share) for each, share in zip(found, point, strict=True)) not in known:
+            break
+        point[random.randrange(len(point))] = random.random()
+    return [each.text(share) for each, share in zip(found, point, strict=True)]
 
 
 def rewritten(line: str, found: Sequence[tuple[Constant, str]]) -> str:
