@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,9 +76,11 @@ TASKS = {
 ENDLESS = ("circuit_breaker_threshold", "plateau_window")
 
 
-def repository(task: str, place: Path) -> Path:
-    """The files of a task as a git repository."""
+def repository(task: str, place: Path, change: Callable[[Path], None] | None = None) -> Path:
+    """The files of a task as a git repository, changed before they are committed."""
     shutil.copytree(HERE / task, place, ignore=shutil.ignore_patterns("__pycache__"))
+    if change is not None:
+        change(place)
     who = ("-c", "user.name=Example", "-c", "user.email=example@localhost")
     for words in (("init", "-q", "-b", "main"), ("add", "-A"), (*who, "commit", "-qm", "Start")):
         subprocess.run(["git", "-C", str(place), *words], check=True)
@@ -90,11 +93,13 @@ def holdfast(home: Path, *words: str, quiet: bool = False) -> int:
     return subprocess.run(command, stdout=out, check=False).returncode
 
 
-def campaign(task: str, place: Path, *more: str) -> Path:
+def campaign(
+    task: str, place: Path, *more: str, change: Callable[[Path], None] | None = None
+) -> Path:
     """A home with a campaign of the task, not yet begun."""
     home = place / "home"
     holdfast(home, "init", quiet=True)
-    source = repository(task, place / task)
+    source = repository(task, place / task, change)
     words = ("--topic", task, "--repo", str(source), *TASKS[task].init, *more, "--trust")
     if holdfast(home, "improve", "init", *words):
         raise SystemExit(f"{task} could not be set up")
