@@ -25,6 +25,7 @@ from holdfast.memory.embed import Hashed, normalised, open_embedder
 from holdfast.memory.search import Recall
 from holdfast.memory.topics import Topics
 from holdfast.memory.vectors import build
+from holdfast.models.embedding import Served, served
 from holdfast.store.home import Home
 
 
@@ -73,9 +74,12 @@ def test_an_embedder_that_is_unknown_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError) as refused:
         open_embedder("nothing:at all")
     assert "minilm" in (refused.value.hint or "")
-    for wrong in ("hash:0", "hash:x", "openai-compatible:m", "ollama:m@http://u:p@h/v1"):
+    for wrong in ("hash:0", "hash:x"):
         with pytest.raises(ConfigError):
             open_embedder(wrong)
+    for wrong in ("openai-compatible:m", "ollama:m@http://u:p@h/v1"):
+        with pytest.raises(ConfigError):
+            served(wrong)
 
 
 def test_minilm_leaves_nothing_in_the_home_of_its_user(tmp_path: Path) -> None:
@@ -269,6 +273,12 @@ def server() -> Iterator[Server]:
     made.server_close()
 
 
+def opened(ref: str) -> Served:
+    found = served(ref)
+    assert found is not None
+    return found
+
+
 def test_a_server_of_openais_protocol_embeds(
     home: Home, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,15 +286,14 @@ def test_a_server_of_openais_protocol_embeds(
     address = f"http://127.0.0.1:{server.server_port}/v1"
     monkeypatch.setenv("OLLAMA_BASE_URL", address)
     monkeypatch.setenv("OLLAMA_API_KEY", "k1")
-    (vector,) = open_embedder("ollama:any").embed(["aab"])
-    assert vector == normalised([2, 1, 0.5])
+    (vector,) = opened("ollama:any").embed(["aab"])
+    assert list(vector) == pytest.approx(normalised([2, 1, 0.5]))
     path, key, body = server.asked[-1]
     assert (path, key, body["model"]) == ("/v1/embeddings", "Bearer k1", "any")
     # An address in a setting may be anybody's: it gets no key.
-    open_embedder(f"openai-compatible:m@{address}").embed(["b"])
-    monkeypatch.setenv("OPENAI_API_KEY", "k2")
-    open_embedder(f"openai:m@{address}").embed(["b"])
-    assert [key for _, key, _ in server.asked[1:]] == [None, None]
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "k2")
+    opened(f"openai-compatible:m@{address}").embed(["b"])
+    assert [key for _, key, _ in server.asked[1:]] == [None]
 
 
 def test_a_server_that_fails_leaves_the_words(
@@ -294,6 +303,6 @@ def test_a_server_that_fails_leaves_the_words(
     server.status = 500
     (wanted,) = remember(home, 1)
     ref = f"openai-compatible:m@http://127.0.0.1:{server.server_port}/v1"
-    with Recall(home, embedder=open_embedder(ref)) as recall:
+    with Recall(home, embedder=opened(ref)) as recall:
         assert recall.search(word(0))[0].id == wanted
         assert "searched by words only" in recall.warnings[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.agent import Agent, End, Opened, Start
-from holdfast.agents.context import compose, gather, recalled
+from holdfast.agents.context import compose, gather
 from holdfast.agents.history import open_sessions
 from holdfast.agents.persona import goals_in
 from holdfast.agents.turn import ROOM, Purse, Question, turn
@@ -97,6 +97,8 @@ class Chat:
         """One turn."""
         assert self._opened is not None
         manner = self._manner
+        from holdfast.agents.recall import recalled  # noqa: PLC0415 - imports numpy
+
         given = gather(self._home, self._agent)
         seen = [each.text for each in self.recent()] if manner.history else []
         given = recalled(self._home, self._agent, given, text, seen=seen)

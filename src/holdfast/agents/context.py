@@ -81,42 +81,6 @@ def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
     )
 
 
-def recalled(
-    home: Home,
-    agent: Agent,
-    given: Given,
-    about: str = "",
-    *,
-    seen: Sequence[str] = (),
-    keep: bool = True,
-) -> Given:
-    """The same with what memory has about this, or about the tasks; without what was `seen`.
-
-    Without `keep` nothing is written, not even an index.
-    """
-    # Needed by few who are given a context, and slow to import.
-    from holdfast.memory.search import Filters, Recall  # noqa: PLC0415
-    from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN  # noqa: PLC0415
-
-    left = given.so_far or given.last or {}
-    tasks = [str(task.get("description") or "") for task in given.tasks[:3]]
-    about = about or "\n".join(filter(None, [str(left.get("next_priority") or ""), *tasks]))
-    if not about:
-        return given
-    with Recall(home, agent.layout, keep=keep) as recall:
-        sources = Filters(sources=(TOPIC, TURN, SUMMARY, CHUNK))
-        hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
-    known = {in_one_line(text) for text in (about, *seen)}
-    found = [
-        hit
-        for hit in hits
-        if not hit.superseded_by
-        and "expired" not in hit.parts
-        and in_one_line(hit.text) not in known
-    ]
-    return given._replace(found=found[:MOST_HITS])
-
-
 def _text(home: Home, key: str) -> str:
     found = home.document(key).read()
     return "" if found is None else found.data.decode("utf-8", "replace")

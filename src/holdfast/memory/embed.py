@@ -1,33 +1,27 @@
-"""Vectors that stand for what texts mean: MiniLM in this process, a server's, or hashed words.
+"""Vectors that stand for what texts mean, made in this process: MiniLM's, or of hashed words.
 
-minilm                          all-MiniLM-L6-v2, int8, 384 numbers; needs the extra `memory`
-hash, hash:DIM                  hashed words, 768 numbers: the fallback without extras
-ollama:NAME, openai:NAME, …     any server that speaks OpenAI's embeddings; NAME@URL names it
+minilm             all-MiniLM-L6-v2, int8, 384 numbers; needs the extra `memory`
+hash, hash:DIM     hashed words, 768 numbers: the fallback without extras
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import Any, Protocol
 
-from holdfast.errors import ConfigError, InvalidOutput, NotAuthorised, Unavailable
+from holdfast.errors import ConfigError
 
 INSTALL = '`pip install "holdfast[memory]"`, or set `embedder = "hash"` under [memory]'
 _HASHED, _MOST_HASHED = 768, 512
-_MOST_TOKENS, _AT_ONCE = 256, 32
-_THREADS = 2
-_TIMEOUT, _LARGEST = 60.0, 256 << 20
+_MOST_TOKENS, _THREADS = 256, 2
 
 
 class Embedder(Protocol):
@@ -41,7 +35,7 @@ class Embedder(Protocol):
         """How much its voice counts in a search, beside the words' 1."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> list[array[float]]:
+    def embed(self, texts: Sequence[str], /) -> list[array[float]]:
         """Of each text 32-bit floats, of length 1 unless they are all zeros."""
         ...
 
@@ -57,9 +51,7 @@ def open_embedder(ref: str = "") -> Embedder:
         return _minilm()
     if not ref:
         return Hashed()
-    if kind in _SERVERS and name:
-        return _served(kind, name)
-    known = ", ".join(["minilm", "hash", *(f"{each}:NAME" for each in _SERVERS)])
+    known = "minilm, hash, hash:DIM, none, or a server's, such as ollama:NAME"
     raise ConfigError(f"no such embedder: {ref[:80]!r}", hint=f"one of {known}")
 
 
@@ -149,98 +141,3 @@ def _minilm() -> MiniLM:
     if len(found) != 2:
         raise ConfigError("the embedder minilm is not installed as expected", hint=INSTALL)
     return MiniLM(*found)
-
-
-# --- servers --------------------------------------------------------------------------------
-
-
-class Server(NamedTuple):
-    """Of the environment, the variables for its address and key; and where it is by default."""
-
-    url_variable: str
-    key_variable: str
-    url: str = ""
-
-
-_SERVERS = {
-    "ollama": Server("OLLAMA_BASE_URL", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1"),
-    "openai": Server("OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1"),
-    "vllm": Server("VLLM_BASE_URL", "VLLM_API_KEY", "http://127.0.0.1:8000/v1"),
-    "llamacpp": Server("LLAMACPP_BASE_URL", "LLAMACPP_API_KEY", "http://127.0.0.1:8080/v1"),
-    "openai-compatible": Server("OPENAI_COMPATIBLE_BASE_URL", "OPENAI_COMPATIBLE_API_KEY"),
-}
-
-
-class Served:
-    weight = 0.5
-
-    def __init__(self, name: str, model: str, url: str, key: str) -> None:
-        self.name, self._model, self._url, self._key = name, model, url, key
-
-    def embed(self, texts: Sequence[str]) -> list[array[float]]:
-        found: list[array[float]] = []
-        for start in range(0, len(texts), _AT_ONCE):
-            # An empty text is refused by some servers.
-            some = [text or " " for text in texts[start : start + _AT_ONCE]]
-            answer = self._post({"model": self._model, "input": some})
-            try:
-                rows: list[Any] = sorted(answer["data"], key=lambda row: row["index"])
-                vectors = [normalised([float(each) for each in row["embedding"]]) for row in rows]
-            except (KeyError, TypeError, ValueError, OverflowError):
-                vectors = []
-            if len(vectors) != len(some) or len({len(each) for each in vectors}) != 1:
-                raise InvalidOutput(
-                    f"{self.name} returned no embeddings for {len(some)} texts",
-                    hint="check that the model is one for embeddings",
-                )
-            found += vectors
-        return found
-
-    def _post(self, body: dict[str, Any]) -> Any:
-        to = urlsplit(self._url)
-        connect = HTTPSConnection if to.scheme == "https" else HTTPConnection
-        headers = {"Content-Type": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        # No redirect is followed: the key is for this address only.
-        connection = connect(to.hostname or "", to.port, timeout=_TIMEOUT)
-        try:
-            connection.request(
-                "POST", f"{to.path.rstrip('/')}/embeddings", json.dumps(body), headers
-            )
-            answer = connection.getresponse()
-            data = answer.read(_LARGEST)
-        except (OSError, HTTPException) as error:
-            raise Unavailable(
-                f"{self.name} cannot be reached at {self._url}: {error}",
-                hint='start the server, or set `embedder = "hash"` under [memory]',
-            ) from None
-        finally:
-            connection.close()
-        if answer.status in (401, 403):
-            raise NotAuthorised(f"{self.name} refused its key", hint="check the key")
-        if answer.status != 200:
-            raise Unavailable(
-                f"{self.name} answered {answer.status}: {data[:200].decode('utf-8', 'replace')}",
-                hint="check the name of the model",
-            )
-        try:
-            return json.loads(data)
-        except ValueError:
-            return None
-
-
-def _served(kind: str, ref: str) -> Served:
-    server = _SERVERS[kind]
-    at = max(ref.find("@http://"), ref.find("@https://"))
-    model, url = (ref, "") if at < 0 else (ref[:at], ref[at + 1 :])
-    known = os.environ.get(server.url_variable) or server.url
-    if not (url or known) or "@" in url or not model:
-        raise ConfigError(
-            f"{kind}:{ref[:80]} does not say which model where",
-            hint=f"{kind}:NAME@http://HOST:PORT/v1, or set {server.url_variable}",
-        )
-    # A key goes to the address that the environment names, never to one in a setting.
-    trusted = not url or url.rstrip("/") == known.rstrip("/")
-    key = os.environ.get(server.key_variable, "") if trusted else ""
-    return Served(f"{kind}:{model}", model, url or known, key)

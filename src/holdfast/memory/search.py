@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -101,9 +101,14 @@ class Recall:
         *,
         keep: bool = True,
         embedder: Embedder | None = None,
+        served: Callable[[str], Embedder | None] = lambda ref: None,
     ) -> None:
-        """Without `keep` nothing is written: the index is made anew in memory."""
+        """Without `keep` nothing is written: the index is made anew in memory.
+
+        `served` opens the embedder of a server by the name that the settings have for it.
+        """
         self._home, self._layout, self._embedder = home, layout, embedder
+        self._served = served
         self.index = open_index(home, keep=keep)
         self._known: tuple[object, Columns] | None = None
         self.warnings: list[str] = []
@@ -115,7 +120,8 @@ class Recall:
         ref = self._home.settings.embedder
         if ref == "none" and self._embedder is None:
             return None
-        return Vectors(self.index, self._embedder or open_embedder(ref), self._home.clock)
+        embedder = self._embedder or self._served(ref) or open_embedder(ref)
+        return Vectors(self.index, embedder, self._home.clock)
 
     # -- reading on --------------------------------------------------------------------
 

@@ -45,7 +45,8 @@ def search(
     diversity: Annotated[float, Arg("Lower what repeats a better hit: 0 to 1")] = 0.0,
     explain: Annotated[bool, Arg("Show what each score is made of")] = False,
 ) -> Rows:
-    from holdfast.memory.search import Filters, Recall, Recency
+    from holdfast.agents.recall import open_recall
+    from holdfast.memory.search import Filters, Recency
 
     if bool(agent) == all:
         raise UsageError("whose memory is not clear", hint="--agent NAME, or --all")
@@ -60,7 +61,7 @@ def search(
     for name in agent:
         if not any(home.names(folder(name)) for folder in (call.layout.agent, call.layout.ledger)):
             raise NotFound(f"no agent called {name[:80]}", hint="`holdfast agent list` names all")
-    with Recall(home, call.layout, keep=call.adopted) as recall:
+    with open_recall(home, call.layout, keep=call.adopted) as recall:
         hits = recall.search(
             query,
             agents=None if all else agent,
@@ -118,12 +119,12 @@ def reindex(call: Context) -> Change:
     """Texts whose words did not change keep their vectors. Each agent's fmm.json then describes the
     index of vectors under `retrieval/ivf`.
     """
+    from holdfast.agents.recall import open_recall
     from holdfast.memory.index import FOLDER
-    from holdfast.memory.search import Recall
     from holdfast.memory.topics import Topics
 
     home = call.home_to_change()
-    with Recall(home, call.layout) as recall:
+    with open_recall(home, call.layout) as recall:
         read = recall.reindex(call.progress("reading"))
         texts, built = recall.index.size(), recall.build(call.progress("embedding"))
         for warning in recall.warnings:

@@ -278,7 +278,8 @@ def _of_each(
 
 @example("holdfast session context --agent rio")
 def given_context(context: Context, *, agent: Annotated[str, Arg("Whose context")]) -> Show:
-    from holdfast.agents.context import compose, gather, recalled
+    from holdfast.agents.context import compose, gather
+    from holdfast.agents.recall import recalled
 
     home = context.home()
     with opened(home, agent, context.layout) as one:

@@ -1,0 +1,54 @@
+"""What an agent remembers about the task at hand, for the text that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.agents.context import MOST_HITS, Given
+from holdfast.layout import Layout
+from holdfast.memory.search import Filters, Recall
+from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN
+from holdfast.models.embedding import served
+from holdfast.models.marks import in_one_line
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+    from holdfast.store.home import Home
+
+
+def open_recall(home: Home, layout: Layout, *, keep: bool = True) -> Recall:
+    """The search of a home, with the embedder that its settings name."""
+    return Recall(home, layout, keep=keep, served=served)
+
+
+def recalled(
+    home: Home,
+    agent: Agent,
+    given: Given,
+    about: str = "",
+    *,
+    seen: Sequence[str] = (),
+    keep: bool = True,
+) -> Given:
+    """The same with what memory has about this, or about the tasks; without what was `seen`.
+
+    Without `keep` nothing is written, not even an index.
+    """
+    left = given.so_far or given.last or {}
+    tasks = [str(task.get("description") or "") for task in given.tasks[:3]]
+    about = about or "\n".join(filter(None, [str(left.get("next_priority") or ""), *tasks]))
+    if not about:
+        return given
+    with open_recall(home, agent.layout, keep=keep) as recall:
+        sources = Filters(sources=(TOPIC, TURN, SUMMARY, CHUNK))
+        hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
+    known = {in_one_line(text) for text in (about, *seen)}
+    found = [
+        hit
+        for hit in hits
+        if not hit.superseded_by
+        and "expired" not in hit.parts
+        and in_one_line(hit.text) not in known
+    ]
+    return given._replace(found=found[:MOST_HITS])
