@@ -193,7 +193,9 @@ def write(home: Home, setup: Setup) -> Days:
                     continue
                 filled = value(wording) if kind == "fact" else rng.choice(PEOPLE)
                 text = wording.said.format(e=thing[0], v=filled)
-                asked.append(ask(kind, agent, wording, thing, log.anywhere(where, text, session, now)))
+                asked.append(
+                    ask(kind, agent, wording, thing, log.anywhere(where, text, session, now))
+                )
         end = BEGAN + (per_agent + 1) * DAY
         for wording, thing, old, before in later:
             new = next(v for v in iter(lambda: value(wording), "") if v != before)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import time
 
-from bench.frame import Bar, Outcome, Sample, Setup, measured, ratios, rounded, seconds_of, significant
+from bench.frame import (
+    Bar,
+    Outcome,
+    Sample,
+    Setup,
+    measured,
+    ratios,
+    rounded,
+    seconds_of,
+    significant,
+)
 from bench.material import home_in, records
 from holdfast.layout import HOLDFAST
 from holdfast.memory.datum import datum_line

@@ -297,5 +297,3 @@ def changes(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
     what = f"{len(histories)} facts that change: the current answer first"
     for way in ("supersedes", "decay"):
         outcome.bars.append(Bar(f"{what}, by {way}", shares[way], ">=", LEAST_CURRENT))
-
-

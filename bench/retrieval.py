@@ -227,5 +227,3 @@ def _mem0(setup: Setup, vectors: Any) -> Callable[[Any], Sequence[int]]:
         names = [str(start + n) for n in range(len(some))]
         store.insert(some.tolist(), [{"data": name} for name in names], names)
     return lambda vector: [int(each.id) for each in store.search("", vector.tolist(), BEST)]
-
-

@@ -141,15 +141,19 @@ def best(recall: Recall, query: str, **more: Any) -> list[tuple[str, float]]:
     return [(hit.id, round(hit.score, 5)) for hit in recall.search(query, **more)]
 
 
-@pytest.mark.usefixtures("few")
-def test_faiss_finds_what_a_comparison_one_by_one_finds(home: Home, recall: Recall) -> None:
+def test_faiss_finds_what_a_comparison_one_by_one_finds(
+    home: Home, recall: Recall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss")
     remember(home, 300)
     exact = [best(recall, word(1000 + n)) for n in range(20)]
     ivf = build(recall.index, "letters")
     assert ivf is not None and (ivf.dim, ivf.size) == (26, 300)
+    monkeypatch.setattr(vectors, "EXACT", 40)
     probed = [best(recall, word(1000 + n)) for n in range(20)]
-    same = sum(len({*map(str, a)} & {*map(str, b)}) for a, b in zip(exact, probed, strict=True))
-    assert same >= 0.9 * sum(map(len, exact))
+    same = sum(len({*a} & {*b}) for a, b in zip(exact, probed, strict=True))
+    # 8 of 37 lists, and vectors that lie nowhere near each other.
+    assert 0.7 * 160 <= same <= 160
 
 
 @pytest.mark.usefixtures("few")
