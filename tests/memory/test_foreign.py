@@ -77,3 +77,20 @@ def test_a_damaged_tree_without_a_log_is_never_overwritten(shell: Shell) -> None
     assert file.read_bytes() == b'{"chat": {"user"'
     file.unlink()
     assert shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "b").code == 0
+
+
+def test_an_agent_is_found_as_its_tree_spells_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    folder = tmp_path / "tree/state/TestHarness"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"agent_id": "TestHarness"}', encoding="utf-8")
+    (folder / "fmm.json").write_text(json.dumps(TREE), encoding="utf-8")
+    said = {"ts": 1794725021.5, "role": "user", "content": "The buoy is red", "meta": {}}
+    (folder / "memory.jsonl").write_text(json.dumps(said) + "\n", encoding="utf-8")
+    there = ("--home", str(tmp_path / "tree"), "--layout", "qjson", "memory")
+    for query, text in (("lamp lit", "Bridge: the lamp is lit"), ("buoy", "The buoy is red")):
+        hits = shell(*there, "search", query, "--agent", "TestHarness", "--json").rows()
+        assert hits[0]["text"] == text
+    tree = shell(*there, "tree", "--agent", "testharness", "--json").rows()
+    assert len(tree) == 4
+    assert not (tmp_path / "tree/cache").exists(), "a tree that is only looked at stays as it is"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, encode
 from holdfast.ids import is_agent_id
-from holdfast.layout import Layout, Part
+from holdfast.layout import Layout
 from holdfast.memory.datum import (
     Datum,
     Forgotten,
@@ -28,15 +28,8 @@ from holdfast.memory.names import data_in
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import Line
 
-TOPIC, NOTE, TURN, SUMMARY, LEDGER, JOB, CHUNK = SOURCES = (
-    "topic",
-    "note",
-    "turn",
-    "summary",
-    "ledger",
-    "job",
-    "chunk",
-)
+SOURCES = ("topic", "note", "turn", "summary", "ledger", "job", "chunk")
+TOPIC, NOTE, TURN, SUMMARY, LEDGER, JOB, CHUNK = SOURCES
 _DATED = re.compile(r"\s*(\d{4}-\d{2}-\d{2})")
 
 
@@ -71,9 +64,8 @@ class Origin(NamedTuple):
 
     key: str
     agent: str
-    reads: Reads | None
+    reads: Reads | None = None
     """Makes a text of a line; None for a file that is read whole."""
-    source: str
     group: str = ""
     texts: Callable[[Origin, str], Iterator[Text]] = lambda origin, text: iter(())
     """Makes the texts of such a file."""
@@ -81,36 +73,34 @@ class Origin(NamedTuple):
 
 def origins(home: Backend, layout: Layout, agents: list[str] | None) -> Iterator[Origin]:
     """Everything that is indexed of these agents; of None, of all of them and of jobs."""
-    names = agents
-    if names is None:
-        above = {layout.above(part) for part in ("agent", "ledger") if part in layout.paths}
-        found = {name for folder in above for name in home.names(folder)}
-        names = sorted(filter(is_agent_id, found))
-    for name in names:
+    above = {layout.above(part) for part in ("agent", "ledger") if part in layout.paths}
+    # As the tree spells them.
+    names = {name for folder in above for name in home.names(folder) if is_agent_id(name)}
+    for name in sorted(names):
+        if agents is not None and name.lower() not in agents:
+            continue
         agent = name.lower()
-        for part, reads, source in _LOGS:
-            if part in layout.paths:
-                yield Origin(layout.path(part, name), agent, reads, source)
         yield topics_origin(home, layout.path("topics", name), layout.path("fmm", name), agent)
-        yield Origin(layout.path("notes", name), agent, None, NOTE, texts=markdown_texts)
+        yield Origin(layout.path("conversation", name), agent, turn_line)
+        yield Origin(layout.path("ledger", name), agent, ledger_line)
+        yield Origin(layout.path("notes", name), agent, texts=markdown_texts)
         if "summaries" in layout.paths:
             folder = layout.path("summaries", name)
             for each in home.names(folder):
                 if each.endswith(".md"):
-                    key = f"{folder}/{each}"
-                    yield Origin(key, agent, None, SUMMARY, each[:-3], markdown_texts)
+                    yield Origin(f"{folder}/{each}", agent, None, each[:-3], markdown_texts)
     if agents is None and "job" in layout.paths:
         folder = layout.above("job")
         for name in home.names(folder):
             if "." not in name:
-                yield Origin(f"{folder}/{name}/history.jsonl", "", job_line, JOB, name)
+                yield Origin(f"{folder}/{name}/history.jsonl", "", job_line, name)
 
 
 def topics_origin(home: Backend, log: str, fmm: str, agent: str) -> Origin:
     """The topics of an agent: its log; until there is one, a tree that another system wrote."""
     if not home.version(log) and is_foreign(home, fmm):
-        return Origin(fmm, agent, None, TOPIC, texts=tree_texts)
-    return Origin(log, agent, topic_line, TOPIC)
+        return Origin(fmm, agent, texts=tree_texts)
+    return Origin(log, agent, topic_line)
 
 
 def is_foreign(home: Backend, fmm: str) -> bool:
@@ -143,18 +133,9 @@ def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
     # What a projection tells of a turn is found where it comes from.
     told = "ref" in record and datum.topic.startswith("chat/") and "turn" in datum.meta
     return Text(
-        id=datum.id,
-        agent=agent,
-        source=CHUNK if chunk else TOPIC,
-        text=said,
-        ts=datum.ts or None,
-        topic=datum.topic,
-        group=named or f"{agent}:{datum.topic}",
-        tags=datum.tags,
-        supersedes=datum.supersedes or "",
-        until=datum.valid_until,
-        record=encode(record),
-        found=not (told or "sealed" in datum.meta),
+        *(datum.id, agent, CHUNK if chunk else TOPIC, said, datum.ts or None, datum.topic),
+        *(named or f"{agent}:{datum.topic}", datum.tags, datum.supersedes or ""),
+        *(datum.valid_until, encode(record), not (told or "sealed" in datum.meta)),
     )
 
 
@@ -167,16 +148,9 @@ def turn_line(origin: Origin, id: str, line: Line) -> Text | Inherited | None:
             pass
     if "sealed" in meta or "part" in meta or "error" in meta:
         return None
-    role = _word(record.get("role"))
-    return Text(
-        id=id,
-        agent=origin.agent,
-        source=TURN,
-        text=_word(record.get("content")),
-        ts=_when(record.get("ts")),
-        topic=f"chat/{role}",
-        group=_word(meta.get("session_id")) or f"{origin.agent}:chat",
-    )
+    group = _word(meta.get("session_id")) or f"{origin.agent}:chat"
+    said, role = _word(record.get("content")), _word(record.get("role"))
+    return Text(id, origin.agent, TURN, said, _when(record), f"chat/{role}", group)
 
 
 def ledger_line(origin: Origin, id: str, line: Line) -> Text | None:
@@ -186,47 +160,30 @@ def ledger_line(origin: Origin, id: str, line: Line) -> Text | None:
         return None
     told = [_word(record.get("summary"))]
     told += [value for value in data.values() if isinstance(value, str) and " " in value]
-    return Text(
-        id=id,
-        agent=origin.agent,
-        source=LEDGER,
-        text="\n".join(dict.fromkeys(filter(None, told))),
-        ts=_when(record.get("ts", record.get("timestamp"))),
-        topic=f"ledger/{event}",
-        group=_word(record.get("session_id")),
-    )
+    said, group = "\n".join(dict.fromkeys(filter(None, told))), _word(record.get("session_id"))
+    return Text(id, origin.agent, LEDGER, said, _when(record), f"ledger/{event}", group)
+
+
+_OF_JOBS = {
+    "new": ("description", "prompt", "objective"),
+    "set": ("description", "prompt", "objective"),
+    "judged": ("summary_for_supervisor", "complaint"),
+    "reply": ("raw_response",),
+}
 
 
 def job_line(origin: Origin, id: str, line: Line) -> Text | None:
-    record = line.record
+    record, event = line.record, line.record.get("event")
     if "sealed" in record:
         return None
-    said: list[str] = []
-    match record.get("event"):
-        case "new" | "set":
-            spec = _table(record.get("spec"))
-            said = [_word(spec.get(name)) for name in ("description", "prompt", "objective")]
-        case "judged":
-            said = [_word(record.get("summary_for_supervisor")), _word(record.get("complaint"))]
-        case "reply" if _word(record.get("raw_response"))[:1] not in ("{", "["):
-            said = [_word(record.get("raw_response"))]
-        case _:
-            said = [_word(record.get(name)) for name in ("reason", "guidance", "error")]
-    return Text(
-        id=id,
-        agent="",
-        source=JOB,
-        text="\n".join(filter(None, said)),
-        ts=_when(record.get("ts")),
-        topic=f"jobs/{origin.group}",
-        group=f"job:{origin.group}",
-    )
-
-
-_LOGS: tuple[tuple[Part, Reads, str], ...] = (
-    ("conversation", turn_line, TURN),
-    ("ledger", ledger_line, LEDGER),
-)
+    told = _table(record.get("spec")) if event in ("new", "set") else record
+    names = _OF_JOBS.get(str(event), ("reason", "guidance", "error"))
+    said = [_word(told.get(name)) for name in names]
+    if event == "reply" and said[0][:1] in ("{", "["):
+        return None  # what it says is judged
+    job = origin.group
+    text = "\n".join(filter(None, said))
+    return Text(id, "", JOB, text, _when(record), f"jobs/{job}", f"job:{job}")
 
 
 # --- files ----------------------------------------------------------------------------------
@@ -248,9 +205,9 @@ def markdown_texts(origin: Origin, text: str) -> Iterator[Text]:
         yield Text(
             id=f"{origin.key}#{number}",
             agent=origin.agent,
-            source=origin.source,
+            source=SUMMARY if origin.group else NOTE,
             text=said,
-            ts=_when(dated[1]) if dated else None,
+            ts=_when({"ts": dated[1]}) if dated else None,
             topic=heading,
             group=origin.group or f"{origin.key}#{heading}",
         )
@@ -280,7 +237,8 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _when(value: object) -> float | None:
+def _when(record: Record) -> float | None:
+    value = record.get("ts", record.get("timestamp"))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):

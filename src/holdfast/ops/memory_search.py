@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from holdfast.clock import utc_stamp
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import UsageError
+from holdfast.ledger.book import agents
 from holdfast.memory.sources import SOURCES
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Row, Rows
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, Since, moment
+from holdfast.ops.parameter import Arg, Since, known_agent, moment
 
 if TYPE_CHECKING:
     from holdfast.memory.search import MemoryHit
@@ -58,13 +59,12 @@ def search(
     recency = Recency(usual[0] if decay is None else decay, usual[1] if fresh is None else fresh)
     if k < 1 or min(recency) < 0 or not 0 <= diversity <= 1:
         raise UsageError("--k is below 1, or a weight is out of its range", hint="--k 8 --decay 0")
-    for name in agent:
-        if not any(home.names(folder(name)) for folder in (call.layout.agent, call.layout.ledger)):
-            raise NotFound(f"no agent called {name[:80]}", hint="`holdfast agent list` names all")
+    known = [] if all else agents(home, call.layout)
+    names = [known_agent(name, known) for name in agent]
     with open_recall(home, call.layout, keep=call.adopted) as recall:
         hits = recall.search(
             query,
-            agents=None if all else agent,
+            agents=None if all else names,
             k=k,
             filters=Filters(
                 topic or "",
