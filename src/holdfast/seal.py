@@ -123,12 +123,6 @@ def opened_in(text: str, open: Callable[[str], str]) -> str:
     return _FORM.sub(lambda found: open(found[0]), text) if "[sealed " in text else text
 
 
-def key_id(sealed: str) -> str | None:
-    """The id of the key that a text was sealed with; None if it does not look sealed."""
-    found = _FORM.fullmatch(sealed)
-    return found[2] if found else None
-
-
 def _bound(id: str, place: str) -> bytes:
     return f"holdfast {VERSION} {id} {place}".encode("utf-8", "surrogatepass")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast import mask
 from holdfast.errors import Corrupt, NoKey
 from holdfast.keys import as_text, from_text
-from holdfast.seal import Key, Ring, key_id
+from holdfast.seal import Key, Ring
 
 OLD, NEW, OTHER = (Key(bytes([number]) * 32) for number in (1, 2, 3))
 PLACE = "state/rio/memory.jsonl#12 content"
@@ -51,7 +51,7 @@ def test_an_old_key_opens_what_it_sealed_and_the_newest_seals() -> None:
     before = ring(OLD).seal("then", PLACE)
     both = ring(OLD, NEW)
     assert both.open(before, PLACE) == "then"
-    assert key_id(both.seal("now", PLACE)) == NEW.id
+    assert f" {NEW.id} " in both.seal("now", PLACE)
     with pytest.raises(NoKey, match=NEW.id) as told:
         ring(OLD, OTHER).open(both.seal("now", PLACE), PLACE)
     assert told.value.hint

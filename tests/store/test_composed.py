@@ -7,8 +7,8 @@ from pathlib import Path
 from holdfast.store.home import Home
 from holdfast.store.primitives import Line
 from holdfast.store.projection import Projection
-from holdfast.testing.composed import ComposedConformance
 from tests.store.backends import InMemory, OnFiles
+from tests.store.composed import ComposedConformance
 
 
 class TestHome(OnFiles, ComposedConformance):

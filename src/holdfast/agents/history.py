@@ -31,22 +31,25 @@ STATUS_OF_TYPE = {
     "ad-hoc": "working",
 }
 SESSION_FIELDS = (
-    "domain",
-    "branch",
-    "model",
-    "timeout_seconds",
-    "research_question",
-    "belief_targeted",
-    "disconfirmation_target",
-    "sources_archived",
-    "sources_expected",
-    "tokens_used",
-    "cost_usd",
-    "handoff_notes",
+    *("domain", "branch", "model", "timeout_seconds"),
+    *("research_question", "belief_targeted", "disconfirmation_target"),
+    *("sources_archived", "sources_expected", "tokens_used", "cost_usd", "handoff_notes"),
 )
 """What may be said of a session at its start, later and at its end, under the same names."""
 AFTERWARDS = ("pr_number", "summary", "next_priority", "blocked_by", "task", "error")
 """What may be said of it beside that; all but `error`, one more of its errors, replace."""
+LONG_NAMES = {
+    "question": "research_question",
+    "belief": "belief_targeted",
+    "disconfirm": "disconfirmation_target",
+    "sources": "sources_archived",
+    "pr": "pr_number",
+    "next": "next_priority",
+    "tokens": "tokens_used",
+    "cost": "cost_usd",
+    "handoff": "handoff_notes",
+}
+"""The names on the command line and in reports of what has a longer one in the journal."""
 SETTABLE = frozenset((*SESSION_FIELDS, *AFTERWARDS))
 OUTCOMES = ("completed", "timeout", "error")
 _LEFT = ("next_priority", "blocked_by")

@@ -24,12 +24,8 @@ from holdfast.store.primitives import Line
 ROLLING_DAYS = 30
 _PAST_KEPT, _ENDED_KEPT = 500, 200
 COUNTERS = (
-    "claims_proposed",
-    "claims_accepted",
-    "claims_challenged",
-    "claims_rejected",
-    "cross_agent_flags_sent",
-    "cross_agent_flags_received",
+    *("claims_proposed", "claims_accepted", "claims_challenged", "claims_rejected"),
+    *("cross_agent_flags_sent", "cross_agent_flags_received"),
 )
 """What others count for an agent, by lines of their own."""
 
@@ -40,15 +36,9 @@ def initial(agent: str) -> State:
         "updated_at": None,
         "lifetime": dict.fromkeys(
             (
-                "sessions_total",
-                "sessions_completed",
-                "sessions_timeout",
-                "sessions_error",
-                "sessions_crashed",
-                "sources_archived",
-                *COUNTERS,
-                "disconfirmation_attempts",
-                "disconfirmation_hits",
+                *("sessions_total", "sessions_completed", "sessions_timeout", "sessions_error"),
+                *("sessions_crashed", "sources_archived", *COUNTERS),
+                *("disconfirmation_attempts", "disconfirmation_hits"),
             ),
             0,
         ),

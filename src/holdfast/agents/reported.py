@@ -12,26 +12,14 @@ import os
 import stat
 from typing import cast
 
-from holdfast.agents.history import SETTABLE, is_credible
+from holdfast.agents.history import LONG_NAMES, SETTABLE, is_credible
 from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.mask.shown import beginning
 from holdfast.models import recipes, report
 from holdfast.models.report import count, usd
 
-NAMES = {
-    "question": "research_question",
-    "belief": "belief_targeted",
-    "disconfirm": "disconfirmation_target",
-    "sources": "sources_archived",
-    "pr": "pr_number",
-    "next": "next_priority",
-    "tokens": "tokens_used",
-    "cost": "cost_usd",
-    "handoff": "handoff_notes",
-    "error": "failed",
-}
-"""Flags of the command line that have a longer name in the journal; a report may use both."""
+_NAMES = {**LONG_NAMES, "error": "failed"}
 _CLAIMS = (SETTABLE - {"timeout_seconds"}) | {"failed"}
 """What a command may say of itself: all but how long it may take, and what went wrong."""
 LARGEST_REPORT = 1 << 20
@@ -77,7 +65,7 @@ def from_file(data: bytes) -> tuple[Record, str]:
         return {}, f"the report cannot be read: {error}"
     if not isinstance(found, dict):
         return {}, "the report is not an object"
-    named = {NAMES.get(name, name): value for name, value in found.items() if value is not None}
+    named = {_NAMES.get(name, name): value for name, value in found.items() if value is not None}
     said = {
         name: beginning(value, _MOST_TEXT) if isinstance(value, str) else value
         for name, value in named.items()

@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 EVENT, FIELD = "import", "imported"
-_KINDS: dict[Part, str] = {
-    "report": "report",
-    "session": "session",
-    "metrics": "metrics",
-    "tasks": "tasks",
-    "inbox": "message",
-}
 _NAMES_AGENT = ("agent", "to")
 
 
@@ -177,7 +170,8 @@ class Adoption:
         except DecodeError as error:
             return self._quarantine(file, str(error))
         renamed = self._with_our_name(value)
-        reading = kind(_KINDS[part]).read(kind(_KINDS[part]).upgraded(renamed))
+        form = kind("message" if part == "inbox" else part)
+        reading = form.read(form.upgraded(renamed))
         wrong, read = [each for each in reading.findings if each.level == "error"], reading.value
         if wrong or not isinstance(read, dict):
             return self._quarantine(file, _told(wrong[:1]) or "not an object")

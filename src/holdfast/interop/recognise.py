@@ -29,18 +29,8 @@ IMPORTABLE: dict[str, tuple[Part, ...]] = {
     LUKA.name: ("ledger", "status", "summaries"),
     LOGIST.name: ("job", "jobs"),
 }
-_KINDS: dict[Part, str] = {
-    "report": "report",
-    "tasks": "tasks",
-    "session": "session",
-    "metrics": "metrics",
-    "journal": "journal",
-    "inbox": "message",
-    "stops": "legacy-session",
-    "ledger": "ledger",
-    "status": "status",
-    "jobs": "job-index",
-}
+_KINDS: dict[Part, str] = {"inbox": "message", "stops": "legacy-session", "jobs": "job-index"}
+"""What files of a part are, where that is not called like the part."""
 _FOLDERS: dict[Part, str] = {"inbox": ".json", "stops": ".json", "summaries": ".md"}
 _DAY_FILE = re.compile(r"(?:^|/)\d{4}-\d{2}-\d{2}[^/]*\.jsonl[^/]*$")
 _LEVELS = 4
@@ -137,7 +127,8 @@ def _looks_right(tree: Tree, member: Member) -> bool:
     if member.slot.part == "job":
         value = _first_value(tree, member.file)
         return value is not None and jobs.kind_of(member.slot.rest).looks(value)
-    return _looks_like(_KINDS[member.slot.part], _first_value(tree, member.file))
+    part = member.slot.part
+    return _looks_like(_KINDS.get(part, part), _first_value(tree, member.file))
 
 
 def _is_flag(tree: Tree, file: File) -> bool:

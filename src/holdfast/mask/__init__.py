@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import blake2b
-from threading import Lock
 from typing import Any, cast
 
 from holdfast.codec import Record
@@ -64,7 +63,6 @@ _harmless: set[str] = set()
 _long: deque[str] = deque(maxlen=4)
 """The last ones that are too long to keep many: an answer is looked at for its audit, its log and
 the state behind it."""
-_counting, _masked = Lock(), 0
 _TAG = re.compile(r"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 
 
@@ -86,12 +84,6 @@ def hiding() -> Masker:
     return _masker(_Masking(None))
 
 
-def masked_so_far() -> int:
-    """How many records of this process were found to hold a secret: if it is the same number
-    behind a write, the log says what it was given."""
-    return _masked
-
-
 def _masker(masking: _Masking) -> Masker:
     def whole(record: Record) -> Record:
         unseen: list[str] = []
@@ -105,16 +97,9 @@ def _masker(masking: _Masking) -> Masker:
             raise BadValue(
                 "nested too deeply", hint="put deep structures into a file and name it"
             ) from None
-        _count_one()
         return masked
 
     return whole
-
-
-def _count_one() -> None:
-    global _masked
-    with _counting:
-        _masked += 1
 
 
 class _Masking:

@@ -49,7 +49,6 @@ _JUDGED = 64
 
 _COUNTED = re.compile(r"\{([0-9]+)[0-9,]*\}")
 _ENOUGH = 8
-_GROUP = re.compile(r"(?<!\\)\((?!\?)")
 _END = re.compile(rb"-----END [A-Z0-9 ]{0,60}-----|KEY(?: BLOCK)?-----")
 _ARMOUR = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,16384}")
 _ARMOURED = re.compile(rb"(?:\\+[nr]|[\r\n])*+[A-Za-z0-9+/=]{3}")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
-from holdfast.agents.history import SESSION_FIELDS, Session, check_fields, open_sessions
+from holdfast.agents.history import LONG_NAMES, SESSION_FIELDS, Session, check_fields, open_sessions
 from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
 from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError, recorded
@@ -61,18 +61,6 @@ class SessionFields(StartFields, total=False):
     handoff: Annotated[str | None, Arg("What the next session has to know")]
 
 
-_IN_JOURNAL = {
-    "question": "research_question",
-    "belief": "belief_targeted",
-    "disconfirm": "disconfirmation_target",
-    "sources": "sources_archived",
-    "pr": "pr_number",
-    "next": "next_priority",
-    "tokens": "tokens_used",
-    "cost": "cost_usd",
-    "handoff": "handoff_notes",
-}
-"""The flags that the journal calls by another name."""
 _SET_BY_US = frozenset(
     {"event", "session_id", "text", "ts", "seq", "hash", "fence", "lease", "patch"}
 )
@@ -81,7 +69,7 @@ _SET_BY_US = frozenset(
 
 def in_journal(fields: StartFields) -> Record:
     """The flags that were given, under the names that the journal has for them."""
-    return {_IN_JOURNAL.get(n, n): value for n, value in fields.items() if value is not None}
+    return {LONG_NAMES.get(n, n): value for n, value in fields.items() if value is not None}
 
 
 @example("holdfast session start --agent rio --type research --timeout 90m")

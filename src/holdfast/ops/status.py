@@ -19,7 +19,6 @@ from holdfast.ops.parameter import Arg, known_agent
 from holdfast.store.home import Home
 from holdfast.text import ago, clip, one_line, plural
 
-"""A daily agent that missed one run is not yet stale."""
 _WIDEST = 26
 """Characters of a trouble in the table; all of it is in the JSON and in `status AGENT`."""
 

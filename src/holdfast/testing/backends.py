@@ -1,4 +1,5 @@
-"""What a store offers beside its primitives; a part of `holdfast.testing.conformance`."""
+"""What a store offers beside its primitives, what it does with keys, and what holds when machines
+share it; parts of `holdfast.testing.conformance`."""
 
 from __future__ import annotations
 
@@ -7,18 +8,21 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from holdfast.codec import encode
-from holdfast.errors import BadName, BadValue
-from holdfast.store.primitives import START, Blob, Cursor, Line, Stamp
+from holdfast.errors import BadName, BadValue, Busy
+from holdfast.process import this_process
+from holdfast.store.primitives import CLOCKS_DIFFER, START, Blob, Cursor, Line, Stamp
 from holdfast.store.view import Shape
 from holdfast.testing import (
     BAD_KEYS,
     DAY,
     DAYS,
+    LEASE,
     LOG,
     NOON,
     VIEW,
     Conformance,
     lines_of,
+    numbers_of,
     passing_on,
     refused,
 )
@@ -176,3 +180,102 @@ class BackendConformance(Conformance):
         assert here.secret() == here.secret() == far.secret()
         assert len(here.secret()) >= 16
         assert here.clock is self.clock
+
+
+class KeyConformance(Conformance):
+    def test_keys_are_listed_in_order_below_whole_components(self) -> None:
+        assert self.open().keys("state") == []
+        assert self.open().keys("state/rio") == []
+        for key in ("state/rio/journal.jsonl", "state/rio.x/journal.jsonl", "ledger/rio"):
+            self.log(key).append({"n": 1})
+        self.document("state/rio/tasks.json").replace(b"[]")
+        self.document("state/index.json").replace(b"{}")
+        self.cell("state/rio/report.json").save(1, Stamp(LOG, START, []), b"[]")
+        self.lease("state/rio/session").acquire("run")
+        self.mailbox("state/rio/inbox").deliver({"n": 1})
+        rio = ["journal.jsonl", "report.json", "tasks.json"]
+        assert self.open().keys("state/rio") == [f"state/rio/{name}" for name in rio]
+        assert self.open().keys("ledger") == ["ledger/rio/2023-11-14.jsonl"]
+        beside = ["state/index.json", "state/rio.x/journal.jsonl"]
+        assert sorted(beside + self.open().keys("state/rio")) == self.open().keys("state")
+        assert self.open().keys("stat") == self.open().keys("state/ri") == []
+        assert {*beside, *self.open().keys("ledger")} <= set(self.open().keys())
+
+    def test_opening_and_reading_leaves_no_key_behind(self) -> None:
+        before = self.open().keys()
+        list(self.log("a/b.jsonl").read())
+        list(self.log("a/days").read())
+        self.document("a/c.md").read()
+        self.cell("a/d.json").load(1)
+        self.lease("a/e").holder()
+        mailbox = self.mailbox("a/f")
+        assert mailbox.waiting() == mailbox.done() == mailbox.dead() == mailbox.bad() == []
+        assert mailbox.claimed() == []
+        assert self.open().keys() == before
+
+    def test_a_key_that_could_leave_its_place_is_refused(self) -> None:
+        backend = self.open()
+        kinds = (
+            *(backend.log, backend.document, backend.cell, backend.lease),
+            *(backend.mailbox, backend.keys),
+        )
+        for key in BAD_KEYS:
+            for kind in kinds:
+                if key or kind != backend.keys:
+                    with refused(BadName):
+                        kind(key)
+
+    def test_a_log_is_not_named_like_a_part_of_another(self) -> None:
+        backend = self.open()
+        for key in ("state/journal.1.jsonl", "ledger/rio/2023-11-14.jsonl", "2023-11-14.2.jsonl"):
+            with refused(BadName):
+                backend.log(key)
+        for key in ("state/v1.0.jsonl", "state/journal-1.jsonl", "state/1.jsonl", "2023-11-14"):
+            self.log(key).append({"n": 1})
+            assert numbers_of(self.log(key)) == [1]
+
+
+class MachineConformance(Conformance):
+    """What a store knows of time and of processes, here and on another machine."""
+
+    def test_a_process_is_known_to_live_or_to_be_gone_only_where_it_can_be_seen(self) -> None:
+        here, far, me = self.open(), self.elsewhere(), this_process()
+        assert here.alive(me) is True
+        assert here.alive(me._replace(started=me.started + 1)) is False
+        assert here.alive(me._replace(boot="before")) is False
+        for stranger in (me._replace(host="other/1", boot="b"), me._replace(host="other/1")):
+            assert here.alive(stranger) is far.alive(stranger) is None
+        assert far.alive(me) is far.alive(me._replace(started=me.started + 1)) is None
+
+    def test_deadlines_are_measured_by_the_clock_of_the_store(self) -> None:
+        here, far = self.open(), self.elsewhere()
+        deadline = here.now().later(60.0)
+        self.clock.step(3_600)
+        assert here.now().left(deadline) == 60.0
+        assert 60.0 <= far.now().left(deadline) + 30.0 <= 60.0 + 2 * CLOCKS_DIFFER
+        self.clock.advance(61)
+        self.far_clock.advance(61 + 2 * CLOCKS_DIFFER)
+        assert here.now().left(deadline) < 0
+        assert far.now().left(deadline) < 0
+
+    def test_another_machine_is_told_who_has_a_lease(self) -> None:
+        here, far = self.lease(), self._keep(self.elsewhere().lease(LEASE))
+        fence = here.acquire("index")
+        held = far.holder()
+        assert held is not None
+        assert (held.alive, held.fence, held.owner) == (True, fence, this_process())
+        with refused(Busy, "index"):
+            far.acquire("x")
+        self.clock.reboot()
+        self.far_clock.reboot()
+        with refused(Busy, "index"):
+            far.acquire("x")
+        here.release()
+        assert far.acquire("x") == fence + 1
+
+    def test_lines_of_two_machines_have_one_order(self) -> None:
+        here, far = self.log(), self._keep(self.elsewhere().log(LOG))
+        acked = [here.append({"n": 0}), far.append({"n": 1}), here.append({"n": 2})]
+        assert [cursor.seq for cursor in acked] == [1, 2, 3]
+        assert numbers_of(far) == numbers_of(here) == [0, 1, 2]
+        assert far.verify().problems == []

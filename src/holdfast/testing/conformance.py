@@ -43,12 +43,9 @@ from holdfast.testing import (
     stamp_of,
     together,
 )
-from holdfast.testing.archive import ArchiveConformance
-from holdfast.testing.backends import BackendConformance
-from holdfast.testing.decisions import DecisionConformance
-from holdfast.testing.keys import KeyConformance
+from holdfast.testing.backends import BackendConformance, KeyConformance, MachineConformance
+from holdfast.testing.logs import ArchiveConformance, DecisionConformance
 from holdfast.testing.looks import LookConformance
-from holdfast.testing.machines import MachineConformance
 from holdfast.testing.mailboxes import MailboxConformance
 from holdfast.testing.sheets import SheetConformance
 

@@ -35,44 +35,20 @@ PAGE_OF_EVENTS = 100
 MOST_LETTERS = 30
 PAGE_OF_TURNS, MOST_TURNS = 15, 500
 PROOF = f"{CACHE}/proof.json"
-STATES = {
-    "idle": "good",
-    "completed": "good",
-    "ok": "good",
-    "busy": "going",
-    "running": "going",
-    "offline": "quiet",
-    "unknown": "quiet",
-    "stale": "care",
-    "timeout": "care",
-    "error": "bad",
-    "crashed": "bad",
-    "active": "going",
-    "parked": "care",
-    "expired": "care",
-    "dead": "bad",
-    "bad": "bad",
-    "answered": "good",
-    "under way": "going",
-    "failed": "bad",
-    "done": "good",
-    "stopped": "care",
-    "interrupted": "bad",
-    "merged": "good",
-    "approved": "good",
-    "rejected": "bad",
-    "success": "good",
-    "regression": "care",
-    "finalized": "good",
-    "target_reached": "good",
-    "max_iterations": "good",
-    "plateau": "care",
-    "circuit_breaker": "care",
-    "budget": "care",
-    "user_stopped": "care",
-    "all_rejected": "care",
+_MEANINGS = {
+    "good": (
+        *("idle", "completed", "ok", "answered", "done", "merged", "approved", "success"),
+        *("finalized", "target_reached", "max_iterations"),
+    ),
+    "going": ("busy", "running", "active", "under way"),
+    "quiet": ("offline", "unknown"),
+    "care": (
+        *("stale", "timeout", "parked", "expired", "stopped", "regression", "plateau"),
+        *("circuit_breaker", "budget", "user_stopped", "all_rejected"),
+    ),
+    "bad": ("error", "crashed", "dead", "bad", "failed", "interrupted", "rejected"),
 }
-"""What a state means, which is what its colour and its shape say."""
+"""What states mean, which is what their colour and their shape say."""
 CLOSED = ("completed", "dropped")
 _NO_TALK: dict[str, Any] = {"turns": [], "told": {}, "more_turns": 0, "model": None, "models": []}
 _NO_MAIL = Mail([], 0, [])
@@ -99,7 +75,7 @@ def money(usd: object) -> str:
 
 
 def meaning(state: object) -> str:
-    return STATES.get(str(state), "quiet")
+    return next((mean for mean, states in _MEANINGS.items() if state in states), "quiet")
 
 
 _pages = templates(Path(__file__).parent / "templates")

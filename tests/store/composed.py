@@ -1,6 +1,6 @@
 """What is made of the primitives has to hold on every backend too: tests to inherit.
 
-Used as `holdfast.testing.conformance` is; a backend passes them when it passes that suite.
+A backend passes them when it passes `holdfast.testing.conformance`.
 """
 
 from __future__ import annotations
