@@ -1,9 +1,8 @@
 """Where the keys of sealed texts are: never in a home.
 
 Whoever has a home and not its keys has no texts.  So keys are kept with the settings of the user,
-in a file that only he can read; or in the file that HOLDFAST_KEYS names; or in the keyring of the
-system, if HOLDFAST_KEYS is `keyring`; or HOLDFAST_KEY is one, or several with blanks between them.
-The newest comes last and is the one that seals.
+in a file that only he can read; or in the file that HOLDFAST_KEYS names; or HOLDFAST_KEY is one, or
+several with blanks between them.  The newest comes last and is the one that seals.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from holdfast import mask
 from holdfast.clock import Clock, utc_stamp
@@ -26,7 +25,6 @@ from holdfast.store.place import Place, Tools
 from holdfast.store.vfs import RealVfs
 
 VALUE, WHERE = "HOLDFAST_KEY", "HOLDFAST_KEYS"
-KEYRING = "keyring"
 _FORMAT = 1
 _PREFIX = "holdfast_key_"
 """By which a key that was copied to a wrong place is known for one, and masked."""
@@ -65,26 +63,10 @@ def held(clock: Clock, environ: Mapping[str, str] = os.environ) -> Ring:
 
 def kept(clock: Clock, environ: Mapping[str, str] = os.environ) -> Kept:
     """Where new keys go."""
-    where = environ.get(WHERE, "")
-    if where == KEYRING:
-        return InKeyring()
-    return InFile(where or os.path.join(folder(), "keys.json"), clock)
+    return Kept(environ.get(WHERE) or os.path.join(folder(), "keys.json"), clock)
 
 
-class Kept(Protocol):
-    """A place that keeps keys."""
-
-    @property
-    def where(self) -> str: ...
-
-    def ring(self) -> Ring: ...
-
-    def change(self, change: Callable[[Ring], list[Key]]) -> Ring:
-        """Keep what `change` makes of the keys."""
-        ...
-
-
-class InFile:
+class Kept:
     """A file that only its owner can read."""
 
     def __init__(self, path: str, clock: Clock) -> None:
@@ -127,43 +109,6 @@ class InFile:
 
     def _place(self, root: Any) -> Place:
         return Place(root, (), Tools(RealVfs(), self._clock, mask.nothing, str, _unheard))
-
-
-class InKeyring:
-    """The keyring of the system, by the package `keyring`."""
-
-    where = "the keyring of the system"
-
-    def ring(self) -> Ring:
-        found: str | None = self._asked(lambda library: library.get_password(*_ENTRY))
-        return _parsed(found.encode() if found else None, self.where)
-
-    def change(self, change: Callable[[Ring], list[Key]]) -> Ring:
-        changed = Ring(change(self.ring()), self.where)
-        text = _written(changed).decode()
-        self._asked(lambda library: library.set_password(*_ENTRY, text))
-        return changed
-
-    def _asked(self, ask: Callable[[Any], Any]) -> Any:
-        from importlib import import_module  # noqa: PLC0415 - few have it, fewer use it
-
-        try:
-            library: Any = import_module("keyring")
-        except ImportError:
-            raise ConfigError(
-                "the package `keyring` is not installed",
-                hint=f"pip install 'holdfast[keyring]'; or let {WHERE} name a file",
-            ) from None
-        try:
-            return ask(library)
-        except library.errors.KeyringError as error:
-            raise ConfigError(
-                f"{self.where} refuses: {error or type(error).__name__}",
-                hint=f"unlock it; or let {WHERE} name a file",
-            ) from None
-
-
-_ENTRY = ("holdfast", "keys")
 
 
 def folder() -> str:

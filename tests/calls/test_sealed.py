@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -225,43 +224,6 @@ def test_a_file_of_keys_with_a_number_in_the_place_of_one_is_told(
     monkeypatch.delenv(VALUE, raising=False)
     with pytest.raises(ConfigError, match="holds no keys"):
         held(SystemClock())
-
-
-KEYRING = """
-from keyring import errors
-kept = {}
-def get_password(service, name):
-    if not hasattr(errors, "open"):
-        raise errors.KeyringError("locked")
-    return kept.get((service, name))
-def set_password(service, name, text):
-    kept[service, name] = text
-"""
-
-
-def test_keys_can_be_in_the_keyring_of_the_system(
-    verbs: Verbs, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(WHERE, "keyring")
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    assert "holdfast[keyring]" in str(failing(verbs, "key new").hint)
-    monkeypatch.delitem(sys.modules, "keyring")
-    library = tmp_path / "library/keyring"
-    library.mkdir(parents=True)
-    (library / "__init__.py").write_text(KEYRING, encoding="utf-8")
-    (library / "errors.py").write_text("class KeyringError(Exception): ...", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(library.parent))
-    assert "locked" in failing(verbs, "key new").message
-    monkeypatch.setattr("keyring.errors.open", True, raising=False)
-    verbs("key new")
-    verbs("key rotate")
-    assert len(verbs.rows("key list")) == 2
-    said = verbs("agent chat", agent="rio", text=ASKED, model=script, sensitive=True)
-    assert said.data["sealed"]
-    assert told_in(Path(verbs.path)) == set()
-    assert not (tmp_path / ".config").exists()
-    for name in ("keyring", "keyring.errors"):
-        monkeypatch.delitem(sys.modules, name)
 
 
 def test_at_the_terminal_a_missing_key_is_a_matter_of_settings(shell: Shell, script: str) -> None:

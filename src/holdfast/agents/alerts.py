@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.agents.standing import Standing
+from holdfast.agents.standing import Standing, kinds_of_trouble
 from holdfast.codec import Record, pretty
 from holdfast.errors import NotFound
 from holdfast.layout import ALERTED, ALERTS
@@ -43,7 +43,7 @@ def troubles_of(standings: Iterable[Standing], *, idle: bool) -> list[Seen]:
     """What there is to tell; of agents that were idle when last heard of only if asked for."""
     found: dict[tuple[str, str], Seen] = {}
     for one in standings:
-        told = [*one.kinds_of_trouble]
+        told = [*kinds_of_trouble(one)]
         if idle and one.state == "offline" and "offline" not in {kind for kind, _ in told}:
             told.append(("offline", f"not heard of for {ago(one.presence.age or 0.0)}"))
         for kind, says in told:

@@ -112,7 +112,8 @@ def fold(state: State, line: Line) -> State:
         case "reinstated":
             state["retired"] = None
         case "tool_use":
-            _count_tool(_session_of(state, record), record)
+            if (used_in := _session_of(state, record)) is not None:
+                used_in["tools"] = tools.counted(used_in["tools"], record)
         case _:
             _note(state, _session_of(state, record), record, stamp)
     return state
@@ -154,11 +155,6 @@ def _know(state: State, record: Record) -> None:
         known[name] = record.get("session_id")
         if len(known) > _NAMES_KEPT:
             del known[next(iter(known))]
-
-
-def _count_tool(session: Session | None, record: Record) -> None:
-    if session is not None:
-        session["tools"] = tools.counted(session["tools"], record)
 
 
 def as_object(value: object) -> Record:
@@ -350,7 +346,7 @@ def report(state: State, born: Born = unborn) -> Record:
         "updated_at": state["updated_at"] or born(),
         "status": _status(state),
         "summary": state["summary"] or "no session yet",
-        "current_task": _current_task(state),
+        "current_task": next((each["task"] for each in open_sessions(state) if each["task"]), None),
         "last_session": None if last is None else _last_session(last),
         "blocked_by": state["blocked_by"],
         "next_priority": state["next_priority"],
@@ -372,10 +368,6 @@ def _status_of(session: Session) -> str:
     if session["ended_at"] is None:
         return STATUS_OF_TYPE.get(str(session["type"]), "working")
     return "error" if session["status"] in ("error", "timeout") else "idle"
-
-
-def _current_task(state: State) -> str | None:
-    return next((each["task"] for each in open_sessions(state) if each["task"]), None)
 
 
 def _role(session: Session) -> Record:

@@ -59,7 +59,10 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
             case "notes":
                 _put(home, agent, part, empty(called).encode())
             case "inbox":
-                _make_inbox(home, agent)
+                with home.opened_dir(agent.key("agent")) as directory:
+                    if directory is not None:
+                        directory.subdir(name_of(agent, "inbox"), create=True).close()
+                        directory.sync()
             case _:
                 pass
     with agent.showing(*map(agent.key, lacks)) as journal:
@@ -80,13 +83,6 @@ def _begin_journal(home: Home, agent: Agent) -> None:
         return (), None
 
     agent.journal.log.write(decide)
-
-
-def _make_inbox(home: Home, agent: Agent) -> None:
-    with home.opened_dir(agent.key("agent")) as directory:
-        if directory is not None:
-            directory.subdir(name_of(agent, "inbox"), create=True).close()
-            directory.sync()
 
 
 # --- state/index.json: who there is, who descends from whom, how many lines each has -------------

@@ -64,15 +64,12 @@ def _files(folder: str, home: str) -> Iterator[str]:
 def touched(seen: Seen, since: float) -> Record:
     """Files that were written since then: how many, and the first names."""
     names = sorted(name for name, changed in seen.changed.items() if changed >= since)
+    # A name that is not UTF-8 cannot stand in a record.
+    shown = [os.fsencode(name).decode("utf-8", "replace") for name in names[:MOST_NAMED]]
     return {
-        "files_touched": [_readable(name) for name in names[:MOST_NAMED]],
+        "files_touched": shown,
         "files_touched_count": len(names) if seen.complete else None,
     }
-
-
-def _readable(name: str) -> str:
-    """A name as text: one that is not UTF-8 cannot stand in a record."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 class Count:

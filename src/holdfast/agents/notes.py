@@ -33,6 +33,7 @@ LARGEST = MAX_LINE // 4
 """Bytes of a file that we add to: one edit of it has to fit into a line of the journal."""
 NOTED, TAKEN_OVER = "noted", "text_imported"
 _SHORTEST = 3
+_SHORT, _LONGEST_HEADING = 40, 200
 _REMARK = re.compile(r"\([^()]*\)\s*$")
 _NAMES = tuple(_REMARK.sub("", each).strip() for each in HEADINGS)
 _DATE = r"\d{4}-\d{2}-\d{2}"
@@ -65,11 +66,6 @@ def _folded(title: str) -> str:
     return _BETWEEN.sub("", _REMARK.sub("", title)).casefold()
 
 
-def _is_called(title: str, heading: str) -> bool:
-    meant = formats.meant_choice(title, _NAMES)
-    return meant is not None and _folded(meant) == _folded(heading)
-
-
 class _Place(NamedTuple):
     """Where a section stands in a text, by characters."""
 
@@ -85,7 +81,8 @@ def _place(text: str, heading: str) -> _Place | None:
     starts = [at for at, line in enumerate(lines) if markdown.begins_section(line)]
     for start, stop in zip(starts, [*starts, len(lines)][1:], strict=True):
         title = markdown.SECTION_MARK.sub("", lines[start].text, count=1).strip()
-        if not _is_called(title, heading):
+        meant = formats.meant_choice(title, _NAMES)
+        if meant is None or _folded(meant) != _folded(heading):
             continue
         last = max(at for at in range(start, stop) if at == start or not lines[at].is_blank)
         body = lines[start + 1 : stop]
@@ -240,17 +237,12 @@ def _newest(section: str, most: int) -> str:
         kept.append(entry)
     if not kept and entries and room + len(entries[-1]) > _SHORT:
         kept = [f"{entries[-1][: room + len(entries[-1]) - 2].rstrip()}…\n"]
-    return _cut(first.text) + _left_out(entries[len(kept) :]) + "".join(reversed(kept))
-
-
-_SHORT, _LONGEST_HEADING = 40, 200
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST_HEADING else f"{line[:_LONGEST_HEADING]}…\n"
+    heading = first.text
+    if len(heading) > _LONGEST_HEADING:
+        heading = f"{heading[:_LONGEST_HEADING]}…\n"
+    return heading + _left_out(entries[len(kept) :]) + "".join(reversed(kept))
 
 
 def _left_out(entries: Sequence[str]) -> str:
-    number = len(entries)
-    told = "1 older entry is" if number == 1 else f"{number} older entries are"
+    told = "1 older entry is" if len(entries) == 1 else f"{len(entries)} older entries are"
     return f"- ({told} left out here)\n" if entries else ""

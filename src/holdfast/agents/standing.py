@@ -129,12 +129,7 @@ class Standing(NamedTuple):
     @property
     def troubles(self) -> list[str]:
         """What somebody should look at, the worst first; empty if all is well."""
-        return [says for _, says in _troubles(self)]
-
-    @property
-    def kinds_of_trouble(self) -> list[tuple[str, str]]:
-        """The same, each behind a word that stays while it lasts."""
-        return list(_troubles(self))
+        return [says for _, says in kinds_of_trouble(self)]
 
 
 def fleet(home: Home, moment: Moment, layout: Layout = HOLDFAST) -> Iterator[Standing]:
@@ -194,7 +189,8 @@ def _standing(home: Home, name: str, moment: Moment, layout: Layout) -> Standing
     )
 
 
-def _troubles(one: Standing) -> Iterator[tuple[str, str]]:
+def kinds_of_trouble(one: Standing) -> Iterator[tuple[str, str]]:
+    """What somebody should look at, each behind a word that stays while it lasts."""
     for session in one.crashed:
         role = f" as {session['role']}" if session["role"] else ""
         yield "crashed", f"session crashed{role}"

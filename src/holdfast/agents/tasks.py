@@ -225,7 +225,9 @@ class TaskList(OwnObject):
         if not self._course.known()[1]["endings"]["failed"]:
             return []
         history = self.endings()
-        due = [id for id, (times, _) in history["failed"].items() if _is_due(history, id, times)]
+        # Not since it was parked: who takes the mark out by hand wants another try.
+        parked: dict[str, int] = history["parked"]
+        due = [id for id, (times, _) in history["failed"].items() if times > parked.get(id, 0)]
         limit = self._home.current_settings().park_after if due else 0
         due = [id for id in due if history["failed"][id][0] >= limit]
         return [id for id in due if self._park(id, *history["failed"][id])]
@@ -236,7 +238,9 @@ class TaskList(OwnObject):
         def change(document: Record) -> None:
             nonlocal parked
             for task in _tasks_in(document):
-                if task.get("id") == id and _may_be_parked(task):
+                if task.get("parked") or with_status(task)["status"] not in OPEN:
+                    continue
+                if task.get("id") == id:
                     reason = f"failed {times} times, the last time: {why}"
                     told = {"reason": reason, "attempts": times, "since": self._now()}
                     task |= {"status": "pending", "parked": told}
@@ -291,15 +295,6 @@ class TaskList(OwnObject):
 
     def _now(self) -> str:
         return utc_stamp(self._home.clock.now())
-
-
-def _may_be_parked(task: Record) -> bool:
-    return with_status(task)["status"] in OPEN and not task.get("parked")
-
-
-def _is_due(history: Record, id: str, times: int) -> bool:
-    """Whether it failed since it was parked: who takes the mark out by hand wants another try."""
-    return times > history["parked"].get(id, 0)
 
 
 # --- the file -------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ class Hosted:
 
     def _api_error(self, error: theirs.ModelAPIError, request: Request) -> HoldfastError:
         status = error.status_code if isinstance(error, theirs.ModelHTTPError) else None
-        said = self._said(error, status)
+        said, keys = self._said(error, status), " or ".join(self._place.service.keys)
         match error:
             case theirs.ModelRequestTimeout():
                 return self._timed_out(request)
@@ -244,7 +244,7 @@ class Hosted:
             case theirs.ModelContextWindowExceededError():
                 return self._too_long(said)
             case theirs.ModelAuthenticationError():
-                return NotAuthorised(said, hint=f"is the key in {self._key_names()} right?")
+                return NotAuthorised(said, hint=f"is the key in {keys} right?")
             case theirs.ModelNotFoundError():
                 return ModelError(said, hint=self._not_found())
             case theirs.ModelQuotaExceededError():
@@ -280,9 +280,6 @@ class Hosted:
 
     def _too_long(self, said: str) -> TooLong:
         return TooLong(said, hint="ask with less, or a model with a larger context window")
-
-    def _key_names(self) -> str:
-        return " or ".join(self._place.service.keys)
 
     def _not_found(self) -> str:
         if self._place.url is None:

@@ -171,9 +171,9 @@ def _line_from(said: dict[str, Any]) -> Line:
         raise ValueError(f"unknown error {error!r}; one of {', '.join(FAILURES)}")
     if finish not in ("stop", "length"):
         raise ValueError(f"finish is {finish!r}; stop or length")
-    match = said.get("match")
+    match, text = said.get("match"), reply if isinstance(reply, str) else encode(reply).decode()
     return Line(
-        text=str(said.get("message", "")) if error else _text(reply),
+        text=str(said.get("message", "") if error else text),
         match=None if match is None else re.compile(str(match), re.DOTALL),
         delay=float(said.get("delay", 0.0)),
         error=error,
@@ -181,10 +181,6 @@ def _line_from(said: dict[str, Any]) -> Line:
         usage=Usage(**said["usage"]) if "usage" in said else None,
         cost_usd=float(said.get("cost_usd", 0.0)),
     )
-
-
-def _text(reply: object) -> str:
-    return reply if isinstance(reply, str) else encode(reply).decode()
 
 
 def _filled(text: str, found: re.Match[str]) -> str:

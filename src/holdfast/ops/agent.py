@@ -143,7 +143,13 @@ def new(
     if dry_run:
         return Change(called, applied=False, detail="would make it", data=manifest, dry_run=True)
     with Agent(home, called, context.layout) as one:
-        made = one.persona.change(lambda before: _first(before, manifest)).after
+
+        def first(before: Record) -> Record:
+            if before:
+                raise _taken(called.lower())  # somebody has made it meanwhile
+            return manifest
+
+        made = one.persona.change(first).after
         with recorded(f"agent {one.name}", f"`holdfast init {one.name}` makes what it lacks"):
             bootstrap(home, one, called)
             one.tell_topics()
@@ -280,13 +286,6 @@ def retire(
     detail = f"{one.name} {'would be' if dry_run else 'is'} {state}"
     detail += "" if applied else " already"
     return Change(one.name, applied and not dry_run, detail, dry_run=dry_run)
-
-
-def _first(before: Record, persona: Record) -> Record:
-    """The persona of an agent that nobody has made meanwhile."""
-    if before:
-        raise _taken(str(persona["agent_id"]).lower())
-    return persona
 
 
 def _taken(name: str) -> UsageError:
