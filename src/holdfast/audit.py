@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 from holdfast import mask
@@ -22,7 +22,7 @@ from holdfast.clock import instant_of
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.layout import AUDIT
-from holdfast.store.primitives import START, BadLine, Cursor, Decision, Line
+from holdfast.store.primitives import START, BadLine, Cursor, Decision, Line, Question
 from holdfast.text import clip, plural
 
 if TYPE_CHECKING:
@@ -65,24 +65,32 @@ class Entry(NamedTuple):
         return _behind(self.line)
 
 
+class About(TypedDict, total=False):
+    """What an entry is about, and the `ref` by which it is known again."""
+
+    job: str | None
+    agent: str | None
+    sequence: int | None
+    ref: str | None
+
+
 def tell(
     home: Home,
     kind: str,
     detail: str,
-    *,
-    job: str | None = None,
-    agent: str | None = None,
-    sequence: int | None = None,
-    ref: str | None = None,
     data: Mapping[str, Any] | None = None,
+    **about: Unpack[About],
 ) -> bool:
     """Put one entry on record; False if the same `ref` is there already."""
     if kind not in KINDS:
         raise UsageError(f"no kind of audit is called {kind[:80]!r}", hint=", ".join(KINDS))
-    line: Record = {"event": kind, "detail": _text(detail)}
-    named = {"job_id": job, "agent": agent, "sequence": sequence, "ref": ref}
+    # What can be written of a text of unknown origin.
+    clean = detail.encode("utf-8", "backslashreplace").decode()
+    line: Record = {"event": kind, "detail": clip(clean, _MOST_DETAIL)}
+    named = {"job_id" if name == "job" else name: value for name, value in about.items()}
     line |= {name: value for name, value in named.items() if value is not None}
     line |= {"data": dict(data)} if data else {}
+    ref = about.get("ref")
     log = home.log(AUDIT)
     try:
         if ref is None:
@@ -131,31 +139,13 @@ def _behind(line: Line | BadLine) -> Cursor:
     return START._replace(segment=line.segment, offset=line.end)
 
 
-def refused(
-    home: Home,
-    what: str,
-    error: HoldfastError,
-    *,
-    job: str | None = None,
-    agent: str | None = None,
-    ref: str | None = None,
-) -> None:
+def refused(home: Home, what: str, error: HoldfastError, **about: Unpack[About]) -> None:
     """Tell that `what` was not allowed; failing to must not hide the refusal itself."""
-    detail = f"{what}: {error.message}"
     with suppress(HoldfastError):
-        tell(home, "refusal", detail, job=job, agent=agent, ref=ref, data={"code": error.code})
+        tell(home, "refusal", f"{what}: {error.message}", {"code": error.code}, **about)
 
 
-def redacted(
-    home: Home,
-    what: str,
-    record: Record,
-    *,
-    job: str | None = None,
-    agent: str | None = None,
-    sequence: int | None = None,
-    ref: str | None = None,
-) -> int:
+def redacted(home: Home, what: str, record: Record, **about: Unpack[About]) -> int:
     """Tell how many secrets the store masks in `record` when it is written, if there are any."""
     hidden = _mask(record)
     if hidden is record:
@@ -163,20 +153,11 @@ def redacted(
     count = len(_TAG.findall(encode(hidden))) - len(_TAG.findall(encode(record)))
     if count > 0:
         detail = f"{plural(count, 'secret')} masked in {what}"
-        found = {"count": count}
-        tell(
-            home, "redaction", detail, job=job, agent=agent, sequence=sequence, ref=ref, data=found
-        )
+        tell(home, "redaction", detail, {"count": count}, **about)
     return max(count, 0)
 
 
 _mask = mask.hiding()
-
-
-def _text(text: str) -> str:
-    """What can be written of a text of unknown origin."""
-    clean = text.encode("utf-8", "backslashreplace").decode()
-    return clip(clean, _MOST_DETAIL)
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -202,20 +183,14 @@ class Audit:
         self, limit: int | None, wanted: Callable[[Entry], bool], since: float | None = None
     ) -> list[Entry]:
         """The last `limit` entries that are wanted, oldest first; reads file by file, backwards."""
-        found: list[Entry] = []
-        for segment in reversed(self._log.segments()):
-            if since is not None and segment[:10] < self._home.day(since):
-                break
-            found = [*filter(wanted, self._of(segment)), *found]
-            if limit is not None and len(found) >= limit:
-                return found[len(found) - limit :]
-        return found
 
-    def _of(self, segment: str) -> Iterator[Entry]:
-        for entry in self.read(START._replace(segment=segment)):
-            if entry.line.segment != segment:
-                return
-            yield entry
+        def fits(line: Line) -> bool:
+            return "event" in line.record and wanted(Entry(line.record, line))
+
+        day = "" if since is None else self._home.day(since)
+        found = self._log.find(Question({}, limit, since=day, wanted=fits))
+        self.damaged.update(found.damaged)
+        return [Entry(line.record, line) for line in found.lines]
 
     def entry(self, seq: int) -> Entry:
         """The one with this number."""
