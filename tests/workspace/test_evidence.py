@@ -126,14 +126,10 @@ def test_each_path_is_told_once_in_the_order_of_the_agent(workspace: Path) -> No
 def test_a_failing_disk_is_not_taken_for_a_missing_file(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = os.open
+    def failing(path: str, **where: int) -> os.stat_result:
+        raise OSError(5, f"Input/output error: {path}, {where}")
 
-    def failing(path: str, flags: int, **where: int) -> int:
-        if where:
-            raise OSError(5, "Input/output error")
-        return opened(path, flags)
-
-    monkeypatch.setattr(os, "open", failing)
+    monkeypatch.setattr(os, "stat", failing)
     with pytest.raises(HoldfastError):
         examine(str(workspace), ["notes.md"])
 

@@ -1,9 +1,8 @@
 """Files that agents name, and files that people give.
 
 What an agent names may be hostile, and so may be the workspace: an agent can plant symbolic links,
-pipes and devices, and replace a folder while we look.  So each component is opened where the one
-before is, never by its path, and only as a place (O_PATH): a pipe cannot hang us, a device feels
-nothing.
+pipes and devices, and replace a folder while we look.  So no link is ever followed by the system,
+and nothing but folders is opened: a pipe cannot hang us, a device feels nothing.
 
 A link may lead anywhere inside.  One that leads out is an escape even on the way to a file inside,
 and so is one with an absolute target, wherever that is: it means another file elsewhere.
@@ -15,13 +14,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from holdfast.contracts.job_exchange import escapes
-from holdfast.errors import BadName, Conflict, NotFound, from_os
+from holdfast.errors import BadName, Conflict, NotFound, NotOurs, typed
 from holdfast.git.repository import FILE, Repository
 from holdfast.workspace.safedir import Folder, pieces
 
@@ -29,13 +28,12 @@ ATTACHMENTS = "attachments"
 _MOST_NAME = 200
 Verdict = Literal["there", "missing", "escaping"]
 
-_PLACE = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_LINKS = 40
 """The kernel's own limit."""
 _LONGEST = 4095
 """Bytes of a path, by the kernel."""
-_DEEPEST = 256
-"""Folders held open at most; a workspace with deeper ones cannot be kept either."""
+_DEEPEST = 255
+"""Folders in each other; a workspace with deeper ones cannot be kept either."""
 _NOT_THERE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP, errno.EINVAL}
 )
@@ -57,75 +55,60 @@ def examine(workspace: str, paths: Sequence[str]) -> Examined:
         return found
     # A slash at the end would have a link followed.
     workspace = workspace.rstrip("/") or "/"
-    try:
-        root = os.open(workspace, _PLACE | os.O_DIRECTORY)  # noqa: TID251 - a place to look from, nothing is written
-    except OSError as error:
-        if error.errno not in _NOT_THERE:
-            raise from_os(error, "looking at the workspace", workspace) from error
-        root = None
-    gone: Verdict = "escaping" if root is None and os.path.islink(workspace) else "missing"
-    try:
+    with typed("looking for evidence", workspace), ExitStack() as opened:
+        files, gone = None, found.missing
+        try:
+            files = opened.enter_context(Folder(workspace, ours=False))
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            gone = found.escaping if os.path.islink(workspace) else gone
         for path in dict.fromkeys(paths):
-            if (verdict := _looked_at(root, path, gone)) != "there":
+            if escapes(path):
+                found.escaping.append(path)
+            elif files is None:
+                gone.append(path)
+            elif (verdict := _looked_at(files, path)) != "there":
                 (found.missing if verdict == "missing" else found.escaping).append(path)
-    except OSError as error:
-        raise from_os(error, "looking for evidence", workspace) from error
-    finally:
-        if root is not None:
-            os.close(root)
     return found
 
 
-def _looked_at(root: int | None, path: str, gone: Verdict) -> Verdict:
-    if escapes(path):
-        return "escaping"
-    folders = [root] if root is not None else []
-    """Those that we went down through: to go up is to be where we were."""
+def _looked_at(files: Folder, path: str) -> Verdict:
     try:
-        if len(path.encode()) > _LONGEST:
-            return "missing"
-        return _walk(folders, path.split("/")[::-1]) if folders else gone
-    except UnicodeEncodeError:
-        return "missing"  # no text that could be put on record
+        return _walked(files, path) if len(path.encode()) <= _LONGEST else "missing"
+    except (UnicodeEncodeError, NotOurs):
+        return "missing"  # no text that could be put on record, or closed to us
     except OSError as error:
         if error.errno in _NOT_THERE:
             return "missing"
         raise
-    finally:
-        for fd in folders[1:]:
-            os.close(fd)
 
 
-def _walk(folders: list[int], ahead: list[str]) -> Verdict:
-    links = 0
+def _walked(files: Folder, path: str) -> Verdict:
+    inside, links = list[str](), 0
+    """The folders that we went down through: to go up is to be where we were."""
+    ahead = path.split("/")[::-1]
     while ahead:
         name = ahead.pop()
-        if name in ("", "."):
-            continue
         if name == "..":
-            if len(folders) == 1:
+            if not inside:
                 return "escaping"
-            os.close(folders.pop())
+            inside.pop()
+        if name in ("", ".", ".."):
             continue
-        found = os.open(name, _PLACE, dir_fd=folders[-1])  # noqa: TID251 - nothing is written
-        mode = os.fstat(found).st_mode
-        if stat.S_ISDIR(mode):
-            folders.append(found)
-            if len(folders) > _DEEPEST:
+        here = "/".join((*inside, name))
+        kind = files.kind(here)
+        if kind == "folder" and len(inside) < _DEEPEST:
+            inside.append(name)
+        elif kind == "link":
+            target, links = os.fsdecode(files.target(here)), links + 1
+            if target.startswith("/"):
+                return "escaping"
+            if links > _MOST_LINKS:
                 return "missing"
-            continue
-        try:
-            if not stat.S_ISLNK(mode):
-                return "there" if stat.S_ISREG(mode) and not ahead else "missing"
-            target = os.readlink("", dir_fd=found)
-        finally:
-            os.close(found)
-        links += 1
-        if target.startswith("/"):
-            return "escaping"
-        if links > _MOST_LINKS:
-            return "missing"
-        ahead.extend(target.split("/")[::-1])
+            ahead.extend(target.split("/")[::-1])
+        else:
+            return "there" if kind == "file" and not ahead else "missing"
     return "there"
 
 

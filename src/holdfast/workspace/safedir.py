@@ -18,6 +18,8 @@ from typing import NamedTuple
 from holdfast.errors import BadName, Corrupt, NotOurs, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLACE = _FOLDER | os.O_PATH
+"""To look from; needs no right to read it."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 256
@@ -144,7 +146,7 @@ class Folder:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
         above, name = _split(path)
         try:
-            with self._at(above) as fd:
+            with self._at(above, how=_PLACE) as fd:
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
         except _ELSEWHERE:
             return ""
@@ -186,7 +188,7 @@ class Folder:
     def target(self, path: str) -> bytes:
         """Where a symbolic link points to."""
         above, name = _split(path)
-        with self._at(above) as fd:
+        with self._at(above, how=_PLACE) as fd:
             return os.fsencode(os.readlink(name, dir_fd=fd))
 
     def stamp(self, name: str) -> int:
@@ -301,13 +303,15 @@ class Folder:
     # --- walking ----------------------------------------------------------------------------
 
     @contextmanager
-    def _at(self, path: str, *, change: bool = False, made: Folder | None = None) -> Generator[int]:
+    def _at(
+        self, path: str, *, how: int = _FOLDER, change: bool = False, made: Folder | None = None
+    ) -> Generator[int]:
         """The folder at a path; with `made` it is made, and what stands in its way goes there."""
         fd = os.dup(self._fd)
         try:
             with self._refusal(path):
                 for name in path.split("/") if path else ():
-                    inner = self._enter(name, fd, change=change, made=made)
+                    inner = self._enter(name, fd, how, change=change, made=made)
                     os.close(fd)
                     fd = inner
             yield fd
@@ -315,18 +319,24 @@ class Folder:
             os.close(fd)
 
     def _enter(
-        self, name: str, parent: int, *, change: bool = False, made: Folder | None = None
+        self,
+        name: str,
+        parent: int,
+        how: int = _FOLDER,
+        *,
+        change: bool = False,
+        made: Folder | None = None,
     ) -> int:
         """Open a folder inside, if it is ours with the rights that its owner can give himself."""
         _split(name)
         try:
-            fd = self._open(name, parent, _FOLDER, 0o700)
+            fd = self._open(name, parent, how, 0o700)
         except _ELSEWHERE:
             if made is None:
                 raise
             self._set_aside(name, parent, made)
             os.mkdir(name, dir_fd=parent)
-            fd = self._open(name, parent, _FOLDER, 0o700)
+            fd = self._open(name, parent, how, 0o700)
         change = (change or made is not None) and self._ours
         if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
             os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
