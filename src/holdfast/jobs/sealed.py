@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from holdfast.calls.sealing import Seals
 
 BLANK, SPOILT = "[sealed]", "[sealed, and does not open]"
-_SAID = ("text", "raw_response", "error", "summary_for_supervisor", "complaint", "reason")
-_SPEC = ("description", "prompt", "objective", "details", "acceptance")
-_PHASE, _FORMER = ("description", "instructions"), ("summary", "complaint")
+_TEXTS = (
+    *("text", "raw_response", "error", "summary_for_supervisor", "complaint", "reason", "guidance"),
+    *("violations.*.reason", "warnings.*.reason", "gate.runs.*.output", "point.description"),
+    *("former.summary", "former.complaint", "spec.description", "spec.prompt", "spec.objective"),
+    *("spec.details", "spec.acceptance", "spec.phases.*.description", "spec.phases.*.instructions"),
+)
+"""Of a line of the history; `*` is each item of a list."""
 
 Lock = Callable[[str], str]
 
@@ -30,23 +34,25 @@ def is_sealed(spec: Record) -> bool:
 
 def locked(line: Record, seals: Seals) -> Record:
     """A line with its texts sealed."""
-    lock = seals.lock
-    made = {**_locked(line, (*_SAID, "guidance"), lock), **seals.mark}
+    made = {**line, **seals.mark}
     if isinstance(made.get("approved"), str):
         made["approved"] = seals.ring.digest(made["approved"])
-    for name in ("violations", "warnings"):
-        if isinstance(line.get(name), list):
-            made[name] = [_locked(each, ("reason",), lock) for each in line[name]]
-    for name, texts in (("spec", _SPEC), ("former", _FORMER), ("point", ("description",))):
-        if isinstance(value := line.get(name), dict):
-            made[name] = _locked(cast("Record", value), texts, lock)
-    if isinstance(line.get("spec"), dict):
-        phases = cast("list[Record]", made["spec"].get("phases") or [])
-        made["spec"]["phases"] = [_locked(each, _PHASE, lock) for each in phases]
-    if isinstance(line.get("gate"), dict):
-        runs = cast("list[Record]", line["gate"].get("runs") or [])
-        made["gate"] = {**line["gate"], "runs": [_locked(each, ("output",), lock) for each in runs]}
+    for path in _TEXTS:
+        made = _locked(made, path.split("."), seals.lock)
     return made
+
+
+def _locked(value: Any, path: Sequence[str], lock: Lock) -> Any:
+    match value, path:
+        case str(), [] if value:
+            return lock(value)
+        case list(), ["*", *below]:
+            return [_locked(each, below, lock) for each in cast("list[Any]", value)]
+        case dict(), [name, *below] if name in value:
+            record = cast("Record", value)
+            return {**record, name: _locked(record[name], below, lock)}
+        case _:
+            return value
 
 
 def opened(value: Any, seals: Seals) -> Any:
@@ -70,10 +76,3 @@ def _walked(value: Any, change: Lock) -> Any:
             return {name: _walked(each, change) for name, each in record.items()}
         case _:
             return value
-
-
-def _locked(record: Record, names: Sequence[str], lock: Lock) -> Record:
-    changed = {
-        name: lock(text) for name in names if isinstance(text := record.get(name), str) and text
-    }
-    return {**record, **changed}
