@@ -152,10 +152,10 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize("sheet", SHEETS, ids=lambda sheet: sheet.name)
 def test_text_can_be_read_on_its_paper_in_both_themes(sheet: Path) -> None:
     """As design/look.md promises: a contrast of 4.5."""
-    sets = re.findall(r"--paper.*?--wash: \S+;", sheet.read_text("utf-8"), re.DOTALL)
-    assert len(sets) == 3
-    for one in sets:
-        colours: dict[str, str] = dict(re.findall(r"--(\w+): (#\w{6});", one))
+    pairs = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\);", sheet.read_text("utf-8"))
+    assert len(pairs) == 13
+    for theme in (1, 2):
+        colours: dict[str, str] = {each[0]: each[theme] for each in pairs}
         for ink in ("ink", "soft", "faint", "good", "going", "care", "bad", "quiet"):
             for paper in ("paper", "card", "wash"):
                 light = sorted(brightness(colours[each]) + 0.05 for each in (ink, paper))
