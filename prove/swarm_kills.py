@@ -52,7 +52,7 @@ def add(name, text):
     os.write(file, text.encode())
     os.close(file)
 add("note.md", "- " + turn + "\\n")
-time.sleep(0.01)
+time.sleep(0.03)
 add("effects.jsonl", json.dumps(turn) + "\\n")
 print("I added: " + turn)
 """

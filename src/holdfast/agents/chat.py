@@ -7,18 +7,20 @@ record with each turn and with the session.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
 from holdfast.agents.history import open_sessions
+from holdfast.agents.lifecycle import refresh_index
 from holdfast.agents.persona import goals_in
 from holdfast.agents.turn import ROOM, Purse, Question, turn
 from holdfast.calls.conversation import SWARM, Conversation, Tally
 from holdfast.calls.sealing import MARK, meta_of
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
-from holdfast.layout import retold
+from holdfast.layout import HOLDFAST, retold
 from holdfast.ledger.entry import NO_TASK, entry
 from holdfast.mask.shown import beginning
 from holdfast.models.marks import new_mark
@@ -150,6 +152,9 @@ class Chat:
         try:
             tell_again(self._home, agent.name, agent.key, self._said.log, agent.ledger)
             self._said.close()
+            if agent.layout is HOLDFAST:
+                with suppress(HoldfastError):  # the next one counts again
+                    refresh_index(self._home, [agent.name])
         finally:
             agent.end(ROLE, self._opened.fence, end)
 

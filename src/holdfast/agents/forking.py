@@ -11,7 +11,7 @@ somebody who died has not done is done by forking again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdfast.agents.lifecycle import bootstrap, parent_in, refresh_index
@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError, UsageError, recorded
 from holdfast.layout import HOLDFAST, Layout, retold
 from holdfast.ledger.book import agents
 from holdfast.store.primitives import Cursor, Line
-from holdfast.store.projection import Projection
+from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
@@ -52,11 +52,11 @@ def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> Non
     child.desk.notes.begin_as(parent.desk.notes)
     bootstrap(home, child, called)
     child.tell_topics()
-    _tell(home, child, "conversation", child.key("conversation"), _reaching_back)
+    tell(home, child, "conversation", child.key("conversation"), _reaching_back)
     try:
-        _tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
+        tell(home, child, "parent", parent.key("events"), lambda line: _as_event(line, child.name))
         if child.layout is HOLDFAST:
-            refresh_index(home)
+            refresh_index(home, [parent.name, child.name])
     except HoldfastError:
         if _is_broken_off(home, parent, child):
             raise
@@ -124,11 +124,10 @@ def _descendant(persona: Record, parent: str, called: str, note: str, now: float
 # --- told elsewhere -------------------------------------------------------------------------
 
 
-def _tell(
-    home: Home, child: Agent, to: str, key: str, tell: Callable[[Line], Record | None]
-) -> None:
+def tell(home: Home, agent: Agent, to: str, key: str, as_line: Tell) -> None:
+    """Write to a log what a line of the agent's journal means there, once."""
     target = home.log(key)
-    projection = Projection(child.journal.log, target, home.cell(retold(child.name, to)), tell)
+    projection = Projection(agent.journal.log, target, home.cell(retold(agent.name, to)), as_line)
     try:
         projection.catch_up()
     finally:

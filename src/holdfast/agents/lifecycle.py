@@ -17,6 +17,8 @@ from holdfast.ledger.book import Event, agents, key_of
 from holdfast.store.vfs import CREATE_NEW
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.agents.agent import Agent
     from holdfast.layout import Layout, Part
     from holdfast.store.home import Home
@@ -88,14 +90,30 @@ def _begin_journal(home: Home, agent: Agent) -> None:
 # --- state/index.json: who there is, who descends from whom, how many lines each has -------------
 
 
-def refresh_index(home: Home) -> bool:
-    """Whether it had to be written: it stays as it is while nothing in it would change."""
-    known = {name: _entry(home, name) for name in agents(home)}
+def refresh_index(home: Home, only: Collection[str] | None = None) -> bool:
+    """Count again, the lines of all agents or of these; whether anything had changed.
+
+    It is counted under the lock of the document, so that of two who count the second is right.
+    """
     document = home.document(HOLDFAST.path("index"))
+
+    def known(text: bytes | None) -> tuple[object, dict[str, Record]]:
+        before: Any = None if text is None else _object(text).get("agents")
+        told: dict[str, Record] = cast("Any", before) if only and isinstance(before, dict) else {}
+        counted = {
+            name: told[name] if name in told and name not in (only or ()) else _entry(home, name)
+            for name in agents(home)
+        }
+        return cast("object", before), counted
+
+    def counted(text: bytes | None) -> bytes:
+        return pretty({"updated": round(home.clock.now(), 6), "agents": known(text)[1]})
+
     text = document.read()
-    if text is not None and _object(text.data).get("agents") == known:
+    before, now = known(None if text is None else text.data)
+    if before == now:
         return False
-    document.replace(pretty({"updated": round(home.clock.now(), 6), "agents": known}))
+    document.update(counted)
     return True
 
 

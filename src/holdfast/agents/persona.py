@@ -11,7 +11,7 @@ from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue
 
 CHANGED = "persona_changed"
-_KEPT = ("agent_id", "created_at", "ancestry", "parent_id")
+KEPT = ("agent_id", "created_at", "ancestry", "parent_id")
 """What no edit changes: by these others know the agent."""
 _HOISTED = ("roles", "creator", "origin", "description")
 
@@ -36,9 +36,11 @@ class Persona(OwnObject):
     def look(self) -> Record:
         return self._look()
 
-    def change(self, change: Callable[[Record], Record]) -> Edit:
-        """Put what `change` makes of the manifest on record; nothing, if that is what it is."""
-        act: Record = {"event": CHANGED}
+    def change(self, change: Callable[[Record], Record], **more: Any) -> Edit:
+        """Put what `change` makes of the manifest on record, with `more`; nothing, if that is what
+        it is.
+        """
+        act: Record = {"event": CHANGED, **more}
         done = Edit({}, {})
 
         def apply(text: str) -> str:
@@ -163,7 +165,7 @@ def _listed(value: Any) -> Any:
 
 def patched(manifest: Record, patch: Record) -> Record:
     """The manifest with a patch merged in (RFC 7396): null takes a field away."""
-    wrong = [name for name in _KEPT if name in patch and patch[name] != manifest.get(name)]
+    wrong = [name for name in KEPT if name in patch and patch[name] != manifest.get(name)]
     if wrong:
         raise BadValue(
             f"{wrong[0]} stays as it is",
@@ -186,7 +188,7 @@ def _patched(value: object, patch: object) -> object:
 
 def replaced(manifest: Record, new: Record) -> Record:
     """A manifest that somebody wrote anew, of the same agent."""
-    gone = {name: None for name in manifest if name not in new and name not in _KEPT}
-    patched(manifest, {name: new[name] for name in _KEPT if name in new})
-    kept = {name: manifest[name] for name in _KEPT if name in manifest}
+    gone = {name: None for name in manifest if name not in new and name not in KEPT}
+    patched(manifest, {name: new[name] for name in KEPT if name in new})
+    kept = {name: manifest[name] for name in KEPT if name in manifest}
     return {name: value for name, value in {**kept, **new}.items() if name not in gone}

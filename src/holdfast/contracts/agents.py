@@ -324,6 +324,8 @@ class JournalLine(Record):
     goals: list[str] | None = None
     """What the agent is for, where a line changes it."""
     forked_from: ForkedFrom | None = None
+    swapped: dict[str, str] | None = None
+    """From and to whose persona, and why."""
     ref: NonEmpty | None = None
     fence: Fence | None = None
     seq: Count | None = None

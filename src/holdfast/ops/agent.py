@@ -15,6 +15,8 @@ from holdfast.agents.lifecycle import bootstrap, refresh_index, reinstate
 from holdfast.agents.lifecycle import retire as retired
 from holdfast.agents.persona import Edit, checked, from_text, library, patched, replaced
 from holdfast.agents.standing import by_health, fleet, health, standing
+from holdfast.agents.swapping import swap as swap_persona
+from holdfast.agents.swapping import swapped
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import Corrupt, NotFound, UsageError, recorded, typed
@@ -154,7 +156,7 @@ def new(
             bootstrap(home, one, called)
             one.tell_topics()
             if context.layout is HOLDFAST:
-                refresh_index(home)
+                refresh_index(home, [one.name])
     return Change(one.name, applied=True, detail=f"made {one.name}", data=made)
 
 
@@ -263,6 +265,41 @@ def fork(
         data={"agent": names[1], "parent": names[0]},
         dry_run=dry_run,
     )
+
+
+@example('holdfast agent swap rio --persona critic --cause "the plan needs a second look"')
+def swap(
+    context: Context,
+    agent: Whose,
+    *,
+    persona: Annotated[str | None, Arg("One of `agent personas`", metavar="NAME")] = None,
+    like: Annotated[str | None, Arg("The persona of this agent", metavar="AGENT")] = None,
+    cause: Annotated[str, Arg("Why", metavar="TEXT")] = "",
+    dry_run: DryRun = False,
+) -> Change:
+    """Its name, parent, conversation, notes and topics stay; the journal has the former persona."""
+    if (persona is None) == (like is None):
+        raise UsageError("whose persona?", hint="give --persona or --like, and one of them")
+    home, to = context.home_to_change(), persona or like or ""
+    with opened(home, agent, context.layout) as one:
+        if persona is not None:
+            taken = from_text(_of_library(persona), one.name, persona)
+        else:
+            with opened(home, to, context.layout) as other:
+                taken, to = other.persona.look(), other.name
+        before = one.persona.read()
+        if dry_run:
+            done = Edit(before, swapped(before, taken))
+        else:
+            done = swap_persona(home, one, taken, to, cause)
+            with recorded("the swap"):
+                one.tell_topics()
+                if context.layout is HOLDFAST:
+                    refresh_index(home, [one.name])
+    did = "would take" if dry_run else "has"
+    detail = f"{one.name} {did} the persona of {to}" if done.fields else "nothing to change"
+    data = {"changed": done.fields, "to": to, "cause": cause}
+    return Change(one.name, bool(done.fields) and not dry_run, detail, data, dry_run=dry_run)
 
 
 @example('holdfast agent retire rio --reason "Its work is done"')

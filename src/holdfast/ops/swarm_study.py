@@ -194,10 +194,9 @@ _LIKE = "such as logs/cluster_run_RUN.json or logs/test_run_RUN.json"
 def _in_home(context: Context, name: str) -> tuple[str, bytes]:
     home, folder = context.home(), context.layout.path("runs")
     stems = [name] if name.startswith(KINDS) else [f"{kind}{name}" for kind in KINDS]
-    own = name.removeprefix(KINDS[0])
-    if own in run_names(home, context.layout):
-        with Run(home, own, context.layout) as one:
-            return KINDS[0] + own, b"".join(one.chunks())
+    if name in run_names(home, context.layout):  # its document may lag behind its log
+        with Run(home, name, context.layout) as one:
+            return KINDS[0] + name, b"".join(one.chunks(one.state()))
     for stem in stems if len(key_parts(name)) == 1 else ():
         text = home.document(f"{folder}/{stem}.json").read()
         if text is not None:

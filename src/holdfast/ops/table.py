@@ -74,6 +74,7 @@ OPERATIONS = (
     read("agent personas", "List ready-made personas, or show one"),
     change("agent edit", "Change an agent's persona by fields, a patch or in $EDITOR"),
     change("agent fork", "Create an agent with the persona and memory of another"),
+    change("agent swap", "Give an agent another persona; its memory stays"),
     change("agent retire", "Retire an agent: no more sessions start, its files stay"),
     append("agent count", "Add to an agent's counters", "session"),
     append("agent chat", "Chat with an agent: line by line, or one question", "chat"),

@@ -160,13 +160,13 @@ class Run:
         """Write the document: as long as the log is, and never held in memory."""
         blob = self.home.blob(self.document)
         try:
-            blob.put(self.chunks())
+            blob.put(self.chunks(self.known()))
         finally:
             blob.close()
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, state: State) -> Iterator[bytes]:
         """The document, piece by piece."""
-        head = encode(document_head(self.state()))
+        head = encode(document_head(state))
         yield head[:-1] + b',\n"events":[\n'
         for number, event in enumerate(self.events()):
             yield (b",\n" if number else b"") + encode(event)

@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast import audit
+from holdfast.agents.lifecycle import refresh_index
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError, OverBudget
 from holdfast.ids import SessionId
@@ -61,7 +62,7 @@ class Runner:
     ) -> None:
         """`models` opens a model by agent and name; `stopping` says why to stop before a call."""
         self.run, self.home, self._clock = run, run.home, run.home.clock
-        self._watch, self._stopping = watch, stopping
+        self._layout, self._watch, self._stopping = layout, watch, stopping
         spec = self.spec = run.spec
         self._router = router or Router(spec)
         self._around = around_of(run)
@@ -111,6 +112,8 @@ class Runner:
                     self._tick(state)
         finally:
             self._show(now=True)
+            if self._layout is HOLDFAST:
+                refresh_index(self.home, self.spec.agents)
         return self.run.known()
 
     # -- one tick ----------------------------------------------------------------------

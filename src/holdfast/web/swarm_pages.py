@@ -45,7 +45,7 @@ def add(router: APIRouter, opened: Opener, ask: Ask, page: Callable[..., str]) -
             shown = None  # of a test, or of another system: only the document is there
         with opened() as context:
             try:
-                name, document = found_run(context, run)
+                name, document = found_run(context, OWN + shown["run"] if shown else run)
             except NotFound:
                 if shown is None:
                     raise
