@@ -54,6 +54,7 @@ NAMES = (
     "memory",
     "retrieval",
     "recall",
+    "swarm",
 )
 BY_NAME_ONLY = ("peers", "improve")
 """Not part of a run of all: it takes long and installs what it compares with."""
