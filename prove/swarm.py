@@ -216,11 +216,11 @@ def deaths(places: list[str], most: int, rng: Random) -> list[Death]:
 _write = Runner._write
 
 
-def line_by_line(self: Runner, lines: list[Any], errors: Any) -> None:
+def line_by_line(self: Runner, lines: list[Any]) -> None:
     """A tick that is not one write, so that part of it can be there."""
     for line in lines[:-1]:
-        self.run.decide(lambda _, line=line: self.run.stamped([line]))
-    _write(self, lines[-1:], errors)
+        self.run.write(line)
+    _write(self, lines[-1:])
 
 
 def forget_answers(scene: Scene) -> None:

@@ -174,7 +174,7 @@ def live(scene: Scene) -> None:
             run.create(spec, first_plan(spec, Router(spec)))
         run.own()
         if begun and run.state()["status"] == "running":
-            run.decide(lambda _: run.stamped([{"event": "go", "changes": {}}]))
+            run.write({"event": "go", "changes": {}})
         runner = Runner(run, lambda agent, ref: Agent(scene, agent, ref))
         try:
             runner.go()

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 from holdfast import userfile
@@ -20,6 +20,7 @@ from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
 from holdfast.ops.model import chosen, unsaid
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
+from holdfast.ops.swarm_study import BASELINE
 from holdfast.swarm.file import Told, read_swarm
 from holdfast.swarm.prompts import expert_prompt, goal_text, priming
 from holdfast.swarm.router import Router
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 _LARGEST = 1 << 20
-_SHOWN = 100
+_SHOWN, _NAMED = 76, 3
 Id = Annotated[str, Arg("Which run", positional=True, metavar="RUN")]
 Ticks = Annotated[int | None, Arg("How many ticks it has in all")]
 MaxCost = Annotated[float | None, Arg("What all calls may cost together, in USD", metavar="USD")]
@@ -301,23 +302,18 @@ def _go(call: Context, one: Run, router: Router, changes: Record | None = None) 
         # A program may have had an effect: it is not asked again by itself.
         return open_model(ref) if acts(ref) else chosen(call, home, agent, ref)
 
-    def told(line: Record, state: State) -> None:
-        if call.tell is not None:
-            call.tell(_tick_line(line, state))
-
+    telling = _Telling(call, one)
+    live = nullcontext() if call.live is None else call.live(telling.now)
     one.own()
     try:
         if changes is not None:
-            go: Record = {"event": "go", "changes": changes}
-            one.decide(lambda _: one.stamped([go]))
-        with stoppable() as stopping:
+            one.write({"event": "go", "changes": changes})
+        with stoppable() as stop, live:
             runner = Runner(
-                one, opened, layout=call.layout, router=router, watch=told, stopping=stopping
+                one, opened, layout=call.layout, router=router, watch=telling.tick, stopping=stop
             )
-            try:
+            with closing(runner):
                 return runner.go()
-            finally:
-                runner.close()
     finally:
         one.disown()
 
@@ -345,16 +341,40 @@ def stoppable() -> Generator[Callable[[], str]]:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _tick_line(line: Record, state: State) -> str:
-    spec = spec_of(state)
-    asked = ", ".join(state["previous"]) or "no expert"
-    errors = sum(each["errors"] for each in state["counts"].values())
-    figures = f"{state['tokens']} tokens, {state['cost_usd']:.4f} USD"
-    wrong = f", {plural(errors, 'error')}" if errors else ""
-    return (
-        f"tick {line['tick']}/{spec.ticks}  {line['seconds']:6.2f} s  {line['kind']}  {asked}  "
-        f"({figures}{wrong})  {clip(one_line(line['baton']), _SHOWN)}\n"
-    )
+class _Telling:
+    """Two lines for each tick; at a terminal one more, which says who is asked and for how long."""
+
+    def __init__(self, call: Context, one: Run) -> None:
+        self._tell, self._clock = call.tell, call.clock
+        self._note(one.state())
+
+    def _note(self, state: State) -> None:
+        self._since, self._plan = self._clock.boottime(), state["plan"]
+        self._used = f"{state['tokens']:,} tokens, {state['cost_usd']:.4f} USD"
+        self._ticks = spec_of(state).ticks if state["run"] else 0
+
+    def tick(self, line: Record, state: State) -> None:
+        self._note(state)
+        errors = sum(each["errors"] for each in state["counts"].values())
+        wrong = f", {plural(errors, 'error')}" if errors else ""
+        head = f"tick {line['tick']}/{self._ticks}  {line['seconds']:.2f} s  {line['kind']}: "
+        asked = _names(state["previous"]) or "no expert"
+        if self._tell is not None:
+            baton = clip(one_line(line["baton"]), _SHOWN)
+            self._tell(f"{head}{asked}  ({self._used}{wrong})\n  {baton}\n")
+
+    def now(self) -> str:
+        plan = self._plan
+        if plan is None:
+            return ""
+        passed = self._clock.boottime() - self._since
+        head = f"tick {plan['tick']}/{self._ticks}  {plan['kind']} for {passed:.0f} s"
+        return f"{head}  ({self._used})  asking {_names(plan['experts'])}"
+
+
+def _names(agents: Sequence[str]) -> str:
+    more = f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else ""
+    return ", ".join(agents[:_NAMED]) + more
 
 
 def _row(one: Run, state: State) -> Record:
@@ -433,7 +453,7 @@ def _compared(call: Context, home: Home, name: str, state: State) -> Show:
         compared_with=name,
     )
     router = Router(alone)
-    with _created(call, home, f"{name}-baseline", alone, first_plan(alone, router)) as made:
+    with _created(call, home, f"{name}{BASELINE}", alone, first_plan(alone, router)) as made:
         after = _go(call, made, router)
         rows = [_side(name, "swarm", state), _side(made.name, f"{best} alone", after)]
     lines = [

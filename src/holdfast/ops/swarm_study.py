@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KINDS = ("cluster_run_", "test_run_")
 _SHOWN, _STEPS = 8, 20
-SEALED = "[sealed]"
+SEALED, BASELINE = "[sealed]", "-baseline"
 Which = Annotated[
     str,
     Arg(
@@ -58,10 +58,12 @@ def analyze(
 ) -> Show:
     """Words are separated by white space; tokens are shown where the model reported them. Entropy
     is in bits, evenness 1 where every agent replied equally often. Drift is 0 for a baton of the
-    same words as the one before, 1 for one without a word in common.
+    same words as the one before, 1 for one without a word in common. A run with a baseline is shown
+    beside it.
     """
     name, document = found_run(context, run)
     data = {"run": name or "run", **analysis.analyze(document)}
+    compare = compare or _baseline_of(context, name)
     if compare is None:
         return Show(data, text="\n".join([*_measured([data], {}), "", *_agents(data)]))
     name, document = found_run(context, compare)
@@ -206,6 +208,14 @@ def _in_home(context: Context, name: str) -> tuple[str, bytes]:
         f"no such run: {name[:80]}",
         hint=f"known: {', '.join(known)}" if known else "`holdfast swarm run` makes one",
     )
+
+
+def _baseline_of(context: Context, name: str) -> str | None:
+    """The run of the single best agent on as many tokens, if there is one."""
+    run = name.removeprefix(KINDS[0])
+    if name and f"{run}{BASELINE}" in run_names(context.home(), context.layout):
+        return f"{run}{BASELINE}"
+    return None
 
 
 def runs_in(home: Home, folder: str) -> list[str]:

@@ -15,10 +15,9 @@ from statistics import fmean, pstdev
 from typing import Any, NamedTuple, cast
 
 from holdfast.contracts.kind import object_of, objects_in
+from holdfast.swarm.state import EVENTS
 
 Json = dict[str, Any]
-SPEAKERS = {"handoff": "to", "broadcast": "to", "moe": "expert", "aggregate": "summarizer"}
-"""The events in which an agent replies, and the field that names it."""
 LOAD = frozenset({"handoff", "broadcast", "moe", "chat"})
 """The events that count as an agent's load, as `counts.chat` does."""
 _MOST_ERRORS = 5
@@ -31,7 +30,6 @@ class Reply(NamedTuple):
     kind: str
     agent: str
     tick: int | None
-    t: float | None
     prompt: str
     text: str
     event: Mapping[str, Any]
@@ -45,7 +43,8 @@ def is_test(run: Mapping[str, Any]) -> bool:
 def agents_of(run: Mapping[str, Any]) -> list[str]:
     """The agents that the run names, then those that only its events name."""
     named = [run.get("agent_id")] if is_test(run) else run.get("agents")
-    names = [name for name in _listed(named) if isinstance(name, str)]
+    listed = cast("list[object]", named) if isinstance(named, list) else []
+    names = [name for name in listed if isinstance(name, str)]
     return list(dict.fromkeys([*names, *(reply.agent for reply in replies(run))]))
 
 
@@ -54,26 +53,29 @@ def replies(run: Mapping[str, Any]) -> Iterator[Reply]:
     tested = run.get("agent_id") if is_test(run) else None
     for event in objects_in(run.get("events")):
         kind = event.get("type")
-        agent = tested if kind == "chat" else event.get(SPEAKERS.get(str(kind), ""))
+        agent = tested if kind == "chat" else event.get(EVENTS.get(str(kind), ""))
         if isinstance(agent, str):
-            tick, t = event.get("tick"), number(event.get("t"))
+            tick = event.get("tick")
             tick = tick if isinstance(tick, int) and not isinstance(tick, bool) else None
             prompt, text = _text(event.get("prompt")), _text(event.get("reply"))
-            yield Reply(str(kind), agent, tick, t, prompt, text, event)
+            yield Reply(str(kind), agent, tick, prompt, text, event)
+
+
+def errors_of(run: Mapping[str, Any]) -> list[Json]:
+    return [event for event in objects_in(run.get("events")) if event.get("type") == "error"]
 
 
 def analyze(run: Mapping[str, Any]) -> Json:
     """All measures of a run."""
     said, events = list(replies(run)), list(objects_in(run.get("events")))
     agents, load = agents_of(run), load_of(run)
-    failed = [event for event in events if event.get("type") == "error"]
+    failed = errors_of(run)
     elapsed = number(run.get("elapsed_sec"))
     tested = agents[0] if is_test(run) and agents else None
     errors = Counter(tested or _text(event.get("agent")) for event in failed)
     words, summaries = Counter[str](), Counter(e.agent for e in said if e.kind == "aggregate")
     for reply in said:
         words[reply.agent] += len(reply.text.split())
-    costs = [number(reply.event.get("cost_usd")) for reply in said]
     return {
         "kind": "test-run" if is_test(run) else "cluster-run",
         "model": run.get("model"),
@@ -86,11 +88,11 @@ def analyze(run: Mapping[str, Any]) -> Json:
         "tokens": {
             "words": words.total(),
             "prompt_words": sum(len(reply.prompt.split()) for reply in said),
-            "reported_input": _reported(said, "input_tokens"),
-            "reported_output": _reported(said, "output_tokens"),
+            "reported_input": _sum(said, "input_tokens"),
+            "reported_output": _sum(said, "output_tokens"),
             "words_per_second": _ratio(words.total(), elapsed),
         },
-        "cost_usd": _sum(costs),
+        "cost_usd": _sum(said, "cost_usd"),
         "latency": _latency(said, events),
         "load": balance([load[agent] for agent in agents]),
         "moe_distribution": dict(Counter(each.agent for each in said if each.kind == "moe")),
@@ -128,9 +130,6 @@ def measures(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, f
             yield above + name, known
 
 
-# --- load -----------------------------------------------------------------------------------
-
-
 def load_of(run: Mapping[str, Any]) -> Counter[str]:
     """Replies of each agent without the summaries; by `counts` where the run has them."""
     load = Counter(reply.agent for reply in replies(run) if reply.kind in LOAD)
@@ -159,9 +158,6 @@ def balance(loads: Sequence[int]) -> Json:
     }
 
 
-# --- time -----------------------------------------------------------------------------------
-
-
 def _latency(said: Sequence[Reply], events: Sequence[Mapping[str, Any]]) -> Json:
     """Seconds of a call as reported; else those between one event and the next."""
     reported = [number(reply.event.get("seconds")) for reply in said]
@@ -184,9 +180,6 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-# --- the baton ------------------------------------------------------------------------------
-
-
 def batons(run: Mapping[str, Any]) -> dict[int, str]:
     """What each tick handed to the next: its summary, else its last reply."""
     found: dict[int, Reply] = {}
@@ -205,11 +198,8 @@ def drifts(run: Mapping[str, Any]) -> dict[int, float]:
 
 def drift(run: Mapping[str, Any]) -> Json:
     moved, texts = list(drifts(run).values()), list(batons(run).values())
-    goals = [
-        _text(event.get("text"))
-        for event in objects_in(run.get("events"))
-        if event.get("type") == "input_goal"
-    ]
+    events = objects_in(run.get("events"))
+    goals = [_text(event.get("text")) for event in events if event.get("type") == "input_goal"]
     return {
         "ticks": len(texts),
         "mean_drift": fmean(moved) if moved else None,
@@ -228,9 +218,6 @@ def _distance(one: str, other: str) -> float:
     return max(0.0, 1.0 - same / (lengths[0] * lengths[1]))
 
 
-# --- values of other systems ----------------------------------------------------------------
-
-
 def number(value: object) -> float | None:
     """A finite number, as it stands in the document."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -242,19 +229,12 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _listed(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 def _ratio(part: float, whole: float | None) -> float | None:
     return part / whole if whole else None
 
 
-def _reported(said: Sequence[Reply], field: str) -> float | None:
-    return _sum([number(reply.event.get(field)) for reply in said])
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
+def _sum(said: Sequence[Reply], field: str) -> float | None:
     """None where nothing was reported; never a sum that leaves calls out."""
+    values = [number(reply.event.get(field)) for reply in said]
     known = [value for value in values if value is not None]
     return math.fsum(known) if known and len(known) == len(values) else None

@@ -6,14 +6,13 @@ reply that was recorded before the run's process died is found again, and nothin
 
 from __future__ import annotations
 
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.agent import opened
 from holdfast.agents.chat import persona
 from holdfast.agents.history import check_in_service
-from holdfast.agents.turn import Question, composed
+from holdfast.agents.turn import LETTERS_PER_TOKEN, Question, composed
 from holdfast.calls.call import CallRequest, PendingCall, Result, recorded_call
 from holdfast.calls.conversation import SWARM, Conversation
 from holdfast.calls.sealing import meta_of
@@ -27,7 +26,6 @@ from holdfast.proc.around import Around
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Line
 from holdfast.store.primitives import Question as Looked
-from holdfast.swarm.state import LETTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,24 +97,14 @@ class Expert:
 
     def request(self, ask: Ask, timeout: float) -> tuple[list[str], Request]:
         """The texts beside the prompt, and the whole request."""
-        question = Question(
-            ask.prompt, self._persona, timeout=timeout, ordinal=ask.ordinal, history=False
-        )
-        return composed(self._said, question)
+        about = Question(ask.prompt, self._persona, timeout=timeout, history=False)
+        return composed(self._said, about._replace(ordinal=ask.ordinal))
 
     def ask(self, call: Prepared) -> Heard:
         """Make a call; StorageError if it cannot be recorded."""
-        model = self.model_of(call.ask)
-        asked = CallRequest(
-            self._session,
-            call.ask.prompt,
-            model.ref,
-            call.request,
-            call.parts,
-            call.reserved_usd,
-            turn=call.turn,
-        )
-        clock = self._said.clock
+        model, clock, prompt = self.model_of(call.ask), self._said.clock, call.ask.prompt
+        told = (self._session, prompt, model.ref, call.request, call.parts, call.reserved_usd)
+        asked = CallRequest(*told, turn=call.turn)
         try:
             with self._around:
                 result = recorded_call(model, asked, self._said, clock)
@@ -124,30 +112,23 @@ class Expert:
             result = Result("invalid", None, error.message, error=error)
         hit("swarm.answered")
         reply, error = result.reply, result.error
-        why = ""
-        if error is not None:
-            known_error = isinstance(error, HoldfastError)
-            why = f"{error.code}: {error.message}" if known_error else result.why
-        text = self._home.mask(legible(result.text)) if reply is not None else ""
-        known: Record = {"model": model.ref if reply is None else reply.model}
+        why = f"{error.code}: {error.message}" if isinstance(error, HoldfastError) else result.why
+        text = self._home.mask(legible(result.text))
+        known: Record = {"model": model.ref if reply is None else reply.model, "t": clock.now()}
         if reply is not None:
             counts = reply.usage
             known |= {"input_tokens": counts.input_tokens, "output_tokens": counts.output_tokens}
         known |= {"cost_usd": result.cost_usd, "seconds": round(result.seconds, 6)}
-        return self._heard(call, text, self._home.mask(why), known | {"t": clock.now()})
+        return self._heard(call, text, self._home.mask(why) if error is not None else "", known)
 
     def _heard(self, call: Prepared, text: str, error: str, known: Record) -> Heard:
         counts = [known.get("input_tokens"), known.get("output_tokens")]
         told = [count for count in counts if isinstance(count, int)]
         length = len(call.request.text) + len(text)
-        fields = {
-            **{name: value for name, value in known.items() if value is not None},
-            "tokens": sum(told) if len(told) == len(counts) else -(-length // LETTERS_PER_TOKEN),
-            "turn": call.turn,
-            "charge": str(call.charge),
-        }
-        if call.reserved_usd is not None:
-            fields["reserved_usd"] = call.reserved_usd
+        tokens = sum(told) if len(told) == len(counts) else -(-length // LETTERS_PER_TOKEN)
+        fields = known | {"tokens": tokens, "turn": call.turn, "charge": str(call.charge)}
+        fields |= {"reserved_usd": call.reserved_usd}
+        fields = {name: value for name, value in fields.items() if value is not None}
         return Heard(beginning(text, _LONGEST), error, fields)
 
     # -- after a crash -----------------------------------------------------------------
@@ -157,7 +138,11 @@ class Expert:
 
         One that did not end is given up: its error is LOST_EFFECT.
         """
-        found = self._said.log.find(Looked({}, 2, wanted=partial(_is_of, call.turn)))
+
+        def is_its(line: Line) -> bool:
+            return meta_of(line.record).get("turn") == call.turn
+
+        found = self._said.log.find(Looked({}, 2, wanted=is_its))
         records = {line.record.get("role") == "user": line.record for line in found.lines}
         asked, answer = records.get(True), records.get(False)
         if not records:
@@ -181,10 +166,6 @@ class Expert:
         self._said.close()
         for model in self._models:
             model.close()
-
-
-def _is_of(turn: str, line: Line) -> bool:
-    return meta_of(line.record).get("turn") == turn
 
 
 def charge_number(run: str, name: str) -> int:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.byhand import parse
 from holdfast.codec import Json, Record
+from holdfast.contracts.kind import object_of
 from holdfast.errors import BadValue, UsageError
 from holdfast.text import duration
 
@@ -78,7 +79,7 @@ def _with(told: Told, key: str, value: Any, name: str) -> Told:
         case "baton" if isinstance(value, dict):
             for part, inner in cast("Record", value).items():
                 told = _with(told, f"baton_{part}", inner, name)
-        case _ if key in _FIELDS:
+        case _ if _NAMES.get(key, key) in _FIELDS:
             _take(told, key, value, name)
         case _ if key not in _SILENT:
             told.warnings.append(f"{name}: {key} is not read")
@@ -88,9 +89,9 @@ def _with(told: Told, key: str, value: Any, name: str) -> Told:
 
 
 def _take(told: Told, key: str, value: Any, name: str) -> None:
-    field, kind = _FIELDS[key]
+    field = _NAMES.get(key, key)
     try:
-        told.fields[field] = kind(value)
+        told.fields[field] = _FIELDS[field](value)
     except (TypeError, ValueError, UsageError):
         raise BadValue(f"{name}: {key} is {value!r}", hint="see docs/swarm.md") from None
     if key == "cooldown_seconds":
@@ -98,11 +99,12 @@ def _take(told: Told, key: str, value: Any, name: str) -> None:
 
 
 def _agents(told: Told, value: Any, name: str) -> tuple[str, ...]:
-    rows: list[Any] = []
+    rows: list[Record] = []
     if isinstance(value, dict):
-        rows = [{"id": agent, **(inner or {})} for agent, inner in cast("Record", value).items()]
+        rows = [object_of(inner) | {"id": id} for id, inner in cast("Record", value).items()]
     elif isinstance(value, list):
-        rows = [each if isinstance(each, dict) else {"id": each} for each in cast("Any", value)]
+        listed = cast("list[object]", value)
+        rows = [object_of(each) or {"id": each} for each in listed]
     names: list[str] = []
     for row in rows:
         agent = next((row.pop(key) for key in ("id", "name", "agent") if row.get(key)), None)
@@ -112,8 +114,8 @@ def _agents(told: Told, value: Any, name: str) -> tuple[str, ...]:
         for key, of in (("goal", "goals"), ("subgoal", "goals"), ("model", "models")):
             if key in row:
                 told.fields[of][names[-1]] = str(row.pop(key))
-        unread = ", ".join(sorted(row))
-        if unread:
+        if row:
+            unread = ", ".join(sorted(row))
             told.warnings.append(f"{name}: agent {agent}: {unread} left out; see `agent edit`")
     return tuple(names)
 
@@ -135,29 +137,31 @@ def _text(value: Any) -> str:
 
 
 def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
+    if isinstance(value, bool):
+        return value
+    raise TypeError
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or int(value) != float(value):
         raise TypeError
-    return value
+    return int(value)
 
 
 def _seconds(value: Any) -> float:
     return duration(value) if isinstance(value, str) else float(value)
 
 
-_FIELDS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    **{key: (key, str) for key in ("topology", "model", "router", "summarizer_model")},
-    **{
-        key: (key, int)
-        for key in ("ticks", "topk", "seed", "cooldown", "baton_chars", "baton_sentences")
-    },
-    **{key: (key, int) for key in ("switch_after", "max_messages")},
-    "selection_strategy": ("topology", str),
-    "moe_topk": ("topk", int),
-    "top_k": ("topk", int),
-    "cooldown_ticks": ("cooldown", int),
-    "cooldown_seconds": ("cooldown", int),
-    "explore": ("explore", float),
-    "max_cost": ("max_cost_usd", float),
-    "timeout": ("timeout", _seconds),
-    "repeatable": ("repeatable", _flag),
+_NAMES = {
+    **{"selection_strategy": "topology", "moe_topk": "topk", "top_k": "topk"},
+    **{"cooldown_ticks": "cooldown", "cooldown_seconds": "cooldown", "max_cost": "max_cost_usd"},
+}
+"""What others call a field."""
+_COUNTS = ("ticks", "topk", "seed", "cooldown", "baton_chars", "baton_sentences")
+_FIELDS: dict[str, Callable[[Any], object]] = {
+    **dict.fromkeys(("topology", "model", "router", "summarizer_model"), str),
+    **dict.fromkeys((*_COUNTS, "switch_after", "max_messages"), _count),
+    **dict.fromkeys(("explore", "max_cost_usd"), float),
+    "timeout": _seconds,
+    "repeatable": _flag,
 }

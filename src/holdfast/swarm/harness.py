@@ -59,10 +59,8 @@ def test(
             try:
                 event = _step(subject, len(events) + 1, counts, plan.max_forks)
             except HoldfastError as error:
-                event, money = (
-                    {"type": "error", "error": error.message},
-                    not isinstance(error, OverBudget),
-                )
+                event = {"type": "error", "error": error.message}
+                money = not isinstance(error, OverBudget)
             # Not by the wall clock, which may be set meanwhile.
             events.append({"t": round(start + clock.boottime() - began, 6), **event})
             counts["errors" if event["type"] == "error" else event["type"]] += 1
@@ -114,11 +112,8 @@ def _log(run: Record, model: str) -> Iterator[str]:
     yield f"{utc_stamp(run['start_ts'])} INFO test of {run['agent_id']} with {model}"
     for number, event in enumerate(run["events"], 1):
         level = "ERROR" if event["type"] == "error" else "INFO"
-        said = "; ".join(
-            f"{name}={clip(one_line(str(value)), _SHOWN)}"
-            for name, value in event.items()
-            if name not in ("t", "type")
-        )
+        fields = [(name, value) for name, value in event.items() if name not in ("t", "type")]
+        said = "; ".join(f"{name}={clip(one_line(str(value)), _SHOWN)}" for name, value in fields)
         yield f"{utc_stamp(event['t'])} {level} {event['type']}[{number}] {said}"
     yield f"{utc_stamp(run['end_ts'])} INFO end after {run['elapsed_sec']:.3f} s: {_counted(run)}"
 
@@ -130,10 +125,9 @@ def _summary(run: Record, model: str) -> Iterator[str]:
     yield f"Counts: {_counted(run)}"
     for name, path in run["logs"].items():
         yield f"{name}: {path}"
-    for event in [event for event in run["events"] if event["type"] == "chat"][-_LAST:]:
-        yield f"\n> {event['prompt']}\n{event['reply']}"
-    for event in [event for event in run["events"] if event["type"] == "error"][:_LAST]:
-        yield f"\nerror: {event['error']}"
+    chats, failed = ([e for e in run["events"] if e["type"] == kind] for kind in ("chat", "error"))
+    yield from (f"\n> {event['prompt']}\n{event['reply']}" for event in chats[-_LAST:])
+    yield from (f"\nerror: {event['error']}" for event in failed[:_LAST])
 
 
 def _counted(run: Record) -> str:

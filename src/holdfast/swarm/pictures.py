@@ -14,6 +14,7 @@ from holdfast.swarm.analysis import (
     Reply,
     agents_of,
     drifts,
+    errors_of,
     is_test,
     load_of,
     number,
@@ -76,9 +77,8 @@ def _cell(name: str, tick: int, scores: Mapping[str, Any], chosen: bool) -> Cell
 
 def load(run: Mapping[str, Any]) -> Chart:
     counted, agents = load_of(run), agents_of(run)
-    failed = Counter(str(event.get("agent")) for event in _errors(run))
-    if is_test(run):
-        failed = Counter({agents[0]: len(_errors(run))} if agents else {})
+    tested = agents[0] if is_test(run) and agents else None
+    failed = Counter(tested or str(event.get("agent")) for event in errors_of(run))
     found: list[Bar] = []
     for agent in agents:
         says = plural(counted[agent], "reply").replace("replys", "replies")
@@ -98,12 +98,9 @@ def timeline(run: Mapping[str, Any]) -> Chart:
         for t, event in timed[-MOST_SPANS:]
         if (span := _span(t - started, event, said.get(id(event)), names, tested))
     ]
-    title = "Timeline"
-    if len(timed) > MOST_SPANS:
-        title += f" (the last {MOST_SPANS} of {len(timed):,} events)"
-    notes = ["blue: chat", "grey: status", "brown: fork"] if tested else ["blue: reply"]
-    notes += [] if tested else ["green: summary"]
-    return lanes(title, names, spans, "; ".join([*notes, "red square: error"]))
+    more = f" (the last {MOST_SPANS} of {len(timed):,} events)" if len(timed) > MOST_SPANS else ""
+    notes = "blue: chat; grey: status; brown: fork" if tested else "blue: reply; green: summary"
+    return lanes(f"Timeline{more}", names, spans, f"{notes}; red square: error")
 
 
 def _span(
@@ -129,9 +126,8 @@ def drift(run: Mapping[str, Any]) -> Chart | None:
     if not moved:
         return None
     points = [(float(tick), distance) for tick, distance in moved]
-    return lines_chart(
-        "Baton drift", [Series("distance to the baton before", points)], "tick", floor=0
-    )
+    series = [Series("distance to the baton before", points)]
+    return lines_chart("Baton drift", series, "tick", floor=0)
 
 
 def topology(run: Mapping[str, Any]) -> Chart:
@@ -152,10 +148,6 @@ def topology(run: Mapping[str, Any]) -> Chart:
         for (start, end), times in weights.most_common(MOST_LINKS)
     ]
     return graph("Who talked to whom", names, links, hub)
-
-
-def _errors(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [event for event in objects_in(run.get("events")) if event.get("type") == "error"]
 
 
 def _thinned(values: Sequence[Item], most: int) -> list[Item]:

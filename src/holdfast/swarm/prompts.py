@@ -47,7 +47,7 @@ def expert_prompt(kind: str, from_: str, to: str, primed: str, goal: str) -> str
 
 def summary_prompt(parts: Mapping[str, str], sentences: int | None) -> str:
     limit = "(concise)" if sentences is None else f"(<= {sentences} sentences)"
-    notes = "\n".join(f"{agent}: {text.strip()[:_PART]}" for agent, text in parts.items())
+    notes = joined(parts, "\n")
     return (
         "You are the cluster summarizer. Aggregate the following expert notes into a single, "
         f"concise baton {limit} that maintains continuity for the next step.\n\n"
@@ -55,9 +55,9 @@ def summary_prompt(parts: Mapping[str, str], sentences: int | None) -> str:
     )
 
 
-def joined(parts: Mapping[str, str]) -> str:
-    """The baton of a tick without a summary."""
-    return " | ".join(f"{agent}: {text.strip()[:_PART]}" for agent, text in parts.items())
+def joined(parts: Mapping[str, str], by: str = " | ") -> str:
+    """The replies of a tick; the baton of one without a summary."""
+    return by.join(f"{agent}: {text.strip()[:_PART]}" for agent, text in parts.items())
 
 
 def limited(text: str, spec: Spec) -> str:

@@ -18,6 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from holdfast.memory.embed import Embedder
+from holdfast.swarm.analysis import balance
 from holdfast.swarm.prompts import goal_text
 from holdfast.swarm.spec import Spec
 
@@ -40,7 +41,8 @@ class Router:
     def __init__(self, spec: Spec, embedder: Embedder | None = None) -> None:
         """Compares by words; with an embedder, by meaning."""
         self._spec = spec
-        documents = {agent: document(spec, agent) for agent in spec.agents}
+        roles = {agent: " ".join(spec.roles.get(agent, ())) for agent in spec.agents}
+        documents = {agent: f"{roles[agent]} {goal_text(spec, agent)}" for agent in roles}
         alike = _tf_idf(documents) if embedder is None else _by_meaning(documents, embedder)
         # A tick looks at one baton; its plan may be made twice.
         self.likeness: Likeness = lru_cache(maxsize=2)(alike)
@@ -54,11 +56,7 @@ class Router:
         chosen last.
         """
         spec, alike = self._spec, self.likeness(baton)
-        cooling = {
-            agent
-            for agent, last in selected.items()
-            if spec.cooldown and tick - last <= spec.cooldown
-        }
+        cooling = {each for each, last in selected.items() if 0 < tick - last <= spec.cooldown}
         scores: dict[str, float] = {}
         for agent in spec.agents:
             score = alike.get(agent, 0.0) + spec.weights.get(agent, 0.0)
@@ -91,11 +89,6 @@ def _reason(
     parts += [f"asked in the tick before: {', '.join(previous)}"] if previous else []
     parts += [f"cooling down: {', '.join(sorted(cooling))}"] if cooling else []
     return "; ".join(parts)
-
-
-def document(spec: Spec, agent: str) -> str:
-    """What the router knows an agent by."""
-    return " ".join([*spec.roles.get(agent, ()), goal_text(spec, agent)])
 
 
 def tokens(text: str) -> list[str]:
@@ -135,18 +128,6 @@ def _by_meaning(documents: Mapping[str, str], embedder: Embedder) -> Likeness:
     return likeness
 
 
-# --- what is learned ------------------------------------------------------------------------
-
-
-def entropy(counts: Sequence[float]) -> float:
-    """How evenly a number of choices is spread: 1.0 is evenly, 0.0 is all for one agent."""
-    total = sum(counts)
-    shares = [count / total for count in counts if count] if total else []
-    return (
-        -sum(share * log(share) for share in shares) / log(len(counts)) if len(shares) > 1 else 0.0
-    )
-
-
 def learned(
     spec: Spec, chosen: Mapping[str, int], before: Mapping[str, int]
 ) -> tuple[dict[str, float], float]:
@@ -156,7 +137,7 @@ def learned(
     less even the choices of all runs were, takes it towards their mean.
     """
     ever = {agent: chosen.get(agent, 0) + before.get(agent, 0) for agent in spec.agents}
-    even = entropy(list(ever.values()))
+    even = balance(list(ever.values()))["evenness"] or 0.0
     weights: dict[str, float] = {}
     for agent in spec.agents:
         weight = spec.weights.get(agent, 0.0)

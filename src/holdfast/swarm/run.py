@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from holdfast.clock import utc_stamp
@@ -18,7 +19,7 @@ from holdfast.state.statelog import StateLog
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import CONTROL, Decision, Held, Line, Written
 from holdfast.swarm.spec import Spec, spec_of
-from holdfast.swarm.state import DONE, EVENTS, RUNNING, SHAPE, STOPPED, State
+from holdfast.swarm.state import EVENTS, RUNNING, SHAPE, State
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -49,10 +50,6 @@ class Run:
         """After every line; look at it, do not change it."""
         self.known = self.lines.known
         """After every line that was read or written here."""
-
-    @property
-    def spec(self) -> Spec:
-        return spec_of(self.known())
 
     # -- deciding ----------------------------------------------------------------------
 
@@ -88,15 +85,16 @@ class Run:
         ts = utc_stamp(self.home.clock.now())
         return [{"ts": ts, **line, "fence": self.fence} for line in lines]
 
+    def write(self, line: Record) -> None:
+        self.decide(lambda _: self.stamped([line]))
+
     def stop(self, why: str) -> None:
         """Ask the process of the run to end it after this tick; a run without one stops now."""
         alone = self.holder() is None
 
         def decide(state: State) -> Sequence[Record]:
-            if state["status"] != RUNNING:
-                return []
-            halt: Record = {"event": "halt", "why": why}
-            return [{"event": "stop", "why": why}, *([halt] if alone else [])]
+            lines = [{"event": event, "why": why} for event in ("stop", "halt")[: 1 + alone]]
+            return lines if state["status"] == RUNNING else []
 
         self.decide(decide)
 
@@ -109,11 +107,8 @@ class Run:
         except Busy as error:
             held = self.holder()
             by = f"process {held.owner.pid} since {held.since}" if held else "another process"
-            raise Busy(
-                f"{self.name} is run by {by}",
-                hint=f"wait for it, or end it: `holdfast swarm stop {self.name}`",
-                path=error.path,
-            ) from None
+            hint = f"wait for it, or end it: `holdfast swarm stop {self.name}`"
+            raise Busy(f"{self.name} is run by {by}", hint=hint, path=error.path) from None
         self.lines.flush()
 
     def holder(self) -> Held | None:
@@ -158,11 +153,8 @@ class Run:
 
     def show(self) -> None:
         """Write the document: as long as the log is, and never held in memory."""
-        blob = self.home.blob(self.document)
-        try:
+        with closing(self.home.blob(self.document)) as blob:
             blob.put(self.chunks(self.known()))
-        finally:
-            blob.close()
 
     def chunks(self, state: State) -> Iterator[bytes]:
         """The document, piece by piece."""
@@ -192,27 +184,15 @@ def document_head(state: State) -> Record:
         "use_ollama": spec.model.partition(":")[0] == "ollama",
         "ticks": state["tick"],
         "elapsed_sec": round(state["elapsed"], 6),
-        "counts": state["counts"],
-        "run": state["run"],
-        "status": state["status"],
-        "why": state["why"],
-        "topology": spec.topology,
-        "topk": spec.topk,
-        "seed": spec.seed,
-        "router": spec.router,
+        **{name: state[name] for name in ("counts", "run", "status", "why")},
+        **{name: getattr(spec, name) for name in ("topology", "topk", "seed", "router")},
         "models": {agent: spec.model_of(agent) for agent in spec.agents},
         "summarizer": spec.summarizer,
-        "aggregate": state["aggregate"],
-        "baton": state["baton"],
-        "tokens": state["tokens"],
+        **{name: state[name] for name in ("aggregate", "baton", "tokens")},
         "cost_usd": round(state["cost_usd"], 9),
         "unknown_costs": state["unknown"],
         "compared_with": spec.compared_with or None,
     }
-
-
-def is_over(state: State) -> bool:
-    return state["status"] in (DONE, STOPPED)
 
 
 def run_names(home: Home, layout: Layout = HOLDFAST) -> list[str]:

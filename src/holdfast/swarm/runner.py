@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from holdfast import audit
 from holdfast.agents.lifecycle import refresh_index
-from holdfast.codec import Record
+from holdfast.codec import Record, pretty
+from holdfast.contracts.kind import object_of
 from holdfast.errors import HoldfastError, OverBudget
 from holdfast.ids import SessionId
 from holdfast.layout import CACHE, HOLDFAST, ROUTER_WEIGHTS, Layout
@@ -26,13 +28,13 @@ from holdfast.settings import Budget
 from holdfast.spend.account import NO_LIMITS, Account
 from holdfast.spend.gate import Bound, grant
 from holdfast.store.failpoints import hit
-from holdfast.store.primitives import Line
+from holdfast.store.primitives import Line, Log
 from holdfast.swarm import prompts
 from holdfast.swarm.experts import LOST_EFFECT, Ask, Expert, Heard, Prepared, charge_number
 from holdfast.swarm.router import Router, learned
-from holdfast.swarm.run import Run, is_over, run_names
+from holdfast.swarm.run import Run, run_names
 from holdfast.swarm.spec import Spec, spec_of
-from holdfast.swarm.state import State
+from holdfast.swarm.state import EVENTS, RUNNING, State
 
 if TYPE_CHECKING:
     from holdfast.models.protocol import Model
@@ -63,28 +65,27 @@ class Runner:
         """`models` opens a model by agent and name; `stopping` says why to stop before a call."""
         self.run, self.home, self._clock = run, run.home, run.home.clock
         self._layout, self._watch, self._stopping = layout, watch, stopping
-        spec = self.spec = run.spec
-        self._router = router or Router(spec)
-        self._around = around_of(run)
+        spec, home = spec_of(run.known()), run.home
+        self.spec, self._router = spec, router or Router(spec)
+        place = f"{home.path}\0{run.key}".encode("utf-8", "surrogateescape")
+        self._around = f"swarm-{sha256(place).hexdigest()[:16]}"
+        """By which programs of the run are found when its process is gone."""
         self._experts: dict[str, Expert] = {}
-        try:
+        self._topics: dict[str, Log] = {}
+        with ExitStack() as opened:
             for agent in spec.agents:
-                refs = [spec.model_of(agent)]
-                if agent == spec.summarizer and spec.summarizer_model:
-                    refs.append(spec.summarizer_model)
-                opened = [models(agent, ref) for ref in refs]
-                self._experts[agent] = Expert(
-                    run.home, layout, run.name, agent, opened, self._around
-                )
-        except BaseException:
-            self._close_experts()
-            raise
-        cell = f"{CACHE}/charged/swarm-{run.name}.json"
-        self._account = Account(run.home, run.lines.log, cell, settled)
-        self._topics = {
-            agent: run.home.log(self._experts[agent].key("topics")) for agent in spec.agents
-        }
-        self._pool = ThreadPoolExecutor(max(2, len(spec.agents)), thread_name_prefix="swarm")
+                baton = spec.summarizer_model if agent == spec.summarizer else ""
+                asked = [models(agent, ref) for ref in (spec.model_of(agent), baton) if ref]
+                expert = Expert(home, layout, run.name, agent, asked, self._around)
+                self._experts[agent], self._topics[agent] = expert, home.log(expert.key("topics"))
+                opened.callback(expert.close)
+                opened.callback(self._topics[agent].close)
+            cell = f"{CACHE}/charged/swarm-{run.name}.json"
+            self._account = Account(home, run.lines.log, cell, settled)
+            opened.callback(self._account.close)
+            self._pool = ThreadPoolExecutor(max(2, len(spec.agents)), thread_name_prefix="swarm")
+            opened.callback(self._pool.shutdown, wait=False, cancel_futures=True)
+            self.close = opened.pop_all().close
         self._next_show = 0.0
         self._look_back = run.fence > 1
         """Whether a process before this one may have asked for the tick that comes next."""
@@ -98,16 +99,17 @@ class Runner:
             end_around(self._around)
             found = self._account.abandoned()
             self._reserved_before = {each.session.number: each.session for each in found}
-        self._tell_goals()
+        for agent in self.spec.agents:
+            self._project(agent, "goal", partial(_goals, agent))
         self._show(now=True)
         try:
-            while not is_over(state := self.run.known()):
+            while (state := self.run.known())["status"] == RUNNING:
                 if state["ending"] is not None:
                     self._end(state)
                 elif why := self._stopping():
-                    self._write_line({"event": "halt", "why": why})
+                    self.run.write({"event": "halt", "why": why})
                 elif state["plan"] is None:  # it was done, and goes on for more ticks
-                    self._write_line(plan_of(self.spec, self._router, state))
+                    self.run.write(plan_of(self.spec, self._router, state))
                 else:
                     self._tick(state)
         finally:
@@ -130,24 +132,18 @@ class Runner:
             prompt = prompts.expert_prompt(kind, plan["from"], agent, primed, goal)
             asks.append(Ask(agent, f"{tick}/{agent}", prompt, state["asked"].get(agent, 0)))
         lines: list[Record] = []
-        errors: list[str] = []
 
         def heard(kind: str, asks: Sequence[Ask]) -> dict[str, str]:
-            replies: dict[str, str] = {}
-            for ask, reply in zip(asks, self._ask_all(state, asks), strict=True):
-                lines.append(_line(kind, plan, ask, reply))
-                if reply.error:
-                    errors.append(f"{ask.agent}: {reply.error}")
-                else:
-                    replies[ask.agent] = reply.text
-            return replies
+            found = list(zip(asks, self._ask_all(state, asks), strict=True))
+            lines.extend(_line(kind, plan, *each) for each in found)
+            return {ask.agent: reply.text for ask, reply in found if not reply.error}
 
         replies, baton = heard(kind, asks), state["baton"]
         if replies and kind != "moe":
             baton = prompts.limited([*replies.values()][-1], spec)
         elif replies:
             if why := self._stopping():
-                self._write_line({"event": "halt", "why": why})
+                self.run.write({"event": "halt", "why": why})
                 return
             agent = spec.summarizer
             number = state["asked"].get(agent, 0) + (agent in experts)
@@ -160,20 +156,11 @@ class Runner:
             t = self._clock.now()
             lines.append({"event": "error", "t": t, "agent": best, "error": said, "tick": tick})
         seconds = round(self._clock.boottime() - began, 6)
-        lines.append(
-            {
-                "event": "tick",
-                "t": self._clock.now(),
-                "tick": tick,
-                "kind": kind,
-                "baton": baton,
-                "replies": len(replies),
-                "seconds": seconds,
-            }
-        )
-        self._write(lines, errors)
+        whole = {"event": "tick", "t": self._clock.now(), "tick": tick, "kind": kind}
+        whole |= {"baton": baton, "replies": len(replies), "seconds": seconds}
+        self._write([*lines, whole])
 
-    def _write(self, lines: list[Record], errors: Sequence[str]) -> None:
+    def _write(self, lines: list[Record]) -> None:
         """A whole tick and what follows from it, in one write."""
 
         def decide(_: State) -> Sequence[Record]:
@@ -186,8 +173,9 @@ class Runner:
             self._router.likeness(lines[-1]["baton"])
             written = self.run.decide(decide)
         except HoldfastError as error:
-            if errors:  # what went wrong first must not be hidden by what went wrong next
-                error.message += f" (not recorded of this tick: {'; '.join(errors)})"
+            # What went wrong first must not be hidden by what went wrong next.
+            failed = [f"{each['agent']}: {each['error']}" for each in lines if "error" in each]
+            error.message += f" (not recorded of this tick: {'; '.join(failed)})" if failed else ""
             raise
         self._look_back = False
         state = self.run.known()
@@ -202,13 +190,10 @@ class Runner:
         if spec.max_tokens is not None and state["tokens"] >= spec.max_tokens:
             return [self._ending(state, f"{state['tokens']} tokens")]
         plan = plan_of(spec, self._router, state)
-        if state["barren"] >= MOST_BARREN:
-            why = f"no expert replied in {state['barren']} ticks"
-            return [plan, {"event": "halt", "why": why}]
-        return [plan, *([{"event": "halt", "why": state["why"]}] if state["stopping"] else [])]
-
-    def _write_line(self, line: Record) -> None:
-        self.run.decide(lambda _: self.run.stamped([line]))
+        barren = state["barren"] >= MOST_BARREN
+        why = f"no expert replied in {state['barren']} ticks" if barren else state["why"]
+        halt = {"event": "halt", "why": why}
+        return [plan, halt] if barren or state["stopping"] else [plan]
 
     # -- asking ------------------------------------------------------------------------
 
@@ -262,7 +247,7 @@ class Runner:
                 **found.fields,
             }
             line |= {"agent": ask.agent, "charge": str(call.charge), "turn": call.turn}
-            self._write_line(line)
+            self.run.write(line)
 
     # -- money -------------------------------------------------------------------------
 
@@ -272,14 +257,8 @@ class Runner:
         model = self._experts[ask.agent].model_of(ask)
         usd = most = model.most_usd(call.request)
         if spec.max_cost_usd is not None:
-            bound = Bound(
-                f"swarm {self.run.name}",
-                spec.max_cost_usd,
-                state["cost_usd"],
-                self._reserved,
-                state["unknown"],
-                state["assumed_usd"],
-            )
+            known = (state["cost_usd"], self._reserved, state["unknown"], state["assumed_usd"])
+            bound = Bound(f"swarm {self.run.name}", spec.max_cost_usd, *known)
             if usd is None and getattr(model, "tells_cost", True):
                 usd = max(bound.left, 0.0) / left  # an equal share for each call of the tick
             grant([bound], usd or 0.0, hint=_HINT)
@@ -301,7 +280,7 @@ class Runner:
             self._account.release(call.charge, "not asked")
         audit.refused(self.home, f"a call of swarm {self.run.name}", error)
         with suppress(HoldfastError):
-            self._write_line({"event": "halt", "why": error.message})
+            self.run.write({"event": "halt", "why": error.message})
 
     # -- what others see ---------------------------------------------------------------
 
@@ -311,15 +290,10 @@ class Runner:
         if not now and began < self._next_show:
             return
         self.run.show()
-        if (agent := self.spec.summarizer) in self._topics:
-            self._project(agent, "baton", _baton)
+        self._project(self.spec.summarizer, "baton", _baton)
         self._account.settle()
         ended = self._clock.boottime()
         self._next_show = ended + max(_PAUSE, _SHARE * (ended - began))
-
-    def _tell_goals(self) -> None:
-        for agent in self.spec.agents:
-            self._project(agent, "goal", lambda line, agent=agent: _goals(line, agent))
 
     def _project(self, agent: str, what: str, tell: Callable[[Line], Record | None]) -> None:
         cell = f"{CACHE}/retold/swarm-{self.run.name}.{agent}.{what}.json"
@@ -329,8 +303,7 @@ class Runner:
 
     def _ending(self, state: State, why: str) -> Record:
         weights, even = learned(self.spec, state["chosen"], self._chosen_before())
-        if not state["chosen"]:
-            weights = {}
+        weights = weights if state["chosen"] else {}
         return {"event": "ending", "why": why, "weights": weights, "entropy": even}
 
     def _chosen_before(self) -> Counter[str]:
@@ -348,20 +321,9 @@ class Runner:
         ending: Record = state["ending"]
         if ending["weights"]:
             document = self.home.document(ROUTER_WEIGHTS)
-            document.update(lambda old: _weighted(old, ending["weights"]))
+            document.update(lambda old: pretty(weights_in(old) | ending["weights"]))
             document.close()
-        self._write_line({"event": "end", "why": ending["why"]})
-
-    def _close_experts(self) -> None:
-        for expert in self._experts.values():
-            expert.close()
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._account.close()
-        for log in self._topics.values():
-            log.close()
-        self._close_experts()
+        self.run.write({"event": "end", "why": ending["why"]})
 
 
 # --- pure -----------------------------------------------------------------------------------
@@ -391,44 +353,21 @@ def first_plan(spec: Spec, router: Router) -> Record:
     return plan_of(spec, router, blank)
 
 
-def around_of(run: Run) -> str:
-    """The name by which programs of a run are found when its process is gone."""
-    place = f"{run.home.path}\0{run.key}"
-    return f"swarm-{sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-
-
 def _line(kind: str, plan: Record, ask: Ask, heard: Heard) -> Record:
     """The event of a call."""
-    head: Record = {"event": kind, "t": heard.fields["t"]}
-    rest = {name: value for name, value in heard.fields.items() if name != "t"}
     if heard.error:
-        told: Record = {"agent": ask.agent, "error": heard.error, "tick": plan["tick"]}
-        if kind == "aggregate":
-            told["summary"] = True
-        return {**head, "event": "error", **told, **rest}
-    names: Mapping[str, str]
-    match kind:
-        case "moe":
-            names = {"expert": ask.agent}
-        case "aggregate":
-            names = {"summarizer": ask.agent}
-        case _:
-            names = {"from": plan["from"], "to": ask.agent}
-    return {
-        **head,
-        **names,
-        "prompt": ask.prompt,
-        "reply": heard.text,
-        "tick": plan["tick"],
-        **rest,
-    }
+        told: Record = {"event": "error", "agent": ask.agent, "error": heard.error}
+        told |= {"summary": True} if kind == "aggregate" else {}
+    else:
+        told = {"event": kind, **({} if kind in ("moe", "aggregate") else {"from": plan["from"]})}
+        told |= {EVENTS[kind]: ask.agent, "prompt": ask.prompt, "reply": heard.text}
+    return told | {"tick": plan["tick"]} | heard.fields
 
 
 def settled(line: Line) -> Record | None:
     """The line of the book for a line of a run."""
     record = line.record
-    charge = record.get("charge")
-    if not isinstance(charge, str):
+    if not isinstance(charge := record.get("charge"), str):
         return None
     usd, tokens = record.get("cost_usd"), record.get("tokens")
     return {"event": "settle", "session_id": charge, "usd": usd, "tokens": tokens}
@@ -438,35 +377,24 @@ def _baton(line: Line) -> Record | None:
     record = line.record
     if record.get("event") != "tick" or record.get("kind") != "moe":
         return None
-    text, fields = record["baton"], {"tick": record["tick"]}
-    return {"ts": record["t"], "topic": "moe/baton", "text": text, "fields": fields}
+    told = {"topic": "moe/baton", "text": record["baton"], "fields": {"tick": record["tick"]}}
+    return {"ts": record["t"], **told}
 
 
-def _goals(line: Line, agent: str) -> Record | None:
+def _goals(agent: str, line: Line) -> Record | None:
     record = line.record
     if record.get("event") != "new":
         return None
     spec = spec_of(record)
-    fields = {
-        "global_goal": spec.goal,
-        "agent_goal": spec.goals.get(agent, spec.goal),
-        "model": spec.model_of(agent),
-        "topology": spec.topology,
-    }
+    fields = {"global_goal": spec.goal, "agent_goal": spec.goals.get(agent, spec.goal)}
+    fields |= {"model": spec.model_of(agent), "topology": spec.topology}
     topic = f"goals/runs/{record['run']}"
     return {"ts": record["t"], "topic": topic, "text": spec.goal, "fields": fields}
-
-
-def _weighted(old: bytes | None, weights: Mapping[str, float]) -> bytes:
-    known = weights_in(old)
-    return json.dumps({**known, **weights}, indent=2).encode()
 
 
 def weights_in(data: bytes | None) -> dict[str, float]:
     """The weights in a document that people may have edited."""
     with suppress(ValueError):
-        found: Any = json.loads(data or b"{}")
-        if isinstance(found, dict):
-            known = cast("Record", found).items()
-            return {name: float(value) for name, value in known if type(value) in (int, float)}
+        known = object_of(json.loads(data or b"{}")).items()
+        return {name: float(value) for name, value in known if type(value) in (int, float)}
     return {}

@@ -92,14 +92,14 @@ def check(spec: Spec) -> None:
         ("topk", 1, count),
         ("cooldown", 0, MOST_TICKS),
         ("baton_chars", 1, MOST_BATON),
+        ("baton_sentences", 1, MOST_BATON),
         ("switch_after", 0, MOST_TICKS),
         ("max_messages", 1, MOST_AGENTS + 1),
     ):
         value = getattr(spec, name)
         flag = "--" + name.replace("_", "-")
-        _refuse(not least <= value <= most, f"{flag} is {value}", f"{least} to {most}")
-    sentences = spec.baton_sentences
-    _refuse(sentences is not None and sentences < 1, "--baton-sentences is below 1", "1 or more")
+        wrong = value is not None and not least <= value <= most
+        _refuse(wrong, f"{flag} is {value}", f"{least} to {most}")
     _refuse(not 0 <= spec.explore <= 1, f"--explore is {spec.explore:g}", "a share from 0 to 1")
     cost = spec.max_cost_usd
     _refuse(cost is not None and not 0 < cost < 1e9, "--max-cost is no sum", "in USD, such as 2.5")

@@ -17,39 +17,19 @@ from holdfast.swarm.prompts import noted
 State = dict[str, Any]
 EVENTS = {"handoff": "to", "broadcast": "to", "moe": "expert", "aggregate": "summarizer"}
 """Kinds of replies, and the field that names the agent."""
-LETTERS_PER_TOKEN = 4
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 
 
 def initial() -> State:
     return {
-        "run": "",
-        "status": "",
-        "why": None,
-        "created": None,
-        "updated": None,
-        "fence": 0,
-        "stopping": False,
-        "spec": {},
-        "tick": 0,
-        "plan": None,
-        "ending": None,
-        "baton": "",
-        "said": {},
-        "previous": [],
-        "selected": {},
-        "chosen": {},
-        "counts": {},
+        **dict.fromkeys(("run", "status", "baton"), ""),
+        **dict.fromkeys(("why", "created", "updated", "plan", "ending")),
+        **dict.fromkeys(("fence", "tick", "lost_calls", "barren", "tokens", "unknown"), 0),
+        **dict.fromkeys(("cost_usd", "assumed_usd", "elapsed"), 0.0),
+        **{name: {} for name in ("spec", "said", "selected", "chosen", "counts", "asked", "lost")},
         "aggregate": {"calls": 0, "errors": 0},
-        "asked": {},
-        "lost": {},
-        "lost_calls": 0,
-        "barren": 0,
-        "tokens": 0,
-        "cost_usd": 0.0,
-        "unknown": 0,
-        "assumed_usd": 0.0,
-        "elapsed": 0.0,
+        "previous": [],
+        "stopping": False,
     }
 
 
@@ -84,8 +64,7 @@ def _replied(state: State, record: Record) -> None:
     kind = record["event"]
     agent = record[EVENTS[kind]]
     _paid(state, agent, record)
-    tokens = record.get("tokens")
-    state["tokens"] += tokens if isinstance(tokens, int) else 0
+    state["tokens"] += record.get("tokens") or 0
     if kind == "aggregate":
         state["aggregate"]["calls"] += 1
         return
@@ -108,8 +87,12 @@ def _paid(state: State, agent: str, record: Record) -> None:
     if isinstance(cost, int | float):
         state["cost_usd"] += cost
     else:
-        state["unknown"] += 1
-        state["assumed_usd"] += record.get("reserved_usd") or 0.0
+        _unknown(state, record)
+
+
+def _unknown(state: State, record: Record) -> None:
+    state["unknown"] += 1
+    state["assumed_usd"] += record.get("reserved_usd") or 0.0
 
 
 def _lost(state: State, record: Record) -> None:
@@ -117,8 +100,7 @@ def _lost(state: State, record: Record) -> None:
     name = record["call"]
     state["lost"][name] = state["lost"].get(name, 0) + 1
     state["lost_calls"] += 1
-    state["unknown"] += 1
-    state["assumed_usd"] += record.get("reserved_usd") or 0.0
+    _unknown(state, record)
 
 
 def _tick(state: State, record: Record) -> None:
@@ -139,9 +121,9 @@ def _stop(state: State, record: Record) -> None:
     state["why"] = record.get("why")
 
 
-def _halt(state: State, record: Record) -> None:
-    state |= {"status": STOPPED, "why": record.get("why"), "stopping": False}
-    state["elapsed"] += record.get("seconds", 0.0)
+def _over(state: State, record: Record) -> None:
+    status = DONE if record["event"] == "end" else STOPPED
+    state |= {"status": status, "why": record.get("why"), "stopping": False}
 
 
 def _go(state: State, record: Record) -> None:
@@ -155,10 +137,6 @@ def _ending(state: State, record: Record) -> None:
     state["ending"] = {name: record[name] for name in ("weights", "entropy", "why")}
 
 
-def _end(state: State, record: Record) -> None:
-    state |= {"status": DONE, "why": record.get("why"), "stopping": False}
-
-
 _ACTS: dict[str, Callable[[State, Record], None]] = {
     "new": _new,
     "plan": _plan,
@@ -167,9 +145,9 @@ _ACTS: dict[str, Callable[[State, Record], None]] = {
     "lost": _lost,
     "tick": _tick,
     "stop": _stop,
-    "halt": _halt,
+    "halt": _over,
     "go": _go,
     "ending": _ending,
-    "end": _end,
+    "end": _over,
 }
 SHAPE: Shape[State] = Shape(version=1, initial=initial, fold=fold, render=pretty)

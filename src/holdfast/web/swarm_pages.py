@@ -14,6 +14,7 @@ from holdfast.contracts.kind import objects_in
 from holdfast.errors import NotFound
 from holdfast.ops.swarm_study import found_run, runs_in
 from holdfast.swarm import analysis, pictures
+from holdfast.swarm.state import EVENTS
 from holdfast.web.api import Opener
 from holdfast.web.job_pages import Ask
 
@@ -93,7 +94,7 @@ def _row(event: Mapping[str, Any], tick: int | None) -> dict[str, Any]:
     kind = str(event.get("type"))
     texts = ("from", "reason", "prompt", "reply", "error", "child_id")
     row = {name: str(event[name]) if event.get(name) is not None else None for name in texts}
-    agent = event.get(analysis.SPEAKERS.get(kind, "agent"))
+    agent = event.get(EVENTS.get(kind, "agent"))
     lines = [event.get("tail_mem"), event.get("tail_ev")] if kind == "status" else None
     figures = {name: analysis.number(event.get(name)) for name in ("seconds", "cost_usd")}
     return {**row, **figures, "kind": kind, "agent": agent or "", "tick": tick, "lines": lines}

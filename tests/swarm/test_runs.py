@@ -1,0 +1,183 @@
+"""What a user sees of runs: dry, live, beside the best agent alone, with any router."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.agents.world import until
+from tests.ledger.shell import PATIENCE
+from tests.swarm.conftest import GOAL, Garden
+
+ALL = "rio,kim,ada"
+SAYING = {"match": r"\A(?:MoE|Broad|Hand)[\w ]+ to (\w+)\.", "reply": "{1} would water the seeds."}
+SUMMARY = {"match": "cluster summarizer", "reply": "The baton. Water first. Then seeds."}
+
+
+def test_every_kind_of_event_has_its_documented_fields(garden: Garden) -> None:
+    broken = garden.script({"match": "cluster summarizer", "error": "declined"}, SAYING)
+    model = garden.script(SAYING, SUMMARY)
+    garden.swarm(
+        "--agents", ALL, "--topology", "mixed", "--switch-after", "1", "--ticks", "3",
+        "--summarizer", "ada", model=model,
+    )  # fmt: skip
+    garden.swarm("--agents", ALL, "--topology", "ring", "--ticks", "2", name="ring", model=model)
+    garden.swarm("--agents", ALL, "--ticks", "1", name="broken", model=broken)
+    said = ["prompt", "reply", "tick"]
+    fields = {
+        "input_goal": ["text"],
+        "handoff": ["from", "to", *said],
+        "broadcast": ["from", "to", *said],
+        "moe": ["expert", *said, "router_scores"],
+        "aggregate": ["summarizer", *said],
+        "error": ["agent", "error", "tick"],
+    }
+    events = [each for name in ("one", "ring", "broken") for each in garden.events(name=name)]
+    assert {each["type"] for each in events} == {*fields}
+    for each in events:
+        assert {*fields[each["type"]]} <= {*each}, each
+        assert isinstance(each["t"], float) and each["t"] > 1.7e9
+        assert each["type"] == "input_goal" or each["tick"] >= 1
+        assert not {*each} & {"ts", "fence", "seq", "hash", "charge", "turn"}
+    for name in ("one", "ring", "broken"):
+        document = garden.document(name)
+        assert {"agents", "model", "use_ollama", "ticks", "elapsed_sec", "counts"} <= {*document}
+        assert document["use_ollama"] is False
+        path = str(garden.home / f"logs/cluster_run_{name}.json")
+        assert garden("validate", "--strict", path).code == 0
+
+
+def test_a_dry_run_says_who_would_be_asked_what_and_changes_nothing(garden: Garden) -> None:
+    before = garden.digest(), sorted(map(str, garden.home.rglob("*")))
+    words = ("swarm", "run", "--agents", ALL, "--goal", GOAL, "--model", "scripted:echo")
+    ran = garden(*words, "--dry-run")
+    assert "moe, 10 ticks, 3 agents, up to 3 calls in tick 1" in ran.out
+    assert "tick 1: kim, ada (best scores:" in ran.out
+    assert f"Global Goal: {GOAL}" in ran.out
+    assert (garden.digest(), sorted(map(str, garden.home.rglob("*")))) == before
+
+
+def test_experts_of_a_tick_are_asked_at_once(garden: Garden) -> None:
+    agents = [f"a{number}" for number in range(8)]
+    for agent in agents:
+        assert garden("agent", "new", agent).code == 0
+    slow = garden.script({"match": ".", "reply": "Wait.", "delay": 0.3})
+    done = garden.swarm("--agents", ",".join(agents), "--topology", "mesh", "--ticks", "2",
+                        model=slow)  # fmt: skip
+    # One after the other they would need 2.4 s a tick.
+    assert done["elapsed_sec"] < 2 * 1.2
+    starts = [line["ts"] - line["meta"].get("seconds", 0) for line in garden.asked("a0")]
+    assert len(starts) == 2
+
+
+def test_the_best_agent_alone_gets_as_many_tokens_and_is_shown_beside_the_swarm(
+    garden: Garden,
+) -> None:
+    model = garden.script(SAYING, SUMMARY)
+    found = garden.swarm("--agents", ALL, "--ticks", "3", "--baseline", model=model)
+    swarm, alone = found["compared"]
+    chosen = [each["expert"] for each in garden.events("moe")]
+    best = max(ALL.split(","), key=chosen.count)
+    assert alone["who"] == f"{best} alone" and alone["run"] == "one-baseline"
+    of_one = garden.document("one-baseline")
+    assert of_one["agents"] == [best] and of_one["compared_with"] == "one"
+    last = of_one["events"][-1]
+    tokens = last["input_tokens"] + last["output_tokens"]
+    assert swarm["tokens"] <= alone["tokens"] < swarm["tokens"] + 2 * tokens
+    shown = garden.ok("swarm", "analyze", "one")["data"]
+    assert shown["compare"]["run"] == "cluster_run_one-baseline"
+    assert "difference" in garden("swarm", "analyze", "one").out
+
+
+def test_a_router_of_meaning_scores_by_cosines(garden: Garden) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra memory is not installed")
+    goals = ("--agent-goal", "kim=Irrigate the beds", "--agent-goal", "ada=Write the tax return")
+    garden.swarm(
+        "--agents", ALL, "--ticks", "1", "--topk", "1", "--router", "embedding", *goals,
+        "--agent-goal", "rio=Phone the insurance", model=garden.script(SAYING, SUMMARY),
+    )  # fmt: skip
+    (event,) = garden.events("moe")
+    assert event["expert"] == "kim", "watering is irrigation, without a word in common"
+    assert all(-1 <= score <= 1 for score in event["router_scores"].values())
+    assert garden.document()["router"] == "embedding"
+
+
+def test_without_the_extra_meaning_is_that_of_hashed_words(garden: Garden) -> None:
+    (garden.home / "holdfast.toml").open("a").write('\n[memory]\nembedder = "hash:64"\n')
+    garden.swarm(
+        "--agents", ALL, "--ticks", "2", "--router", "embedding",
+        model=garden.script(SAYING, SUMMARY),
+    )  # fmt: skip
+    assert all(
+        abs(x) <= 1.6 for each in garden.events("moe") for x in each["router_scores"].values()
+    )
+
+
+def test_weights_are_learned_towards_those_who_were_asked_less(garden: Garden) -> None:
+    model = garden.script(SAYING, SUMMARY)
+    garden.swarm("--agents", ALL, "--ticks", "5", "--topk", "1", model=model)
+    chosen = [each["expert"] for each in garden.events("moe")]
+    weights = __import__("json").loads((garden.home / "state/router_weights.json").read_bytes())
+    often = sorted(ALL.split(","), key=chosen.count)
+    assert weights[often[0]] >= weights[often[1]] >= weights[often[2]]
+    assert weights[often[0]] > weights[often[2]]
+
+
+def test_two_processes_do_not_run_one_swarm(garden: Garden) -> None:
+    slow = garden.script({"match": ".", "reply": "Wait.", "delay": 0.2})
+    process = garden.shell.start(
+        "swarm", "run", "--name", "one", "--goal", GOAL, "--agents", ALL, "--ticks", "100",
+        "--model", slow,
+    )  # fmt: skip
+    until(lambda: garden.logged("swarms/one.jsonl"))
+    refused = garden("swarm", "resume", "one", "--json")
+    assert refused.code == 5 and "is run by process" in refused.error()["message"]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    shown = garden.ok("swarm", "show", "one")["data"]
+    assert (shown["status"], shown["why"]) == ("stopped", "stopped by SIGINT")
+
+
+def test_a_terminal_shows_who_is_asked_while_they_are(garden: Garden) -> None:
+    slow = garden.script({"match": ".", "reply": "Wait.", "delay": 1.5})
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        garden.shell.command(
+            ["swarm", "run", "--goal", GOAL, "--agents", "rio", "--ticks", "1", "--topology",
+             "ring", "--model", slow]
+        ),
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=garden.cwd,
+        env=garden.shell.environment({"TERM": "xterm", "COLUMNS": "100"}),
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    try:
+        while process.poll() is None or b"is done" not in said:
+            said += os.read(ours, 4096)
+    except OSError:
+        pass  # what a pty says once nobody holds its other end
+    os.close(ours)
+    process.wait(PATIENCE)
+    assert b"tick 1/1  handoff for 1 s" in said and b"asking rio" in said
+    assert b"tick 1/1  " in said and b"s  handoff: rio  (" in said
+
+
+def test_a_list_shows_each_run_with_its_state(garden: Garden) -> None:
+    model = garden.script(SAYING, SUMMARY)
+    garden.swarm("--agents", ALL, "--ticks", "2", model=model)
+    rows: list[dict[str, Any]] = garden.ok("swarm", "list")["rows"]
+    (row,) = rows
+    assert (row["run"], row["status"], row["topology"], row["ticks"]) == (
+        "one",
+        "done",
+        "moe",
+        "2/2",
+    )
+    assert garden("swarm", "show", "none").code == 4
+    assert garden("swarm", "stop", "one", "--json").json()["applied"] is False
