@@ -22,7 +22,8 @@ class Garden(Desk):
     def swarm(self, *words: str, code: int = 0, model: str = "", name: str = "one") -> Any:
         """`swarm run --name one …`: what it ends with."""
         given = ["--model", model] if model else []
-        ran = self("swarm", "run", "--name", name, "--goal", GOAL, *given, *words, "--json")
+        goal = () if "--goal" in words else ("--goal", GOAL)
+        ran = self("swarm", "run", "--name", name, *goal, *given, *words, "--json")
         assert ran.code == code, (ran.code, ran.out, ran.err)
         return ran.json()["data"] if ran.out else ran.error()
 

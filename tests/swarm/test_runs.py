@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -71,8 +72,6 @@ def test_experts_of_a_tick_are_asked_at_once(garden: Garden) -> None:
                         model=slow)  # fmt: skip
     # One after the other they would need 2.4 s a tick.
     assert done["elapsed_sec"] < 2 * 1.2
-    starts = [line["ts"] - line["meta"].get("seconds", 0) for line in garden.asked("a0")]
-    assert len(starts) == 2
 
 
 def test_the_best_agent_alone_gets_as_many_tokens_and_is_shown_beside_the_swarm(
@@ -96,33 +95,38 @@ def test_the_best_agent_alone_gets_as_many_tokens_and_is_shown_beside_the_swarm(
 
 def test_a_router_of_meaning_scores_by_cosines(garden: Garden) -> None:
     pytest.importorskip("onnxruntime", reason="the extra memory is not installed")
-    goals = ("--agent-goal", "kim=Irrigate the beds", "--agent-goal", "ada=Write the tax return")
+    goals = {"x": "Irrigate the beds", "y": "Write the tax return", "z": "Repair the car"}
+    for agent in goals:
+        assert garden("agent", "new", agent).code == 0
+    dry = {"match": "summarizer", "reply": "The vegetables need water at once."}
+    given = [f"--agent-goal={agent}={goal}" for agent, goal in goals.items()]
     garden.swarm(
-        "--agents", ALL, "--ticks", "1", "--topk", "1", "--router", "embedding", *goals,
-        "--agent-goal", "rio=Phone the insurance", model=garden.script(SAYING, SUMMARY),
+        "--agents", "x,y,z", "--ticks", "2", "--topk", "3", "--router", "embedding", *given,
+        "--goal", "The lettuce is dry and thirsty", model=garden.script(dry, SAYING),
     )  # fmt: skip
-    (event,) = garden.events("moe")
-    assert event["expert"] == "kim", "watering is irrigation, without a word in common"
-    assert all(-1 <= score <= 1 for score in event["router_scores"].values())
+    scores = garden.events("moe")[-1]["router_scores"]
+    # All three were asked before, so what is left between them is what they mean.
+    assert scores["x"] == max(scores.values()) and scores["x"] > scores["y"] + 0.05
+    assert all(-1.6 <= score <= 1 for score in scores.values())
     assert garden.document()["router"] == "embedding"
 
 
 def test_without_the_extra_meaning_is_that_of_hashed_words(garden: Garden) -> None:
-    (garden.home / "holdfast.toml").open("a").write('\n[memory]\nembedder = "hash:64"\n')
+    with (garden.home / "holdfast.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[memory]\nembedder = "hash:64"\n')
     garden.swarm(
         "--agents", ALL, "--ticks", "2", "--router", "embedding",
         model=garden.script(SAYING, SUMMARY),
     )  # fmt: skip
-    assert all(
-        abs(x) <= 1.6 for each in garden.events("moe") for x in each["router_scores"].values()
-    )
+    scores = [score for each in garden.events("moe") for score in each["router_scores"].values()]
+    assert len(scores) == 12 and all(-1.6 <= score <= 1 for score in scores)
 
 
 def test_weights_are_learned_towards_those_who_were_asked_less(garden: Garden) -> None:
     model = garden.script(SAYING, SUMMARY)
     garden.swarm("--agents", ALL, "--ticks", "5", "--topk", "1", model=model)
     chosen = [each["expert"] for each in garden.events("moe")]
-    weights = __import__("json").loads((garden.home / "state/router_weights.json").read_bytes())
+    weights = json.loads((garden.home / "state/router_weights.json").read_bytes())
     often = sorted(ALL.split(","), key=chosen.count)
     assert weights[often[0]] >= weights[often[1]] >= weights[often[2]]
     assert weights[often[0]] > weights[often[2]]
@@ -134,7 +138,7 @@ def test_two_processes_do_not_run_one_swarm(garden: Garden) -> None:
         "swarm", "run", "--name", "one", "--goal", GOAL, "--agents", ALL, "--ticks", "100",
         "--model", slow,
     )  # fmt: skip
-    until(lambda: garden.logged("swarms/one.jsonl"))
+    until(lambda: [x for x in garden.logged("swarms/one.jsonl") if x.get("event") == "tick"])
     refused = garden("swarm", "resume", "one", "--json")
     assert refused.code == 5 and "is run by process" in refused.error()["message"]
     process.send_signal(signal.SIGINT)

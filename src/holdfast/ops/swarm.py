@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 from holdfast import userfile
+from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, UsageError, typed
 from holdfast.ids import agent_id
@@ -153,7 +154,7 @@ def list_(call: Context) -> Rows:
         with Run(home, name, call.layout) as one:
             if (state := one.state())["run"]:
                 rows.append(_row(one, state))
-    rows.sort(key=lambda row: -row["created"])
+    rows.sort(key=lambda row: row["created"], reverse=True)
     return Rows(rows, tally(rows, "status"))
 
 
@@ -240,8 +241,6 @@ def _created(call: Context, home: Home, name: str | None, spec: Spec, plan: Reco
 
 def utc_name(instant: float) -> str:
     """`20261119-064402`."""
-    from holdfast.clock import utc_stamp
-
     return utc_stamp(instant)[:19].replace("-", "").replace(":", "").replace("T", "-")
 
 
@@ -390,7 +389,7 @@ def _row(one: Run, state: State) -> Record:
         "tokens": state["tokens"],
         "errors": sum(each["errors"] for each in state["counts"].values()),
         "goal": clip(one_line(spec.goal), 60),
-        "created": state["created"],
+        "created": utc_stamp(state["created"]),
     }
 
 

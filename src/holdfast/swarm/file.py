@@ -17,6 +17,8 @@ from holdfast.text import duration
 
 _META = re.compile(r"#@\s*([\w.-]+)\s*:\s*(.*)")
 _LOGIC = re.compile(r"^\s*[\"']?logic[\"']?\s*:", re.MULTILINE)
+_AFTER = re.compile(r"^logic\s*:", re.MULTILINE)
+"""Below an object."""
 _SECTIONS = ("swarm", "cluster", "runtime", "routing", "moe")
 _SILENT = ("id", "name", "description", "version", "kind")
 """Keys that say nothing of how a swarm runs."""
@@ -37,8 +39,7 @@ def read_swarm(text: str, name: str) -> Told:
     meta = dict(_META.findall(text))
     body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     warnings: list[str] = []
-    logic = _LOGIC.search(body)
-    if logic is not None and not body.lstrip().startswith("{"):
+    if logic := (_AFTER if body.lstrip().startswith("{") else _LOGIC).search(body):
         count = body[logic.start() :].strip().count("\n")
         warnings.append(f"{name}: logic is never run ({count} lines left out)")
         body = body[: logic.start()]
@@ -92,7 +93,7 @@ def _take(told: Told, key: str, value: Any, name: str) -> None:
     field = _NAMES.get(key, key)
     try:
         told.fields[field] = _FIELDS[field](value)
-    except (TypeError, ValueError, UsageError):
+    except (TypeError, ValueError, OverflowError, UsageError):
         raise BadValue(f"{name}: {key} is {value!r}", hint="see docs/swarm.md") from None
     if key == "cooldown_seconds":
         told.warnings.append(f"{name}: cooldown counts ticks: {value} ticks, not seconds")
