@@ -132,6 +132,15 @@ def test_weights_are_learned_towards_those_who_were_asked_less(garden: Garden) -
     assert weights[often[0]] > weights[often[2]]
 
 
+def test_an_agent_that_is_retired_or_not_there_takes_part_in_no_swarm(garden: Garden) -> None:
+    assert garden("agent", "retire", "kim").code == 0
+    for agents, code in ((ALL, "retired"), ("rio,nobody", "not_found")):
+        ran = garden("swarm", "run", "--agents", agents, "--goal", GOAL, "--model",
+                     "scripted:echo", "--json")  # fmt: skip
+        assert ran.error()["code"] == code, ran.err
+    assert not (garden.home / "swarms").exists()
+
+
 def test_two_processes_do_not_run_one_swarm(garden: Garden) -> None:
     slow = garden.script({"match": ".", "reply": "Wait.", "delay": 0.2})
     process = garden.shell.start(
