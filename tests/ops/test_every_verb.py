@@ -149,6 +149,20 @@ def shell(tmp_path: Path, settled: Path) -> Shell:
     return Shell(tmp_path)
 
 
+def repository(shell: Shell) -> None:
+    """The working directory as a repository with a benchmark, and patches for it."""
+    (shell.cwd / "bench").mkdir()
+    (shell.cwd / "score").write_text("1\n", encoding="utf-8")
+    score = "import json\nprint(json.dumps({'primary': 1}))\n"
+    (shell.cwd / "bench/run.py").write_text(score, encoding="utf-8")
+    edit = {"file": "score", "replace": "1", "by": "2"}
+    patches = json.dumps([{"hypothesis": "Two", "edits": [edit]}])
+    (shell.cwd / "patches.json").write_text(patches, encoding="utf-8")
+    git = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-C"]
+    for words in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "Begin"]):
+        subprocess.run([*git, str(shell.cwd), *words], check=True)
+
+
 def prepare(shell: Shell, verb: str) -> None:
     if verb.startswith("job ") and verb != "job new":
         source = shell.cwd / "repository"
@@ -160,16 +174,7 @@ def prepare(shell: Shell, verb: str) -> None:
             "job new --id hello --prompt 'Say hello' --worker scripted:echo --source repository",
         )
     if verb.startswith("improve "):
-        (shell.cwd / "bench").mkdir()
-        (shell.cwd / "score").write_text("1\n", encoding="utf-8")
-        score = "import json\nprint(json.dumps({'primary': 1}))\n"
-        (shell.cwd / "bench/run.py").write_text(score, encoding="utf-8")
-        edit = {"file": "score", "replace": "1", "by": "2"}
-        patches = json.dumps([{"hypothesis": "Two", "edits": [edit]}])
-        (shell.cwd / "patches.json").write_text(patches, encoding="utf-8")
-        git = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-C"]
-        for words in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "Begin"]):
-            subprocess.run([*git, str(shell.cwd), *words], check=True)
+        repository(shell)
     match verb:
         case "alerts check" | "alerts list" | "alerts ack":
             (shell.home / "state/leo/report.json").write_text("", encoding="utf-8")

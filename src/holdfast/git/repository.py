@@ -26,6 +26,7 @@ FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o
 _CHUNK = 1 << 20
 _MUCH = 2 << 20
 _LARGE = 256 << 20
+_REMEMBERED = 16
 _OURS = "Holdfast <holdfast@localhost>"
 _OWN = {
     # A tree that a log names has to be there after a power cut too.
@@ -69,6 +70,8 @@ class Repository:
         self.held: tuple[int, ...] = ()
         """Descriptors that live as long as a git of ours that writes, even if we die first."""
         self._format: str | None = None
+        self._known: dict[tuple[str, ...], bytes] = {}
+        """What the last few commits hold, which nothing changes."""
 
     def ask(
         self,
@@ -97,6 +100,20 @@ class Repository:
         if ran.code not in (0, 1, 128):
             raise call.refused(("git", *words), ran.said, self.directory)
         return ran.out.decode("utf-8", "replace").strip() if ran.code == 0 else None
+
+    def _of_commit(self, commit: str, *words: str) -> bytes:
+        """What git answers about a commit or tree; remembered where it is named by its hash."""
+        if len(commit) < 40:
+            return self.ask(*words)
+        if words not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[words] = self.ask(*words)
+        return self._known[words]
+
+    def root(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self._of_commit(commit, "rev-parse", f"{commit}^{{tree}}").decode().strip()
 
     def commit_of(self, name: str) -> str | None:
         return self.tells(
@@ -156,7 +173,8 @@ class Repository:
     def tree(self, name: str) -> Tree:
         """The files of a commit or tree, modules of others included."""
         try:
-            listed = self.ask("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", name)
+            words = ("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", name)
+            listed = self._of_commit(name, *words)
         except StorageError as error:
             raise NotFound(
                 f"no such snapshot: {name[:80]}",

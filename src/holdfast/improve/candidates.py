@@ -82,22 +82,14 @@ class Workshop:
         self.repo = Repo.of(folder, source, base)
         self.git = self.repo.git
         self._texts: dict[str, str] = {}
-        self._trees: dict[str, Tree] = {}
 
     def files(self, commit: str, may: Callable[[str], bool]) -> Files:
-        return Files(self.git, commit, self.tree(commit), may, self._texts)
-
-    def tree(self, commit: str) -> Tree:
-        """The files of a commit; look at them, do not change them."""
-        if commit not in self._trees:
-            self._trees[commit] = self.git.tree(commit)
-        return self._trees[commit]
+        return Files(self.git, commit, self.git.tree(commit), may, self._texts)
 
     # -- folders -----------------------------------------------------------------------
 
     def clean(self) -> list[str]:
         """Remove every folder of candidates; the names of those that were there."""
-        self._trees.clear()
         found: list[str] = []
         with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             found = sorted(
@@ -159,24 +151,21 @@ class Workshop:
                 contents.append((len(data), (data,)))
         if not changed:
             return files.commit
-        upon = self.git.tells("rev-parse", f"{files.commit}^{{tree}}")
         with self.repo.alone():
+            upon = self.git.root(files.commit)
             _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
         return self.repo.commit(tree, (files.commit,), message)
-
-    def tree_of(self, commit: str) -> str:
-        return self.git.tells("rev-parse", f"{commit}^{{tree}}") or ""
 
     def merged(self, head: str, parent: str, candidate: str) -> str | Conflicts:
         """The tree that has both: of a candidate that is made from `head`, its own."""
         if parent == head:
-            return self.tree_of(candidate)
+            return self.git.root(candidate)
         with self.repo.alone():
             tree, conflicts = self.git.merge_tree(head, candidate)
         return Conflicts(conflicts) if conflicts else tree
 
     def changed(self, old: str, new: str) -> dict[str, Entry | None]:
-        return dict(difference(self.tree(old), self.tree(new)))
+        return dict(difference(self.git.tree(old), self.git.tree(new)))
 
     def diff(self, old: str, new: str) -> str:
         return self.git.differences(old, new, "-p", "--no-renames").decode("utf-8", "replace")

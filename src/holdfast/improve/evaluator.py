@@ -138,11 +138,16 @@ class Evaluator:
 
     def evaluate(self, commit: str, *, seed: int = 0, fresh: bool = False) -> Evaluation:
         """Measure a commit; `fresh` measures even what the cache knows."""
-        key = self.key(commit, seed)
-        if not fresh and self._cache is not None and key in self._cache:
+        if self._cache is None:
+            return self._measured(commit, seed, None)
+        try:
+            key = self.key(commit, seed)
+        except HoldfastError:
+            key = ""  # there is no such commit, which is told below
+        if not fresh and key in self._cache:
             return Evaluation.of(self._cache[key])
         found = self._measured(commit, seed, None)
-        if self._cache is not None and found.status == "ok":
+        if found.status == "ok":
             self._cache[key] = found._asdict()
         return found
 
@@ -154,8 +159,13 @@ class Evaluator:
 
     def key(self, commit: str, seed: int) -> str:
         """What makes two measurements the same: files, seals, command and seed."""
-        tree = self.repo.git.tells("rev-parse", f"{commit}^{{tree}}")
-        parts = [tree, self.sealed.base, list(self.sealed.paths), self.benchmark.digest, seed]
+        parts = [
+            self.repo.git.root(commit),
+            self.sealed.base,
+            list(self.sealed.paths),
+            self.benchmark.digest,
+            seed,
+        ]
         return sha256(encode(parts)).hexdigest()
 
     def _measured(self, commit: str, seed: int, trace: bytearray | None) -> Evaluation:

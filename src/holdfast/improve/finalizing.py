@@ -39,8 +39,8 @@ def finalized(
         raise UsageError(f"{name} is the branch of the campaign", hint="give another --branch")
     workshop = parts.workshop
     there = workshop.repo.adopt(name)
-    tree = workshop.tree_of(state["head"])
-    if there is not None and workshop.tree_of(there) != tree:
+    tree = workshop.git.root(state["head"])
+    if there is not None and workshop.git.root(there) != tree:
         raise Conflict(f"there is a branch {name} already", hint="give another --branch")
     if tell is not None:
         measure(journal, parts, tell)

@@ -161,7 +161,7 @@ class Engine:
             many = 1 if smoke else self.steps.planners
             self.journal.write({**line, "planners": many})
         state = self.journal.known()
-        base = self.workshop.tree(state["base"])
+        base = self.workshop.git.tree(state["base"])
         self._context = Context(
             read_goal(state["goal"]),
             [*self.steps.settings.known_families, *families_in(state["harness"])],
@@ -418,7 +418,7 @@ class Engine:
         if not changed:
             told = failure("nothing was changed", "the executor left the files as they were")
             return {**told, "lesson": "no change"}
-        context, tree = self._context, self.workshop.tree(commit)
+        context, tree = self._context, self.workshop.git.tree(commit)
         if found := violations(context.base, tree, context.sealed):
             what = f"sealed: {', '.join(found[:5])}"
             return failure(what, "a candidate may not touch them", "sealed_file_violation")

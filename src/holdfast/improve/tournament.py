@@ -129,7 +129,7 @@ def _trial(workshop: Workshop, entrant: Entrant, at: Outcome) -> Record:
     tree = workshop.merged(at.head, entrant.parent, entrant.commit)
     if isinstance(tree, Conflicts):
         return {"commit": None, "conflicts": tree.paths}
-    if tree == workshop.tree_of(at.head):
+    if tree == workshop.git.root(at.head):
         return {"commit": at.head, "conflicts": []}
     commit = workshop.repo.commit(tree, (at.head, entrant.commit), "trial")
     return {"commit": commit, "conflicts": []}
@@ -198,7 +198,7 @@ def _commit(
     hypothesis = one_line(str(entrant.plan["hypothesis"]))
     scores = f"(score: {at.best:g} → {found.candidate:g})"
     message = f"Iteration {one['number']}: {hypothesis[:300]} {scores}"
-    tree = workshop.tree_of(trial["commit"])
+    tree = workshop.git.root(trial["commit"])
     return {"commit": workshop.repo.commit(tree, (at.head, entrant.commit), message)}
 
 

@@ -130,7 +130,7 @@ class Repo:
             changed, contents = checkout.changes(former)
             if not changed:
                 return parent
-            upon = self.git.tells("rev-parse", f"{parent}^{{tree}}")
+            upon = self.git.root(parent)
             _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
             return self._commit(tree, (parent,), message)
 
@@ -265,7 +265,7 @@ class Checkout:
             here.remove("files", aside)
             here.put_folder("files", aside)
             with Folder(self.path) as files:
-                self._snapshots.put(files, aside, wanted)
+                self._snapshots.put(files, aside, wanted, former={})
 
     def remove(self) -> None:
         """Let the folder be gone."""

@@ -148,10 +148,10 @@ class Snapshots:
                 raise Unkept(what, hint=hint, path=files.path)
             yield piece
 
-    def put(self, files: Folder, aside: Folder, wanted: Tree) -> None:
+    def put(self, files: Folder, aside: Folder, wanted: Tree, former: Tree | None = None) -> None:
         """Let all of these be there; what else is there stays."""
         paths = [path for path in wanted if path[-1] != "/"]
-        here = self.look(files, paths, partly=True)
+        here = self.look(files, paths, partly=True, former=former)
         with self.repository.reading() as blobs:
             for path, entry in sorted(wanted.items()):
                 if entry.mode == FOLDER:
