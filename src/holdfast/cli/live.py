@@ -1,4 +1,4 @@
-"""A line at the foot of a terminal that says how things are, until it is left.
+"""Lines at the foot of a terminal that say how things are, until they are left.
 
 It is drawn from a thread of its own, as the one that works waits for somebody else.
 """
@@ -15,7 +15,7 @@ from holdfast.cli.render import clip
 from holdfast.cli.safe import safe
 
 _PAUSE = 0.5
-_ERASE = "\r\x1b[K"
+_ERASE, _UP = "\r\x1b[K", "\x1b[1A\x1b[K"
 
 
 class LiveLine:
@@ -24,7 +24,9 @@ class LiveLine:
     ) -> None:
         self._stream, self._says, self._paint = stream, says, paint
         self._ended, self._turn = threading.Event(), threading.Lock()
-        self._drawn = False
+        self._drawn: int = 0
+        self._text: str = ""
+        """How many lines of ours are at the foot, and what they say."""
         self._thread = threading.Thread(target=self._keep_drawing, daemon=True)
 
     def __enter__(self) -> Self:
@@ -50,17 +52,21 @@ class LiveLine:
                 self._draw()
 
     def _draw(self) -> None:
-        text = "" if self._ended.is_set() or not self._is_ours() else safe(self._says())
+        text = "" if self._ended.is_set() or not self._is_ours() else self._says()
+        if self._drawn and text == self._text:
+            return
+        self._erase()
+        self._text = text
         if text:
-            self._write(f"{_ERASE}{self._paint(clip(text, self._columns() - 1))}")
-            self._drawn = True
-        else:
-            self._erase()
+            most = self._columns() - 1
+            lines = [clip(line, most) for line in safe(text, lines=True).split("\n")]
+            self._write(self._paint("\n".join(lines)))
+            self._drawn = len(lines)
 
     def _erase(self) -> None:
         if self._drawn:
-            self._write(_ERASE)
-            self._drawn = False
+            self._write(_ERASE + _UP * (self._drawn - 1))
+            self._drawn = 0
 
     def _write(self, text: str) -> None:
         # A terminal that is gone is no reason to end the work.

@@ -144,6 +144,8 @@ class Settings(Document):
     scope: list[NonEmpty] = Field(default_factory=list[str])
     """Patterns of paths that plans may change; empty is everything that is not sealed."""
     families: list[FamilyName] = Field(default_factory=list[str])
+    constants: list[NonEmpty] = Field(default_factory=list[str])
+    """Numbers to search over, as `PATH:NAME LOW..HIGH`, beside those that files declare."""
     holdout_command: str = ""
     screen_command: str = ""
     researcher: str = ""

@@ -26,7 +26,7 @@ def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Reco
             state["base"],
             lambda path: in_scope(path, settings.scope) and not parts.sealed.covers(path),
         )
-        given = {"direction": settings.benchmark_direction}
+        given = {"direction": settings.benchmark_direction, "constants": settings.constants}
         request: Record = {"role": "planner", "round": number, "id": "control_a"}
         request |= {"seed": settings.seed or 0, "slug": journal.place.slug, "input": given}
         try:

@@ -255,6 +255,7 @@ class Engine:
             request = self._request("planner", one, planner, given)
             if is_built_in(ref):
                 request["input"]["proposals"] = _proposals(state)
+                request["input"]["constants"] = self.steps.settings.constants
                 call = planning(ref, request, self._files(parent["commit"]))
             else:
                 call = self._call(ref, request, parent["commit"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from holdfast.codec import Record
@@ -230,9 +231,31 @@ def _go(
     with stoppable() as stopping:
         steps = Steps(journal, settings, parts.benchmark, parts.screen, limits, stopping)
         try:
-            return Engine(steps, parts.workshop, tell).run(rounds, smoke=smoke)
+            with _chart(call, journal, tell) as told:
+                return Engine(steps, parts.workshop, told).run(rounds, smoke=smoke)
         finally:
             steps.close()
+
+
+@contextmanager
+def _chart(
+    call: Context, journal: Journal, tell: Callable[[str], None]
+) -> Generator[Callable[[str], None]]:
+    """The scores so far, drawn anew after each round at the foot of a terminal."""
+    if call.live is None:
+        yield tell
+        return
+    from holdfast.improve.pictures import terminal
+    from holdfast.improve.shown import curve_of
+
+    drawn = [terminal(curve_of(overview(journal.known())))]
+
+    def told(text: str) -> None:
+        tell(text)
+        drawn[0] = terminal(curve_of(overview(journal.known())))
+
+    with call.live(lambda: drawn[0]):
+        yield told
 
 
 def _check_open(journal: Journal, state: Any, *, resume: bool) -> None:
@@ -379,8 +402,12 @@ def finalize(
     with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         journal.own()
         try:
-            tell = None if skip_control else call.tell or (lambda _: None)
-            found = finalized(journal, branch, confirm(call, trust=trust), tell)
+            found = finalized(
+                journal,
+                branch,
+                confirm(call, trust=trust),
+                None if skip_control else call.tell or _silent,
+            )
             journal.lines.flush()
         finally:
             journal.disown()
@@ -389,6 +416,10 @@ def finalize(
         told = f"; hold-out {held['base']} → {held['result']}"
     detail = f"{found['branch']} has it all in one commit{told}; look: git log -p {found['branch']}"
     return Change(journal.place.name, applied=True, detail=detail, data=found)
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 # --- shared ---------------------------------------------------------------------------------
