@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from holdfast.charts import png, svg
 from holdfast.codec import Record
 from holdfast.contracts.kind import object_of
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.improve.journal import Journal, campaigns
 from holdfast.improve.overview import overview
 from holdfast.ops.context import Context
@@ -235,12 +235,17 @@ def _studied(call: Context, name: str | None, session: str | None) -> tuple[Reco
     from holdfast.improve import shown
     from holdfast.improve.report import facts_of
 
-    if name is not None and not call.from_afar and os.path.isdir(name):
-        found = shown.in_folder(name)
-        return facts_of(found, name), found.curve
-    with open_campaign(call, call.home(), name, session) as journal:
-        data = overview(journal.state(), alive=journal.holder() is not None)
-    return data, shown.curve_of(data)
+    folder = name if name is not None and not call.from_afar and os.path.isdir(name) else None
+    if folder is None or os.sep not in folder:  # a name; a folder of that name comes second
+        try:
+            with open_campaign(call, call.home(), name, session) as journal:
+                data = overview(journal.state(), alive=journal.holder() is not None)
+            return data, shown.curve_of(data)
+        except HoldfastError:
+            if folder is None:
+                raise
+    found = shown.in_folder(folder)
+    return facts_of(found, folder), found.curve
 
 
 def _brief(data: Record) -> Record:
