@@ -84,7 +84,7 @@ def test_declared_numbers_are_found_in_any_language() -> None:
 
 def test_where_nothing_is_declared_capitals_and_defaults_are_detected() -> None:
     text = (
-        'LIMIT = 8\nNAMES = ["é", 0.5]\nlower = 3\n\n\n'
+        'LIMIT = 8\nNAMES = [\n    "é", 0.5\n]\nlower = 3\n\n\n'
         "def f(x, *, rate=0.1, on=True):\n    return 5\n"
     )
     numbers = constants(Texts({"a.py": text}))
@@ -92,7 +92,7 @@ def test_where_nothing_is_declared_capitals_and_defaults_are_detected() -> None:
     assert found == {
         "a.py:LIMIT": (8.0, 2.0, 32.0),
         "a.py:NAMES": (0.5, 0.125, 2.0),
-        "a.py:rate": (0.1, 0.025, 0.4),
+        "a.py:f": (0.1, 0.025, 0.4),
     }
 
 

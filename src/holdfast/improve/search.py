@@ -25,6 +25,8 @@ _RANGE = rf"(-?(?:{_NUMBER}))\s*\.\.\s*(-?(?:{_NUMBER}))((?:\s+(?:log|int))*)"
 _MARKER = re.compile(rf"(?:#|//|--|;|%|/\*)\s*search:\s*{_RANGE}")
 _LISTED = re.compile(rf"(\S+?):(\w+)\s+{_RANGE}")
 _NAME = re.compile(r"\s*(?:(?:const|let|var|static|final|auto|double|float|int)\s+)*([A-Za-z_]\w*)")
+_CAPITALS = re.compile(r"([A-Z][A-Z0-9_]*)\s*(?::[^=]*)?=[^=]")
+_FUNCTION = re.compile(r"\s*(?:async )?def (\w+)\(")
 _REACH = 4.0
 """Detected numbers go from a quarter of what they are to four times as much."""
 _SIGMA, _STEP = 0.25, 0.3
@@ -139,53 +141,24 @@ def _in_line(path: str, number: int, line: str, name: str, spread: _Range) -> It
 
 
 def _detected(path: str, text: str) -> Iterator[Constant]:
-    lines = text.split("\n")
-    for name, node in _literals(text):
-        line = lines[node.lineno - 1].encode()
-        # Columns of the parser count bytes.
-        start, end = (len(line[:at].decode()) for at in (node.col_offset, node.end_col_offset or 0))
-        value = float(ast.literal_eval(node))
-        whole = isinstance(ast.literal_eval(node), int)
-        ends = sorted((value / _REACH, value * _REACH)) if value else (-1.0, 1.0)
-        if whole and value:
-            ends = [min(ends[0], value - 1), max(ends[1], value + 1)]
-        spread = (ends[0], ends[1], ends[0] > 0 and not whole, whole)
-        yield Constant(f"{path}:{name}", path, node.lineno - 1, start, end, value, *spread)
-
-
-def _literals(text: str) -> Iterator[tuple[str, ast.expr]]:
     """Numbers of constants in capitals, and of default arguments."""
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(module):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id.isupper():
-                yield from ((target.id, each) for each in _numbers(node.value))
-        elif isinstance(node, ast.arguments):
-            named = [*node.posonlyargs, *node.args][-len(node.defaults) :] if node.defaults else []
-            for argument, default in zip(named, node.defaults, strict=True):
-                yield from ((argument.arg, each) for each in _numbers(default))
-            for argument, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
-                if default is not None:
-                    yield from ((argument.arg, each) for each in _numbers(default))
+    last = _ends_of_statements(text)
+    for first, line in enumerate(text.split("\n")):
+        if (name := _CAPITALS.match(line) or _FUNCTION.match(line)) is None:
+            continue
+        for at in range(first, last.get(first, first) + 1):
+            code = text.split("\n")[at].split("#", 1)[0]
+            for each in _in_line(path, at, code, name[1], (0.0, 1.0, False, False)):
+                yield each._replace(**_around(each.value, code[each.start : each.end]))
 
 
-def _numbers(node: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = node.operand
-        if isinstance(inner, ast.Constant) and node.lineno == node.end_lineno:
-            yield node
-        return
-    if isinstance(node, ast.Constant):
-        if type(node.value) in (int, float):
-            yield node
-        return
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            yield from _numbers(child)
+def _around(value: float, literal: str) -> dict[str, Any]:
+    """A range for a number of which nothing else is known."""
+    whole = literal.lstrip("-").isdigit()
+    low, high = sorted((value / _REACH, value * _REACH)) if value else (-1.0, 1.0)
+    if whole:
+        low, high = min(low, value - 1), max(high, value + 1)
+    return {"low": low, "high": high, "log": low > 0 and not whole, "whole": whole}
 
 
 def _ends_of_statements(text: str) -> dict[int, int]:

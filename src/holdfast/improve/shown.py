@@ -125,9 +125,6 @@ class Shown:
         found = sorted(name for name in self._names(folder) if name.endswith(".json"))
         return [self.document(f"{folder}/{name}", "benchmark-result") for name in found]
 
-    def events(self) -> list[dict[str, Any]]:
-        return list(objects_in(self._value("tracking/events.json")))
-
     def document(self, path: str, name: str) -> dict[str, Any]:
         """A document with what could be mended; empty if there is none."""
         return object_of(kind(name).read(object_of(self._value(path))).value)
