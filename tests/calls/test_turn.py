@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bench.material import CountingVfs
-from holdfast.agents.turn import Found, Purse, Question, composed, turn
+from holdfast.agents.turn import Purse, Question, composed, turn
 from holdfast.calls.call import CallRequest, PendingCall, Result
 from holdfast.calls.conversation import Conversation, Tally, recorded
 from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, TooLong, Unavailable
@@ -73,12 +73,11 @@ def test_a_turn_is_a_question_and_an_answer_on_record(said: Conversation) -> Non
 
 def test_the_model_is_told_who_it_is_what_it_knows_and_what_was_said(said: Conversation) -> None:
     model = Scripted(["one", "two"])
-    question = Question("A?", "persona", "context", [Found("a  fact", "notes#3", 0.75)])
+    question = Question("A?", "persona", "context")
     turn(said, model, question, SESSION)
     turn(said, model, question._replace(prompt="B?"), SESSION)
     system, *rest = model.asked[1].messages
-    assert system.text.startswith("persona\n\ncontext\n\n## From memory")
-    assert "(0.75, notes#3) a fact" in system.text
+    assert system.text == "persona\n\ncontext"
     assert rest == [
         Message("user", "A?"),
         Message("assistant", "one"),
