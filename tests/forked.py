@@ -19,11 +19,29 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import NoReturn
 
 OWN_START = ("HOLDFAST_FAILPOINTS", "HOLDFAST_DEBUG", "PYTHON", "COVERAGE", "LD_", "OTEL_")
 """Variables that are read when a process begins."""
+
+
+_LATE = ("click", "ctypes", "jsonschema", "pickle", "re2", "holdfast.models.scripted")
+"""What many verbs load when they need it."""
+
+
+@cache
+def _load() -> None:
+    """What verbs load, once for all copies: most of what a short one costs."""
+    for package in ("holdfast.cli", "holdfast.mask", "holdfast.ops"):
+        for each in iter_modules(import_module(package).__path__, f"{package}."):
+            import_module(each.name)
+    for name in _LATE:
+        import_module(name)
+    gc.freeze()
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
@@ -40,6 +58,7 @@ def forked(
     begin: Callable[[], None] | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Run `holdfast words…`; its exit code as a shell has it, and what it printed."""
+    _load()
     with tempfile.TemporaryFile() as given:
         given.write(said)
         given.seek(0)
