@@ -18,7 +18,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +35,7 @@ _LATE = ("click", "ctypes", "jsonschema", "pickle", "re2", "holdfast.models.scri
 
 
 @cache
-def _load() -> None:
+def load() -> None:
     """What verbs load, once for all copies: most of what a short one costs."""
     for package in ("holdfast.cli", "holdfast.mask", "holdfast.ops"):
         for each in iter_modules(import_module(package).__path__, f"{package}."):
@@ -44,9 +45,14 @@ def _load() -> None:
     gc.freeze()
 
 
+def is_ordinary(env: Mapping[str, str]) -> bool:
+    """Whether these changes of the environment are no reason for a process of its own."""
+    return not any(name.startswith(OWN_START) for name in env)
+
+
 def can_fork(env: Mapping[str, str]) -> bool:
     """Whether a copy is as good as a new process; with several threads it would not be."""
-    return threading.active_count() == 1 and not any(name.startswith(OWN_START) for name in env)
+    return threading.active_count() == 1 and is_ordinary(env)
 
 
 def forked(
@@ -58,61 +64,72 @@ def forked(
     begin: Callable[[], None] | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Run `holdfast words…`; its exit code as a shell has it, and what it printed."""
-    _load()
+    load()
+    with streams(said) as (given, heard):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            become(words, env, cwd, given, begin)
+        watch = os.pidfd_open(pid)
+        try:
+            listen(watch, given, heard, patience, lambda: os.kill(pid, signal.SIGKILL))
+        finally:
+            os.close(watch)
+            _, status = os.waitpid(pid, 0)
+    out, err = heard.values()
+    return os.waitstatus_to_exitcode(status), out, err
+
+
+@contextmanager
+def streams(said: bytes) -> Iterator[tuple[tuple[int, int, int], dict[int, bytes]]]:
+    """The standard streams of a copy, and what is heard at the other ends of two of them."""
     with tempfile.TemporaryFile() as given:
         given.write(said)
         given.seek(0)
-        sys.stdout.flush()
-        sys.stderr.flush()
         # Pipes, because a child that may not write to files still speaks.
         out, out_end = os.pipe()
         err, err_end = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _become(words, env, cwd, (given.fileno(), out_end, err_end), begin)
-        os.close(out_end)
-        os.close(err_end)
-        heard = {out: b"", err: b""}
         try:
-            code = _heard(pid, heard, patience)
+            yield (given.fileno(), out_end, err_end), {out: b"", err: b""}
         finally:
             os.close(out)
             os.close(err)
-        return code, heard[out], heard[err]
 
 
-def _heard(pid: int, heard: dict[int, bytes], patience: float) -> int:
+def listen(
+    watch: int,
+    given: tuple[int, int, int],
+    heard: dict[int, bytes],
+    patience: float,
+    kill: Callable[[], None],
+) -> None:
     """Listen until the process has ended; who it left behind may go on speaking unheard."""
-    watch = os.pidfd_open(pid)
+    os.close(given[1])
+    os.close(given[2])
     deadline = time.monotonic() + patience
     open_ones = {watch, *heard}
-    try:
-        while True:
-            ready = select.select(open_ones, [], [], max(0.0, deadline - time.monotonic()))[0]
-            if not ready:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                raise AssertionError(f"still running after {patience:g} s")
-            spoke = [each for each in ready if each != watch]
-            for each in spoke:
-                got = os.read(each, 1 << 16)
-                heard[each] += got
-                if not got:
-                    open_ones.remove(each)
-            if not spoke:
-                break
-    finally:
-        os.close(watch)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
+    while True:
+        ready = select.select(open_ones, [], [], max(0.0, deadline - time.monotonic()))[0]
+        if not ready:
+            kill()
+            raise AssertionError(f"still running after {patience:g} s")
+        spoke = [each for each in ready if each != watch]
+        for each in spoke:
+            got = os.read(each, 1 << 16)
+            heard[each] += got
+            if not got:
+                open_ones.remove(each)
+        if not spoke:
+            return
 
 
-def _become(
+def become(
     words: Sequence[str | bytes],
     env: Mapping[str, str],
     cwd: Path,
     descriptors: tuple[int, int, int],
-    begin: Callable[[], None] | None,
+    begin: Callable[[], None] | None = None,
 ) -> NoReturn:
     code = 70
     try:

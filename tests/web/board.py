@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tests.ledger.shell import PATIENCE, Shell
+from tests.nursery import Born, nurseries
 
 LINK = re.compile(r"(http://(hf-[0-9a-f]{20}\.localhost):(\d+))/login\?key=(\S+)")
 
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
 
 
 class Board:
-    def __init__(self, shell: Shell, process: subprocess.Popen[bytes], link: str) -> None:
+    def __init__(self, shell: Shell, process: subprocess.Popen[bytes] | Born, link: str) -> None:
         self.shell, self.process, self.link = shell, process, link
         found = LINK.fullmatch(link)
         assert found is not None
@@ -106,38 +107,47 @@ def page_of(board: Board, path: str) -> str:
 
 @contextmanager
 def up(shell: Shell, *words: str, before: Sequence[str] = ()) -> Iterator[Board]:
-    process = subprocess.Popen(
-        [*before, *shell.command(("up", *words))],
-        env=shell.environment(),
-        cwd=shell.cwd,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    listener: Thread | None = None
-    try:
-        board = Board(shell, process, link_from(process))
-        os.set_blocking(process.stderr.fileno(), True)
-        # Nobody who writes to a pipe that is full gets any further.
-        listener = Thread(target=board.said.extend, args=(process.stderr,))
-        listener.start()
-        yield board
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
-        if listener is not None:
-            listener.join(PATIENCE)
-        process.stderr.close()
+    """A dashboard; in a program of its own if something comes `before` it."""
+    spoken, end = os.pipe()
+    all_words = shell.command(("up", *words))
+    with open(spoken, "rb") as hears, open(os.devnull, "r+b") as null:
+        process: subprocess.Popen[bytes] | Born
+        if before:
+            process = subprocess.Popen(
+                [*before, *all_words],
+                env=shell.environment(),
+                cwd=shell.cwd,
+                stdout=null,
+                stderr=end,
+            )
+        else:
+            given = (null.fileno(), null.fileno(), end)
+            process = nurseries[-1].born(
+                all_words[1:], shell.environment(), shell.cwd, given, PATIENCE
+            )
+        os.close(end)
+        listener: Thread | None = None
+        try:
+            board = Board(shell, process, link_from(process, hears))
+            os.set_blocking(spoken, True)
+            # Nobody who writes to a pipe that is full gets any further.
+            listener = Thread(target=board.said.extend, args=(hears,))
+            listener.start()
+            yield board
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+            if listener is not None:
+                listener.join(PATIENCE)
 
 
-def link_from(process: subprocess.Popen[bytes]) -> str:
+def link_from(process: subprocess.Popen[bytes] | Born, hears: IO[bytes]) -> str:
     """The link that it prints once it is up."""
-    assert process.stderr is not None
     said, until = b"", time.monotonic() + PATIENCE
-    os.set_blocking(process.stderr.fileno(), False)
+    os.set_blocking(hears.fileno(), False)
     while time.monotonic() < until and process.poll() is None:
-        select.select([process.stderr], [], [], 0.2)
-        said += process.stderr.read() or b""
+        select.select([hears], [], [], 0.2)
+        said += hears.read() or b""
         if found := LINK.search(said.decode()):
             return found[0]
     raise AssertionError(f"it did not come up: {said.decode()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,17 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.ledger.shell import Shell
+from tests.nursery import open_nursery
 from tests.web.board import Board, a_home, up
 from tests.web.browsing import ARGUMENTS, CHROMIUM
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nursery() -> Iterator[None]:
+    """Before there is a browser, which brings threads."""
+    importlib.import_module("holdfast.web.server")
+    with open_nursery():
+        yield
 
 
 @pytest.fixture(scope="module")
