@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from bench.frame import Setup
 from holdfast.clock import utc_stamp
+from holdfast.codec import Record
 from holdfast.memory.topics import Topics
 from holdfast.store.home import Home
 
@@ -42,11 +43,15 @@ help desk|support team
 test laptop|trial notebook
 coffee machine|espresso maker
 """
-THINGS = [(name, alias) for name, _, alias in (x.partition("|") for x in _THINGS.split("\n") if x)]
-PEOPLE = (
-    "Ana Ben Cleo Dirk Elif Finn Gwen Hugo Ines Jan Karin Lars Mona Nils Olga Paul Qing Rosa Sven "
-    "Tara Umut Vera Wim Yara"
-).split()
+Thing = tuple[str, str]
+"""Its name, and another one that shares no word with it."""
+THINGS: list[Thing] = [
+    (name, alias) for name, _, alias in (x.partition("|") for x in _THINGS.split("\n") if x)
+]
+_PEOPLE = """
+Ana Ben Cleo Dirk Elif Finn Gwen Hugo Ines Jan Karin Lars Mona Nils Olga Paul Qing Rosa Sven Tara
+Umut Vera Wim Yara"""
+PEOPLE = _PEOPLE.split()
 
 
 class Wording(NamedTuple):
@@ -84,15 +89,20 @@ NEVER = Wording("{v} painted the {e} green", "Who painted the {e} green?",
                 "Which person gave the {a} another colour?")  # fmt: skip
 FAILED = Wording("The {e} failed because of {v}", "Why did the {e} fail?",
                  "What was the cause of the {a} outage?")  # fmt: skip
-_VALUES = {
-    "machine": "zeus hera ares hermes juno mars vesta ceres pluto diana".split(),
-    "release": "1.2 1.9 2.0 2.4 3.1 3.3 4.0 4.7 5.2 6.1".split(),
-    "euros": "12 19 25 48 60 75 90 120 240 310".split(),
-    "restarts": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
-    "requests": "150 300 450 800 900 1200 1600 2100 3000 4500".split(),
-    "written": "Go Rust Python Java Kotlin Elixir Swift Haskell".split(),
-    "manual": "docs/ops share/guides wiki/runbooks papers/old handbook/two".split(),
-    "failed": "a full disk,a stale lock,an old certificate,a lost packet,a typo".split(","),
+_SAID_VALUES = """
+machine: zeus,hera,ares,hermes,juno,mars,vesta,ceres,pluto,diana
+release: 1.2,1.9,2.0,2.4,3.1,3.3,4.0,4.7,5.2,6.1
+euros: 12,19,25,48,60,75,90,120,240,310
+restarts: Monday,Tuesday,Wednesday,Thursday,Friday,Saturday,Sunday
+requests: 150,300,450,800,900,1200,1600,2100,3000,4500
+written: Go,Rust,Python,Java,Kotlin,Elixir,Swift,Haskell
+manual: docs/ops,share/guides,wiki/runbooks,papers/old,handbook/two
+failed: a full disk,a stale lock,an old certificate,a lost packet,a typo
+"""
+_VALUES: dict[str, list[str]] = {
+    name: values.strip().split(",")
+    for name, found, values in (line.partition(":") for line in _SAID_VALUES.split("\n"))
+    if found
 }
 _NOISE = (
     "Looked at the {e} again and found nothing new",
@@ -114,7 +124,6 @@ class Said(NamedTuple):
     id: str
     agent: str
     text: str
-    ts: float
 
 
 class Asked(NamedTuple):
@@ -128,6 +137,15 @@ class Asked(NamedTuple):
     """What the evidence corrects."""
 
 
+class Later(NamedTuple):
+    """A fact that will be corrected."""
+
+    wording: Wording
+    thing: Thing
+    id: str
+    value: str
+
+
 class Days(NamedTuple):
     said: list[Said]
     asked: list[Asked]
@@ -138,90 +156,113 @@ class Days(NamedTuple):
 
 def write(home: Home, setup: Setup) -> Days:
     """Write the logs of a home, and say what can be asked."""
-    rng = setup.rng("days")
-    per_agent = int(setup.pick(SESSIONS_EACH, 4))
-    things = THINGS if not setup.quick else THINGS[:6]
-    said, asked, forgotten = list[Said](), list[Asked](), list[Asked]()
-    logs = {agent: _Logs(home, agent, said) for agent in AGENTS}
-    planned: list[tuple[int, int, Wording, tuple[str, str]]] = []
-
-    def value(wording: Wording) -> str:
-        key = next(name for name in _VALUES if name in wording.said.split())
-        return rng.choice(_VALUES[key])
-
-    def ask(kind: str, agent: str, wording: Wording, thing: tuple[str, str], *ids: str,
-            stale: tuple[str, ...] = ()) -> Asked:  # fmt: skip
-        other = rng.random() < 1 / 3
-        text = (wording.other if other else wording.same).format(e=thing[0], a=thing[1])
-        return Asked(kind, agent, text, other, ids, stale)
-
+    maker = _Maker(home, setup)
     for agent in AGENTS:
-        log = logs[agent]
-        plans: list[tuple[float, str, Wording, tuple[str, str]]] = []
-        for thing in things:
-            plans += [(rng.random(), "update", each, thing) for each in CHANGING]
-            plans += [(rng.random(), "fact", each, thing) for each in FIXED]
-            for kind, each in (("two sessions", OWNER), ("when", MOVED), ("who decided", DECIDED)):
-                plans.append((rng.random(), kind, each, thing))
-        plans.sort()
-        owners = dict(zip(things, rng.sample(PEOPLE, len(things)), strict=True))
-        share = -(-len(plans) // per_agent)
-        later: list[tuple[Wording, tuple[str, str], str, str]] = []
-        for number in range(per_agent):
+        maker.live(agent)
+    maker.jobs()
+    return Days(maker.said, maker.asked, maker.forgotten, maker.sessions * len(AGENTS))
+
+
+class _Maker:
+    """Writes days, and keeps what was said in them and what can be asked."""
+
+    def __init__(self, home: Home, setup: Setup) -> None:
+        self._home, self._rng = home, setup.rng("days")
+        self.sessions = int(setup.pick(SESSIONS_EACH, 4))
+        self._things = THINGS[: int(setup.pick(len(THINGS), 6))]
+        self._forgets = int(setup.pick(20, 3))
+        self.said, self.asked, self.forgotten = list[Said](), list[Asked](), list[Asked]()
+
+    def live(self, agent: str) -> None:
+        """All days of an agent."""
+        log, rng = _Logs(self._home, agent, self.said), self._rng
+        plans = self._plans()
+        owners = dict(zip(self._things, rng.sample(PEOPLE, len(self._things)), strict=True))
+        share, later = -(-len(plans) // self.sessions), list[Later]()
+        for number in range(self.sessions):
             now = BEGAN + (number + rng.random() / 2) * DAY
             session = f"{utc_stamp(now)[:10]}_{agent}_{number:03d}"
             for _ in range(20):
-                noise = rng.choice(_NOISE).format(e=rng.choice(things)[0], p=rng.choice(PEOPLE))
+                thing, person = rng.choice(self._things)[0], rng.choice(PEOPLE)
+                noise = rng.choice(_NOISE).format(e=thing, p=person)
                 log.anywhere(rng.choice(("turn", "ledger")), noise, session, now)
             for _, kind, wording, thing in plans[number * share : (number + 1) * share]:
-                where = rng.choice(("topic", "turn", "ledger"))
                 if kind == "update":
-                    text = wording.said.format(e=thing[0], v=(old := value(wording)))
-                    later.append((wording, thing, log.topic(text, session, now), old))
+                    before = self._value(wording)
+                    text = wording.said.format(e=thing[0], v=before)
+                    later.append(Later(wording, thing, log.topic(text, session, now), before))
                     continue
-                if kind == "two sessions":
-                    one = log.anywhere(
-                        where, wording.said.format(e=thing[0], v=owners[thing]), session, now
-                    )
-                    two = log.anywhere(
-                        rng.choice(("topic", "turn")),
-                        ROOM.format(v=owners[thing], r=rng.randrange(100, 400)),
-                        session + "b",
-                        now + DAY,
-                    )
-                    asked.append(ask(kind, agent, wording, thing, one, two))
-                    continue
-                filled = value(wording) if kind == "fact" else rng.choice(PEOPLE)
+                person = owners[thing] if kind == "two sessions" else rng.choice(PEOPLE)
+                filled = self._value(wording) if kind == "fact" else person
                 text = wording.said.format(e=thing[0], v=filled)
-                asked.append(
-                    ask(kind, agent, wording, thing, log.anywhere(where, text, session, now))
-                )
-        end = BEGAN + (per_agent + 1) * DAY
+                where = rng.choice(("topic", "turn", "ledger"))
+                ids = [log.anywhere(where, text, session, now)]
+                if kind == "two sessions":
+                    text = ROOM.format(v=person, r=rng.randrange(100, 400))
+                    where = rng.choice(("topic", "turn"))
+                    ids.append(log.anywhere(where, text, f"{session}b", now + DAY))
+                self._ask(kind, agent, wording, thing, ids)
+        self._end(agent, log, later)
+        log.close()
+
+    def _plans(self) -> list[tuple[float, str, Wording, Thing]]:
+        """What is to be said of each thing, in an order by chance."""
+        plans: list[tuple[float, str, Wording, Thing]] = []
+        kinds = {"two sessions": OWNER, "when": MOVED, "who decided": DECIDED}
+        for thing in self._things:
+            plans += [(self._rng.random(), "update", each, thing) for each in CHANGING]
+            plans += [(self._rng.random(), "fact", each, thing) for each in FIXED]
+            plans += [(self._rng.random(), kind, each, thing) for kind, each in kinds.items()]
+        return sorted(plans)
+
+    def _end(self, agent: str, log: _Logs, later: list[Later]) -> None:
+        """Correct what changed, and forget some."""
+        end, session = BEGAN + (self.sessions + 1) * DAY, f"{agent}-corrections"
         for wording, thing, old, before in later:
-            new = next(v for v in iter(lambda: value(wording), "") if v != before)
+            new = self._rng.choice([each for each in _values(wording) if each != before])
             text = wording.said.format(e=thing[0], v=new)
-            id = log.topic(text, f"{agent}-corrections", end, supersedes=old)
-            asked.append(ask("update", agent, wording, thing, id, stale=(old,)))
-        for thing in things:
-            asked.append(ask("never happened", agent, NEVER, thing))
-        for thing in things[: int(setup.pick(20, 3))]:
-            text = f"The spare key of the {thing[0]} is with {rng.choice(PEOPLE)}"
-            id = log.topic(text, session, end)
-            question = f"Who has the spare key of the {thing[0]}?"
-            forgotten.append(Asked("forgotten", agent, question, False, (id,)))
-        log.forget([each.evidence[0] for each in forgotten if each.agent == agent])
-    for number, thing in enumerate(things):
-        text = FAILED.said.format(e=thing[0], v=value(FAILED))
-        log = home.log(f"jobs/fix-{number}/history.jsonl")
-        line = {"event": "judged", "summary_for_supervisor": text, "sequence": 1}
-        id = f"{log.key}#{log.append(line).seq}"
-        log.close()
-        said.append(Said(id, "", text, BEGAN))
-        asked.append(ask("fact", "", FAILED, thing, id))
-    for log in logs.values():
-        log.close()
-    del planned
-    return Days(said, asked, forgotten, per_agent * len(AGENTS))
+            id = log.topic(text, session, end, supersedes=old)
+            self._ask("update", agent, wording, thing, [id], stale=(old,))
+        ids = list[str]()
+        for thing in self._things:
+            self._ask("never happened", agent, NEVER, thing, [])
+        for name, _ in self._things[: self._forgets]:
+            text = f"The spare key of the {name} is with {self._rng.choice(PEOPLE)}"
+            ids.append(log.topic(text, session, end))
+            question = f"Who has the spare key of the {name}?"
+            self.forgotten.append(Asked("forgotten", agent, question, False, (ids[-1],)))
+        log.forget(ids)
+
+    def jobs(self) -> None:
+        """Facts that stand in the history of a job alone."""
+        for number, thing in enumerate(self._things):
+            text = FAILED.said.format(e=thing[0], v=self._value(FAILED))
+            log = self._home.log(f"jobs/fix-{number}/history.jsonl")
+            line = {"event": "judged", "summary_for_supervisor": text, "sequence": 1}
+            id = f"{log.key}#{log.append(line).seq}"
+            log.close()
+            self.said.append(Said(id, "", text))
+            self._ask("fact", "", FAILED, thing, [id])
+
+    def _value(self, wording: Wording) -> str:
+        return self._rng.choice(_values(wording))
+
+    def _ask(
+        self,
+        kind: str,
+        agent: str,
+        wording: Wording,
+        thing: Thing,
+        ids: list[str],
+        stale: tuple[str, ...] = (),
+    ) -> None:
+        other = self._rng.random() < 1 / 3
+        text = (wording.other if other else wording.same).format(e=thing[0], a=thing[1])
+        self.asked.append(Asked(kind, agent, text, other, tuple(ids), stale))
+
+
+def _values(wording: Wording) -> list[str]:
+    return next(_VALUES[name] for name in _VALUES if name in wording.said.split())
 
 
 class _Logs:
@@ -238,16 +279,16 @@ class _Logs:
         if where == "turn":
             meta = {"turn": f"{session}/{len(self._said)}", "session_id": session}
             line = {"ts": ts, "role": "user", "content": text, "meta": meta}
-            return self._note(f"{self._turns.key}#{self._turns.append(line).seq}", text, ts)
-        line = {"event": "info", "summary": text, "session_id": session, "data": {}}
-        return self._note(f"{self._ledger.key}#{self._ledger.append(line).seq}", text, ts)
+            return self._note(f"{self._turns.key}#{self._turns.append(line).seq}", text)
+        line: Record = {"event": "info", "summary": text, "session_id": session, "data": {}}
+        return self._note(f"{self._ledger.key}#{self._ledger.append(line).seq}", text)
 
     def topic(self, text: str, session: str, ts: float, **known: str) -> str:
         id = self._topics.add("days", text, ts=ts, meta={"session_id": session}, **known)
-        return self._note(id, text, ts)
+        return self._note(id, text)
 
-    def _note(self, id: str, text: str, ts: float) -> str:
-        self._said.append(Said(id, self._agent, text, ts))
+    def _note(self, id: str, text: str) -> str:
+        self._said.append(Said(id, self._agent, text))
         return id
 
     def forget(self, ids: list[str]) -> None:

@@ -85,7 +85,12 @@ def test_an_agent_is_found_as_its_tree_spells_it(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text('{"agent_id": "TestHarness"}', encoding="utf-8")
     (folder / "fmm.json").write_text(json.dumps(TREE), encoding="utf-8")
-    said = {"ts": 1794725021.5, "role": "user", "content": "The buoy is red", "meta": {}}
+    said: dict[str, Any] = {
+        "ts": 1794725021.5,
+        "role": "user",
+        "content": "The buoy is red",
+        "meta": {},
+    }
     (folder / "memory.jsonl").write_text(json.dumps(said) + "\n", encoding="utf-8")
     there = ("--home", str(tmp_path / "tree"), "--layout", "qjson", "memory")
     for query, text in (("lamp lit", "Bridge: the lamp is lit"), ("buoy", "The buoy is red")):

@@ -261,7 +261,7 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps({"data": rows[::-1]}).encode())
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing on the terminal of the tests."""
 
 

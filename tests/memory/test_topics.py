@@ -131,7 +131,12 @@ def test_data_that_cannot_be_shown_are_refused(topics: Topics) -> None:
     deep: Any = 1
     for _ in range(40):
         deep = [deep]
-    for refused in ({"data": deep}, {"data": float("nan")}, {"fields": {"id": "x"}}):
+    wrong: list[dict[str, Any]] = [
+        {"data": deep},
+        {"data": float("nan")},
+        {"fields": {"id": "x"}},
+    ]
+    for refused in wrong:
         with pytest.raises(BadValue):
             topics.add("a", "text", **refused)
     with pytest.raises(BadValue):

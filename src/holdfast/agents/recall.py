@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from holdfast.models.marks import in_one_line
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
     from holdfast.store.home import Home
+
+LEAST = 1 / 3
+"""The share of the best score that a text needs to be worth its room."""
 
 
 def open_recall(home: Home, layout: Layout, *, keep: bool = True) -> Recall:
@@ -40,14 +44,20 @@ def recalled(
     about = about or "\n".join(filter(None, [str(left.get("next_priority") or ""), *tasks]))
     if not about:
         return given
-    with open_recall(home, agent.layout, keep=keep) as recall:
-        sources = Filters(sources=(TOPIC, TURN, SUMMARY, CHUNK))
-        hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
+    sources = Filters(sources=(TOPIC, TURN, SUMMARY, CHUNK))
+    try:
+        with open_recall(home, agent.layout, keep=keep) as recall:
+            hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
+    except sqlite3.Error as error:
+        # The index can be made again; what was asked for is more than a search.
+        home.notice("memory_not_searched", f"{agent.name}: {error}")
+        return given
     known = {in_one_line(text) for text in (about, *seen)}
     found = [
         hit
         for hit in hits
-        if not hit.superseded_by
+        if hit.score >= hits[0].score * LEAST
+        and not hit.superseded_by
         and "expired" not in hit.parts
         and in_one_line(hit.text) not in known
     ]

@@ -183,10 +183,10 @@ def datum_line(
 
 def foreign_line(topic: str, found: Record) -> Record:
     """The line that says the same as a datum in the tree of another system."""
-    text, meta, ts = found.get("text"), found.get("meta"), found.get("ts")
+    text, meta, ts = found.get("text"), cast("object", found.get("meta")), found.get("ts")
     kept = {name: value for name, value in found.items() if name in ("data", "tags")}
     fields = {name: found[name] for name in found if name not in {*_OF_A_LINE, *_OF_A_DATUM}}
-    known = {"meta": meta if isinstance(meta, dict) else None, "fields": fields or None}
+    known: Record = {"meta": meta if isinstance(meta, dict) else None, "fields": fields or None}
     return {
         "ts": ts if isinstance(ts, int | float) else 0.0,
         "topic": UNPLACED if fault(topic) else topic,

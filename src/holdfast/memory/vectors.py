@@ -257,9 +257,9 @@ def drop(index: Index, numbers: set[int]) -> None:
     """See that FAISS's file has no vector of these texts."""
     ivf = _ivf_of(index)
     found = _read(index, ivf) if ivf is not None else None
-    if ivf is not None and found is not None:
-        if found.remove_ids(np.array(sorted(numbers), np.int64)):
-            _keep(index, found, ivf._replace(size=found.ntotal), index.fact("epoch"))
+    held = np.array(sorted(numbers), np.int64)
+    if ivf is not None and found is not None and found.remove_ids(held):
+        _keep(index, found, ivf._replace(size=found.ntotal), index.fact("epoch"))
 
 
 def build(index: Index, embedder: str, *, wait: bool = True) -> Ivf | None:

@@ -26,10 +26,10 @@ _MOST_DATA = 100
 @example('holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"')
 def note(
     call: Context,
-    text: Annotated[str, Arg("What is to be remembered, in a line", positional=True, or_file=True)],
+    text: Annotated[str, Arg("What to remember, in one line", positional=True, or_file=True)],
     *,
-    agent: Annotated[str, Arg("Who is to remember it")],
-    section: Annotated[str, Arg("Under which heading: patterns, dead ends, questions, …")],
+    agent: Annotated[str, Arg("The agent that remembers it")],
+    section: Annotated[str, Arg("The heading: patterns, dead ends, questions, …")],
 ) -> Change:
     with call.agent(agent, change=True) as one:
         notes = one.desk.notes
@@ -43,7 +43,7 @@ def note(
 def show(
     call: Context,
     *,
-    agent: Annotated[str, Arg("Whose memory")],
+    agent: Annotated[str, Arg("The agent")],
     topic: Annotated[
         str | None, Arg("The data at and below this topic instead; / is all", metavar="a/b")
     ] = None,
@@ -57,7 +57,7 @@ def show(
         with _topics(call, agent) as topics:
             return _shown(call, topics, topic.strip("/") or "/", newest)
     if most < 1:
-        raise UsageError("nothing fits into that", hint="--most 16000, for one")
+        raise UsageError("--most is below 1", hint="--most 16000")
     with call.agent(agent) as one:
         notes = one.desk.notes
         text = notes.read() if call.adopted else notes.look()
@@ -78,9 +78,9 @@ def show(
 def add(
     call: Context,
     *,
-    agent: Annotated[str, Arg("Who is to remember it")],
+    agent: Annotated[str, Arg("The agent that remembers it")],
     topic: Annotated[str, Arg("Names joined by /", metavar="a/b")],
-    text: Annotated[str, Arg("What is to be remembered", or_file=True)] = "",
+    text: Annotated[str, Arg("What to remember", or_file=True)] = "",
     meta: Annotated[str | None, Arg("An object about it", metavar="JSON", or_file=True)] = None,
     data: Annotated[str | None, Arg("Any value", metavar="JSON", or_file=True)] = None,
     tag: Annotated[Sequence[str], Arg("A label; may be repeated")] = (),
@@ -93,7 +93,7 @@ def add(
     """The rule for topics is in docs/memory.md. `memory show --topic` prints the ids of data."""
     told = None if meta is None else _json(meta, "--meta")
     if told is not None and not isinstance(told, dict):
-        raise UsageError("--meta is no object", hint='such as {"by": "ana"}')
+        raise UsageError("--meta is not an object", hint='such as {"by": "ana"}')
     with _topics(call, agent, change=True) as topics:
         id = topics.add(
             topic,
@@ -113,7 +113,7 @@ def add(
 def tree(
     call: Context,
     *,
-    agent: Annotated[str, Arg("Whose memory")],
+    agent: Annotated[str, Arg("The agent")],
     topic: Annotated[str, Arg("From this topic down", metavar="a/b")] = "/",
     depth: Annotated[int, Arg("Count deeper topics with the one above; 0 is all levels")] = 0,
 ) -> Rows:
@@ -136,7 +136,7 @@ def forget(
     call: Context,
     id: Annotated[Sequence[str], Arg("A datum; may be repeated", positional=True)] = (),
     *,
-    agent: Annotated[str, Arg("Who is to forget it")],
+    agent: Annotated[str, Arg("The agent that forgets it")],
     topic: Annotated[
         str | None, Arg("All data at and below this topic; / is all", metavar="a/b")
     ] = None,
@@ -146,7 +146,7 @@ def forget(
     lines stay in the log as evidence.
     """
     if not id and topic is None:
-        raise UsageError("nothing to forget is named", hint="ids, or --topic")
+        raise UsageError("nothing to forget was named", hint="give ids, or --topic")
     with _topics(call, agent, change=not dry_run) as topics:
         below = topics.under(topic.strip("/") or "/") if topic is not None else []
         found = topics.get([*id, *(datum.id for datum in below)])
@@ -168,7 +168,7 @@ def forget(
 def compact(
     call: Context,
     *,
-    agent: Annotated[str, Arg("Whose memory")],
+    agent: Annotated[str, Arg("The agent")],
     dry_run: DryRun = False,
 ) -> Change:
     """Exact duplicates and superseded data leave search and fmm.json, which counts them. The newest
@@ -193,7 +193,7 @@ def ingest(
         Arg("A text file, or a folder of them; may be repeated", positional=True, is_path=True),
     ],
     *,
-    agent: Annotated[str, Arg("Who is to know them")],
+    agent: Annotated[str, Arg("The agent that remembers them")],
     prune: Annotated[bool, Arg("Forget files that are not there any more")] = False,
 ) -> Change:
     """Each file becomes data of at most 1,200 characters under `ingest/NAME`, with its path and

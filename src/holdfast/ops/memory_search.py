@@ -28,7 +28,7 @@ def search(
     call: Context,
     query: Annotated[str, Arg("What to look for, in any words", positional=True, or_file=True)],
     *,
-    agent: Annotated[Sequence[str], Arg("Whose memory; repeatable")] = (),
+    agent: Annotated[Sequence[str], Arg("Only this agent's memory; repeatable")] = (),
     all: Annotated[bool, Arg("The memory of all agents, and jobs")] = False,
     topic: Annotated[str | None, Arg("Only under this topic", metavar="a/b")] = None,
     source: Annotated[
@@ -37,7 +37,7 @@ def search(
     tag: Annotated[Sequence[str], Arg("Only with this tag; repeatable")] = (),
     since: Since = None,
     until: Annotated[str | None, Arg("Before then: 2h, 7d, a date or a time", metavar="T")] = None,
-    k: Annotated[int, Arg("So many at most")] = 8,
+    k: Annotated[int, Arg("At most so many hits")] = 8,
     by_session: Annotated[bool, Arg("The best text of each session, job or file")] = False,
     decay: Annotated[
         float | None, Arg("A text keeps exp(-DECAY) of its score for each day of its age")
@@ -50,7 +50,7 @@ def search(
     from holdfast.memory.search import Filters, Recency
 
     if bool(agent) == all:
-        raise UsageError("whose memory is not clear", hint="--agent NAME, or --all")
+        raise UsageError("give either --agent or --all", hint="--agent NAME, or --all")
     if unknown := set(source) - set(SOURCES):
         kinds = ", ".join(SOURCES)
         raise UsageError(f"no such source: {min(unknown)[:80]!r}", hint=f"one of {kinds}")
@@ -106,6 +106,8 @@ def _explained(row: Row) -> list[str]:
     text = " ".join(row["text"].split())
     parts = " ".join(f"{name}={value:g}" for name, value in row["parts"].items())
     corrected = f"  superseded by {row['superseded_by']}" if row["superseded_by"] else ""
+    if row["from"]:
+        corrected += f"  from {row['from']}"
     where = f"{row['agent'] or 'job'}  {row['source']}  {row['topic']}  {row['when'] or 'undated'}"
     return [
         f"{row['score']:.4f}  {where}  {row['id']}",
