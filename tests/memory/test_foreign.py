@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.contracts.swarm import FMM
 from tests.ledger.shell import Shell
 
 TREE: dict[str, Any] = {
@@ -77,6 +78,27 @@ def test_a_damaged_tree_without_a_log_is_never_overwritten(shell: Shell) -> None
     assert file.read_bytes() == b'{"chat": {"user"'
     file.unlink()
     assert shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "b").code == 0
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"centroids": "AAAA"},
+        {"nprobe": 4, "centroids": [[0.6, 0.8], [1.0, 0.0]]},
+        {"ts": 1794726806.2, "dim": 2, "K": 2, "count": 3, "centroids": [[0.6, 0.8], [1, 0]]}
+        | {"buckets": {"0": [1, 2], "1": [3]}},
+    ],
+)
+def test_an_index_of_another_system_is_no_topic_and_no_fault(
+    shell: Shell, index: dict[str, Any]
+) -> None:
+    file = shell.home / "state/rio/fmm.json"
+    tree = {**TREE, "retrieval": {"ivf": {"dim2": {"K2": index}}}}
+    file.write_text(json.dumps(tree), encoding="utf-8")
+    findings = FMM.read(tree).findings
+    assert not [each for each in findings if each.level == "error" or "ivf" in each.field]
+    topics = [each["topic"] for each in found(shell)]
+    assert len(topics) == 4 and not any(each.startswith("retrieval") for each in topics)
 
 
 def test_an_agent_is_found_as_its_tree_spells_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.codec import encode
 from holdfast.errors import ConfigError
 from holdfast.memory import vectors
 from holdfast.memory.embed import Hashed, normalised, open_embedder
@@ -62,12 +63,13 @@ def test_hashed_words_equal_their_definition_bit_for_bit(dim: int, text: str) ->
     assert open_embedder(f"hash:{dim}").embed([text])[0].tobytes() == defined(text, dim)
 
 
-def test_only_512_words_are_hashed() -> None:
+@pytest.mark.parametrize("dim", [32, 384, 768])
+def test_only_512_words_are_hashed(dim: int) -> None:
     words = [f"word{number}" for number in range(600)]
-    long, cut = Hashed(768).embed([" ".join(words), " ".join(words[:512])])
+    long, cut = Hashed(dim).embed([" ".join(words), " ".join(words[:512])])
     assert long == cut
-    assert long.tobytes() == defined(" ".join(words), 768)
-    assert long != Hashed(768).embed([" ".join(words[:511])])[0]
+    assert long.tobytes() == defined(" ".join(words), dim)
+    assert long != Hashed(dim).embed([" ".join(words[:511])])[0]
 
 
 def test_an_embedder_that_is_unknown_is_refused_with_those_there_are() -> None:
@@ -217,6 +219,33 @@ def test_a_forgotten_text_leaves_the_file_of_faiss(home: Home, recall: Recall) -
     assert recall.vectors is not None and (ivf := recall.vectors.ivf()) is not None
     assert ivf.size == 99
     assert faiss.read_index(f"{recall.index.folder}/{ivf.file}").ntotal == 99
+
+
+@pytest.mark.usefixtures("few")
+def test_what_a_builder_left_that_was_killed_is_not_used(home: Home, recall: Recall) -> None:
+    remember(home, 60)
+    before = best(recall, word(3))
+    wait_for_builder()
+    assert recall.vectors is not None
+    ivf, folder = recall.vectors.ivf(), Path(str(recall.index.folder))
+    assert ivf is not None
+    half = folder / "vectors-dead.faiss"
+    half.write_bytes((folder / ivf.file).read_bytes()[:500])
+    assert best(recall, word(3)) == before
+    assert build(recall.index, "letters") is not None
+    assert not half.exists()
+    # A whole file of other vectors under the name that counts is found out by its centroids.
+    holds = recall.vectors.ivf()
+    assert holds is not None
+    remember(home, 60, first=500)
+    recall.search("a")
+    other = build(recall.index, "letters")
+    assert other is not None
+    (folder / holds.file).write_bytes((folder / other.file).read_bytes())
+    with recall.index.writing():
+        recall.index.state("ivf", encode(holds._asdict()).decode())
+    with Recall(home, embedder=Letters()) as again:
+        assert again.search(word(503))[0].text == word(503)
 
 
 def test_the_same_text_is_embedded_once_also_after_reindex(home: Home, recall: Recall) -> None:

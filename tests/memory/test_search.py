@@ -183,6 +183,16 @@ def test_the_same_text_is_listed_once(home: Home, recall: Recall) -> None:
     assert len(recall.search("kettle")) == 1
 
 
+def test_diversity_lowers_what_a_better_hit_says_already(home: Home, recall: Recall) -> None:
+    first = note(home, "The ferry to the island leaves at nine")
+    again = note(home, "The ferry to the island leaves at nine sharp")
+    other = note(home, "A ferry ticket for the island costs four coins in winter")
+    assert ids(recall, "when does the ferry to the island leave") == [first, again, other]
+    hits = recall.search("when does the ferry to the island leave", diversity=1.0)
+    assert [hit.id for hit in hits] == [first, other, again]
+    assert hits[2].parts["repeats"] < 0
+
+
 def test_a_question_of_100_kilobytes_works(home: Home, recall: Recall) -> None:
     wanted = note(home, "The zebra crossing is painted")
     query = " ".join(f"word{number}" for number in range(13_000)) + " zebra"
