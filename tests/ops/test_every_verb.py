@@ -163,16 +163,18 @@ def repository(shell: Shell) -> None:
         subprocess.run([*git, str(shell.cwd), *words], check=True)
 
 
+def job(shell: Shell) -> None:
+    source = shell.cwd / "repository"
+    git = ["git", "-C", str(source), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    subprocess.run(["git", "init", "-q", str(source)], check=True)
+    subprocess.run([*git, "commit", "-qm", "Begin", "--allow-empty"], check=True)
+    worker = "--worker scripted:echo --source repository"
+    ran(shell, f"job new --id hello --prompt 'Say hello' {worker}")
+
+
 def prepare(shell: Shell, verb: str) -> None:
     if verb.startswith("job ") and verb != "job new":
-        source = shell.cwd / "repository"
-        git = ["git", "-C", str(source), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
-        subprocess.run(["git", "init", "-q", str(source)], check=True)
-        subprocess.run([*git, "commit", "-qm", "Begin", "--allow-empty"], check=True)
-        ran(
-            shell,
-            "job new --id hello --prompt 'Say hello' --worker scripted:echo --source repository",
-        )
+        job(shell)
     if verb.startswith("improve "):
         repository(shell)
     match verb:
