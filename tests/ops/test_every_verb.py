@@ -149,6 +149,13 @@ def shell(tmp_path: Path, settled: Path) -> Shell:
     return Shell(tmp_path)
 
 
+FILES = {
+    "task import": {"queue.md": "## rio\n- [ ] Look into it\n"},
+    "memory ingest": {"docs/fees.md": "The fees are 2 %.\n", "notes.txt": "Ask Ada.\n"},
+}
+"""What stands in the working directory before a verb."""
+
+
 def repository(shell: Shell) -> None:
     """The working directory as a repository with a benchmark, and patches for it."""
     (shell.cwd / "bench").mkdir()
@@ -189,9 +196,6 @@ def prepare(shell: Shell, verb: str) -> None:
         case "ledger repair":
             with (shell.cwd / "2026-11-15.jsonl").open("a", encoding="utf-8") as file:
                 file.write("}\n")
-        case "task import":
-            text = "## rio\n- [ ] Look into it\n"
-            (shell.cwd / "queue.md").write_text(text, encoding="utf-8")
         case "ledger summary":
             yesterday = Turner(time.time() - 24 * 3600)
             with Home.open(str(shell.home), clock=yesterday) as home, Agent(home, "leo") as leo:
@@ -202,16 +206,16 @@ def prepare(shell: Shell, verb: str) -> None:
             ran(shell, "ledger write --agent rio --event info Later")
         case _:
             pass
+    for name, text in FILES.get(verb, {}).items():
+        (shell.cwd / name).parent.mkdir(exist_ok=True)
+        (shell.cwd / name).write_text(text, encoding="utf-8")
     for words in BEFORE.get(verb, ()):
         ran(shell, words)
-    match verb:
-        case "inbox purge":
-            os.utime(shell.home / "state/rio/inbox/.done/msg-abc123.json", (0, 0))
-        case "job merge" | "job diff":
-            workspace = ran(shell, "job show hello")["data"]["workspace"]
-            Path(workspace, "made.md").write_text("Hello\n", encoding="utf-8")
-        case _:
-            pass
+    if verb == "inbox purge":
+        os.utime(shell.home / "state/rio/inbox/.done/msg-abc123.json", (0, 0))
+    if verb in ("job merge", "job diff"):
+        workspace = ran(shell, "job show hello")["data"]["workspace"]
+        Path(workspace, "made.md").write_text("Hello\n", encoding="utf-8")
 
 
 def words_of(command: str) -> list[str]:
