@@ -211,6 +211,11 @@ def prepare(shell: Shell, verb: str) -> None:
         (shell.cwd / name).write_text(text, encoding="utf-8")
     for words in BEFORE.get(verb, ()):
         ran(shell, words)
+    touch(shell, verb)
+
+
+def touch(shell: Shell, verb: str) -> None:
+    """Change what those before made."""
     if verb == "inbox purge":
         os.utime(shell.home / "state/rio/inbox/.done/msg-abc123.json", (0, 0))
     if verb in ("job merge", "job diff"):
