@@ -100,7 +100,7 @@ def test_the_file_is_written_again_when_it_shows_something_else_and_only_then(
         assert status_on_disk(home.path, "rio")["last_heartbeat"] > begun
         clock.advance(0.2)
         tell(ledger, *NOTE)
-        newest = ledger.head()
+        newest = ledger.log.head()
     stamp = home.cell("state/rio/status.json").peek()
     assert stamp is not None
     assert stamp.cursor == newest

@@ -34,9 +34,9 @@ VERBS = {
     "inbox send": Hops(25, 1, 21),
     "inbox take": Hops(2, 0, 16),
     "run -- true": Hops(102, 6, 42),
-    "job run": Hops(133, 4, 32),
+    "job run": Hops(136, 4, 32),
     "session start": Hops(57, 2, 35),
-    "session end": Hops(76, 4, 29),
+    "session end": Hops(77, 4, 29),
     "task add": Hops(25, 1, 26),
     "memory note": Hops(8, 0, 22),
 }

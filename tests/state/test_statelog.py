@@ -146,6 +146,10 @@ class Everybody(RuleBasedStateMachine):
         self.agrees(self.one.state())
         self.agrees(self.one.known())
 
+    @rule(keeps=st.booleans())
+    def keep(self, keeps: bool) -> None:
+        self.one.log.keeps = keeps
+
     @rule(skipped=st.integers(0, 12))
     def read(self, skipped: int) -> None:
         with closing(self.home.log(KEY)) as log:
@@ -246,6 +250,7 @@ def test_what_was_written_is_read_from_memory_until_another_writes(
     home: Home, vfs: FaultyVfs
 ) -> None:
     log, other = opened(home), opened(home)
+    log.log.keeps = True
     put(log, 1, 2)
     first = lines_of(log)[0]
     vfs.forget()
@@ -272,6 +277,7 @@ def test_a_state_that_changes_what_it_kept_of_a_line_does_not_change_the_line(ho
         return state
 
     log = StateLog(home, KEY, Shape(version=1, initial=lambda: {"all": [], "seen": []}, fold=keep))
+    log.log.keeps = True
     log.decide(lambda _: ([{"n": 1, "parts": []}, {"n": 2, "parts": [{"of": ["it"]}]}], None))
     log.decide(lambda _: ([{"n": 3, "parts": []}], None))
     for _ in range(2):

@@ -44,6 +44,7 @@ from holdfast.ledger.book import Ledger, key_of
 from holdfast.process import Owner, this_process
 from holdfast.spend.account import Account
 from holdfast.spend.book import OF_A_JOB, Held, settled
+from holdfast.state.spared import telling
 from holdfast.state.statelog import StateLog
 from holdfast.store.fence import DetachedLease, Grant
 from holdfast.store.primitives import CONTROL, Cursor, Decision, Line, Log
@@ -122,6 +123,7 @@ class Agent:
         self.name, self._home, self.layout = agent_id(name).lower(), home, layout
         self.journal = self.showing(*self.views())
         self.ledger = Ledger(home, self.name, layout)
+        self.journal.log.keeps = self.ledger.log.keeps = True  # one is told of the other
         self.account = Account(home, self.journal.log, charged(self.name), settled)
         self._presence = Presence(home, self.key("agent"))
         self.persona = Persona(home, self.name, self.key("manifest"), self.journal.log)
@@ -133,7 +135,7 @@ class Agent:
     @cached_property
     def _told(self) -> Projection:
         """What the ledger has of the journal; who only looks does not pay for opening it."""
-        return self.ledger.told_by(self.journal.log, self._home.cell(told(self.name)), tell)
+        return telling(self._home, self.journal.log, self.ledger.log, told(self.name), tell)
 
     @cached_property
     def _topics(self) -> Log:

@@ -26,8 +26,8 @@ from holdfast.mask.shown import beginning
 from holdfast.models.marks import new_mark
 from holdfast.models.protocol import PATIENCE, Message, Model, OnText, Reply
 from holdfast.process import this_process
+from holdfast.state.spared import telling
 from holdfast.store.primitives import Line, Log
-from holdfast.store.projection import Projection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -198,8 +198,8 @@ def tell_again(
     """Have ledger and topics say what the conversation says."""
     topics = home.log(key("topics"))
     both = (
-        ledger.told_by(said, home.cell(retold(agent, "ledger")), _in_ledger(agent)),
-        Projection(said, topics, home.cell(retold(agent, "topics")), _as_topic),
+        telling(home, said, ledger.log, retold(agent, "ledger"), _in_ledger(agent)),
+        telling(home, said, topics, retold(agent, "topics"), _as_topic),
     )
     acked = said.settle()
     try:

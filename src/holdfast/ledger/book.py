@@ -28,23 +28,18 @@ from holdfast.ledger.status import (
     spooled_from,
     status_of,
 )
-from holdfast.state.spared import Spared
 from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import (
     CONTROL,
     START,
-    Archived,
     BadLine,
-    Cell,
     Cursor,
     Decision,
     Line,
-    Log,
     Problem,
     Question,
     Verified,
 )
-from holdfast.store.projection import Projection, Tell
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -125,7 +120,7 @@ class Ledger:
         self.status_key = key_of(home, layout, "status", self.agent)
         shape = status_of(self.agent)
         self._state = StateLog(home, self.key, shape, {self.status_key: shape.render})
-        self._log = self._state.log
+        self.log = self._state.log
         self._zone = zone(home.settings.timezone)
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
@@ -155,10 +150,6 @@ class Ledger:
         where the journal is older than the ledger, which has its lines already.
         """
         self._state.decide(lambda state: (act(next_session(state, self._home.day())), None))
-
-    def told_by(self, source: Log, cell: Cell, tell: Tell) -> Projection:
-        """The telling of lines of another log in this one."""
-        return Projection(source, self._log, Spared(cell), tell)
 
     def _is_news(self, event: Event, state: State) -> bool:
         """Whether a spooled event is still to be taken in, and can be."""
@@ -216,7 +207,7 @@ class Ledger:
         return self._state.rebuild() if self.exists() else []
 
     def exists(self) -> bool:
-        return bool(self._log.segments())
+        return bool(self.log.segments())
 
     def has_imports(self) -> bool:
         """Whether lines tell of files of other systems."""
@@ -224,7 +215,7 @@ class Ledger:
 
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
-        for line in self._log.read(after):
+        for line in self.log.read(after):
             if isinstance(line, BadLine):
                 self.damaged.add((line.segment, line.offset))
             elif CONTROL not in line.record:
@@ -249,29 +240,15 @@ class Ledger:
             return wanted(Found(line.record, line))
 
         asked = question._replace(newest=limit, since=day, wanted=fits, reads=_entry)
-        found = self._log.find(asked)
+        found = self.log.find(asked)
         self.damaged.update(found.damaged)
         return [Found(line.record, line) for line in found.lines]
 
-    def head(self) -> Cursor:
-        return self._log.head()
-
-    def settle(self) -> Cursor:
-        """The newest entry, durable: for one who vouches for it."""
-        return self._log.settle()
-
-    def contains(self, cursor: Cursor) -> bool:
-        return self._log.contains(cursor)
-
-    def archive(self, before: str | None = None, *, dry_run: bool = False) -> list[Archived]:
-        """Pack the files of past days, or of days before one."""
-        return self._log.archive(before=before, dry_run=dry_run)
-
     def verify(self) -> Verified:
         """The proof of the log, and of what its status once saw."""
-        found = self._log.verify()
+        found = self.log.verify()
         stamp = self._home.cell(self.status_key).peek()
-        if stamp is not None and not self._log.contains(stamp.cursor):
+        if stamp is not None and not self.log.contains(stamp.cursor):
             lost, left = stamp.cursor, found.head.seq
             detail = f"line {lost.seq} was once there, the last one is now {left}"
             found.problems.append(Problem("cut", lost.segment, 0, lost.offset, detail))

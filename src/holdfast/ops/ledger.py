@@ -382,7 +382,7 @@ def _broken_promises(context: Context, file: str, agent: str | None) -> Iterator
     for head in promised.heads:
         if agent is not None and head.agent != agent_id(agent).lower():
             continue
-        if not Ledger(context.home(), head.agent, context.layout).contains(head.cursor):
+        if not Ledger(context.home(), head.agent, context.layout).log.contains(head.cursor):
             detail = f"line {head.seq} was signed at {promised.signed_at} and is not there any more"
             where = {"agent": head.agent, "state": "rolled back", "where": head.segment}
             yield {**where, "detail": detail}
@@ -426,7 +426,7 @@ def archive(
     rows: list[dict[str, Any]] = []
     for name in chosen_agents(context, agent):
         try:
-            for done in Ledger(home, name).archive(before, dry_run=dry_run):
+            for done in Ledger(home, name).log.archive(before=before, dry_run=dry_run):
                 if done.left:
                     context.warn(f"{name}: {done.segment} was left as it is: {done.left}")
                 state = "left" if done.left else "would be packed" if dry_run else "packed"

@@ -31,7 +31,7 @@ def checkpoint(
     heads: list[Head] = []
     for name in chosen_agents(context, agent):
         with Ledger(home, name, context.layout) as ledger:
-            settled = ledger.settle()
+            settled = ledger.log.settle()
         if settled.seq:
             heads.append(Head(name, settled.seq, settled.hash, settled.segment, settled.offset))
     if not heads:

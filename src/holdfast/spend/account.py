@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.process import this_process
 from holdfast.settings import Budget
 from holdfast.spend.book import Held, Spend
+from holdfast.state.spared import telling
 
 if TYPE_CHECKING:
     from holdfast.ids import SessionId
@@ -35,7 +36,7 @@ class Account:
 
     @cached_property
     def _told(self) -> Projection:
-        return self._book.told_by(self._log, self._home.cell(self._cell), self._tell)
+        return telling(self._home, self._log, self._book.log, self._cell, self._tell)
 
     def reserve(self, id: SessionId, wanted: float | None, budget: Budget) -> float | None:
         """Reserve for a session or a call that this process begins; OverBudget if refused."""

@@ -19,10 +19,8 @@ from holdfast.layout import SPEND, SPENT
 from holdfast.process import Owner
 from holdfast.settings import Budget
 from holdfast.spend.gate import Bound, grant
-from holdfast.state.spared import Spared
 from holdfast.state.statelog import StateLog
-from holdfast.store.primitives import Cell, Decision, Line, Log
-from holdfast.store.projection import Projection, Tell
+from holdfast.store.primitives import Decision, Line
 from holdfast.store.view import Shape
 
 if TYPE_CHECKING:
@@ -76,6 +74,7 @@ class Held(NamedTuple):
 class Spend:
     def __init__(self, home: Home) -> None:
         self._state = StateLog(home, SPEND, SHAPE, {SPENT: SHAPE.render})
+        self.log = self._state.log
 
     # -- writing -----------------------------------------------------------------------
 
@@ -101,10 +100,6 @@ class Spend:
         line = {"event": "settle", "session_id": str(session), "usd": 0.0, "summary": why}
 
         self._state.decide(lambda state: ([line] if str(session) in state["open"] else [], None))
-
-    def told_by(self, log: Log, cell: Cell, tell: Tell) -> Projection:
-        """The settling of what another log tells."""
-        return Projection(log, self._state.log, Spared(cell), tell)
 
     def refresh(self) -> None:
         """Bring the file up to date."""

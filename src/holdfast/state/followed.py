@@ -27,6 +27,8 @@ class Followed:
         self.verify, self.archive, self.close = log.verify, log.archive, log.close
         self._newest = deque[Line](maxlen=_MOST)
         """Lines that follow one another in one file."""
+        self.keeps = False
+        """Whether lines that a state decides on, or that are read, are kept as well."""
         self._durable = START
         """The newest line that is known to be durable."""
         self._there = set[Cursor]()
@@ -38,14 +40,17 @@ class Followed:
 
     def write(self, decide: Decide[T]) -> Written[T]:
         written = self.log.write(decide)
-        self.wrote(written.lines)
+        if written.lines:
+            self.wrote(written.lines, keep=True)
         return written
 
-    def wrote(self, lines: Sequence[Line]) -> None:
-        """Take note of lines that are written."""
-        for line in lines:
-            self._keep(line)
-            self._durable = line.cursor
+    def wrote(self, lines: Sequence[Line], *, keep: bool = False) -> Cursor:
+        """Take note of lines that are written, and not folded yet; the newest of them."""
+        if keep or self.keeps:
+            for line in lines:
+                self._keep(line)
+        self._durable = lines[-1].cursor
+        return self._durable
 
     def _keep(self, line: Line | BadLine) -> Line | BadLine:
         last = self._newest[-1] if self._newest else line
@@ -62,7 +67,9 @@ class Followed:
             after = after._replace(segment=newest[0].segment)
         if (place := (after.segment, after.offset)) in places and self._ends_at(newest[-1].cursor):
             return map(_copied, newest[places.index(place) :])
-        return iter(()) if self._ends_at(after) else map(self._keep, self.log.read(after))
+        if self._ends_at(after):
+            return iter(())
+        return map(self._keep, self.log.read(after)) if self.keeps else self.log.read(after)
 
     def settle(self) -> Cursor:
         if self._durable == START or not self._ends_at(self._durable):

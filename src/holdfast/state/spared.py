@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.store.primitives import Cell, Cursor, Stamp
+from holdfast.store.backend import Backend
+from holdfast.store.primitives import Cell, Cursor, Log, Stamp
+from holdfast.store.projection import Projection, Tell
 from holdfast.store.view import Render
 
 _FEW = 50
 """By so many lines a stamp may lag behind."""
+
+
+def telling(home: Backend, source: Log, target: Log, cell: str, tell: Tell) -> Projection:
+    """The telling of lines of a log in another one; `cell` remembers how far it came."""
+    return Projection(source, target, Spared(home.cell(cell)), tell)
 
 
 class Spared:

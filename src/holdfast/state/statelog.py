@@ -17,7 +17,7 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError
 from holdfast.state.followed import Followed
-from holdfast.state.spared import Spared
+from holdfast.state.spared import Spared, telling
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor, Decision, Line, Log, Question, Written
 from holdfast.store.projection import Projection, Tell
@@ -81,10 +81,10 @@ class StateLog(Generic[S]):
             self._view.lost_sight()
             raise
         value, head = written.value
-        self.log.wrote(written.lines)
+        if written.lines:
+            self._acked = self.log.wrote(written.lines)
         self._view.took(head, written.lines)
         if written.lines:
-            self._acked = written.lines[-1].cursor
             try:
                 self._view.refresh(self._acked, read=False)
                 self.stale = None
@@ -129,7 +129,7 @@ class StateLog(Generic[S]):
         """
         projection = self._projections.get((to.key, cell))
         if projection is None:
-            projection = Projection(self.log, Followed(to), Spared(self._home.cell(cell)), tell)
+            projection = telling(self._home, self.log, to, cell, tell)
             self._projections[to.key, cell] = projection
         return projection.catch_up()
 
