@@ -46,7 +46,7 @@ PAGES = {
     "/agent/rio/memory?q=fees": Hops(8, 0, 22),
     "/jobs/demo": Hops(13, 0, 22),
     "/swarms": Hops(3, 0, 18),
-    "/swarms/week": Hops(8, 0, 19),
+    "/swarms/week": Hops(4, 0, 19),
 }
 FEW = 0.1
 """The share by which a number may lie above what was counted before the test asks to lower it."""

@@ -163,10 +163,14 @@ class Inbox:
     def deliver(self, new: New) -> str:
         """Store a message that has its id; it is on disk when this returns."""
         record = new.record(self.agent, self._home.clock.now())
-        if len(new.body) > _MAY_GROW:
-            self._check_as_stored(record)
+        # What its receiver would set aside is refused: a tag is longer than a short secret.
+        large = len(new.body) > _MAY_GROW
+        if large and (why := unfit(self._home.mask(record), self.agent)) is not None:
+            hint = "store the text as a file and name it with --source-ref"
+            raise UsageError(f"without its secrets it has {why}", hint=hint)
         if new.sent_by is not None:
-            record = with_proof(self._home.mask(record), self._key)
+            record = self._home.mask(record)
+            record["proof"] = _proof(record, self._key)
         return self._box.deliver(record, id=new.id)
 
     @cached_property
@@ -175,13 +179,6 @@ class Inbox:
 
     def _believed(self, record: Record) -> Record:
         return believed(record, self._key) if "sent_by" in record else record
-
-    def _check_as_stored(self, record: Record) -> None:
-        """Refuse what its receiver would set aside: a tag is longer than a short secret."""
-        why = unfit(self._home.mask(record), self.agent)
-        if why is not None:
-            hint = "store the text as a file and name it with --source-ref"
-            raise UsageError(f"without its secrets it has {why}", hint=hint)
 
     def check_same(self, new: New) -> None:
         """Conflict if under the id of a message that was delivered lies another one.
@@ -461,10 +458,6 @@ def lost(id: str) -> LeaseLost:
 # `from` is what the sender says, as is `HOLDFAST_AGENT`.  `sent_by` is the agent in one of whose
 # sessions the sending process runs, and `proof` a code over the whole message under a key of the
 # home: a file that somebody put into an inbox has none.
-
-
-def with_proof(record: Record, key: bytes) -> Record:
-    return {**record, "proof": _proof(record, key)}
 
 
 def believed(record: Record, key: bytes) -> Record:

@@ -34,6 +34,7 @@ Delivery = Literal["file", "env", "stdin"]
 REPORT = "report"
 """Not `.json`: a file of the agent's, which may be broken without the home being so."""
 _TAIL_IN_JOURNAL, _MOST_SUMMARY = 2_000, 200
+_HOLDFAST = (sys.executable, "-m", "holdfast", "--home")
 
 
 class Plan(NamedTuple):
@@ -128,7 +129,7 @@ class _Run:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
         shown = home.mask(text)
         home.blob(scratch(opened.id, "context.md")).put([shown.encode()])
-        began = home.clock.now()
+        began, sweep = home.clock.now(), ("session", "sweep", "--agent", agent.name)
 
         def beat(progress: Progress) -> None:
             _beat(home, agent, opened, progress, self.warnings)
@@ -144,13 +145,17 @@ class _Run:
             blocked=echo.blocked,
             on_beat=beat,
             beat_every=home.settings.heartbeat,
-            orphaned=_undertaker(home, agent),
+            # What the keeper runs when we are gone: it records the crash.
+            orphaned=[*_HOLDFAST, home.path, "--layout", agent.layout.name, *sweep],
             id=mark,
             clock=home.clock,
         )
         self._signals.end(tree)
         with tree:
-            self._ended = ended = self._cleaned(tree.wait())
+            ended, clean = tree.wait(), home.mask
+            # Before they are shortened: half a key is one that no pattern finds.
+            ended = replace(ended, last_line=clean(ended.last_line), tail=clean(ended.tail))
+            self._ended = ended
             claimed = self._claims(ended)
             seen = measure.look(self._place, home.path)
             measured = {**count.new_in(seen), **measure.touched(seen, began)}
@@ -167,11 +172,6 @@ class _Run:
 
         # direct write: scratch, in which the command may have put anything
         shutil.rmtree(self._folder, ignore_errors=True)  # noqa: TID251
-
-    def _cleaned(self, ended: Ended) -> Ended:
-        """Without secrets in what is shortened later: half a key is one that no pattern finds."""
-        clean = self._home.mask
-        return replace(ended, last_line=clean(ended.last_line), tail=clean(ended.tail))
 
     def _claims(self, ended: Ended) -> Record:
         said, odd = self._said()
@@ -263,13 +263,6 @@ def _input(plan: Plan, text: str) -> str | None:
     if plan.stdin is not None:
         return plan.stdin.replace("{context}", text)
     return text if plan.delivery == "stdin" else None
-
-
-def _undertaker(home: Home, agent: Agent) -> list[str]:
-    """What the keeper runs when we are gone: it puts the crash on record."""
-    words = ["--home", home.path, "--layout", agent.layout.name]
-    words += ["session", "sweep", "--agent", agent.name]
-    return [sys.executable, "-m", "holdfast", *words]
 
 
 # --- meanwhile ------------------------------------------------------------------------------
