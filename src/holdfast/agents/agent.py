@@ -304,17 +304,9 @@ class Agent:
             what = _named(session)
             still = self.told_of_remains(session["session_id"])
             message = f"{session['session_id']} crashed: its process is gone{still}"
-            lines += [
-                {"event": "error", **what, "kind": "crashed", "message": message},
-                {
-                    "event": "session_end",
-                    **what,
-                    "outcome": "error",
-                    "cause": "crashed",
-                    **self._lasted(session),
-                    "summary": message,
-                },
-            ]
+            ended = {"outcome": "error", "cause": "crashed", **self._lasted(session)}
+            lines.append({"event": "error", **what, "kind": "crashed", "message": message})
+            lines.append({"event": "session_end", **what, **ended, "summary": message})
         return lines
 
     def _end_remains(self, session: Session) -> None:

@@ -27,15 +27,9 @@ def tell(line: Line) -> Record | None:
     task = str(record.get("task") or session)
 
     def told(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
-        return entry(
-            agent=agent,
-            session=session,
-            event=event,
-            task=task,
-            source=SOURCE,
-            summary=summary,
-            data={name: value for name, value in data.items() if value is not None or name == keep},
-        )
+        data = {name: value for name, value in data.items() if value is not None or name == keep}
+        which = {"agent": agent, "session": session, "event": event, "task": task}
+        return entry(**which, source=SOURCE, summary=summary, data=data)
 
     match record.get("event"):
         case "session_start":
