@@ -16,7 +16,7 @@ from holdfast.clock import instant_of
 from holdfast.contracts.agents import JournalLine
 from holdfast.contracts.kind import read
 from holdfast.interop.agents import Adoption, Found, problems, refresh, sessions_in
-from holdfast.ledger.sealed import Foreign, Taken
+from holdfast.interop.copies import Foreign, Taken
 from holdfast.store.home import Home
 from holdfast.testing import Turner, lines_of
 from tests.ops.foreign import JOURNAL, lines, message, metrics, report, session, tasks

@@ -10,7 +10,7 @@ Nothing is made up: what a file does not say is absent or null here too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.agents import journal
 from holdfast.agents.history import documents_in
 from holdfast.agents.notes import TAKEN_OVER
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Json, Record, decode, pretty
+from holdfast.codec import DecodeError, Json, Record, pretty
 from holdfast.contracts.formats import read_moment, written
 from holdfast.contracts.kinds import kind
 from holdfast.ids import is_message_id, mapped_agent_id
+from holdfast.interop import copies
+from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
 from holdfast.interop.flags import Flag
 from holdfast.interop.records import pieces
 from holdfast.layout import HOLDFAST, Part
-from holdfast.ledger import sealed
-from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.state.statelog import StateLog
 from holdfast.store.edited import EditedDocument
 from holdfast.store.primitives import START, Line, Problem, Shelf
 
 if TYPE_CHECKING:
-    from holdfast.contracts.kind import Finding
     from holdfast.store.home import Home
 
 EVENT, FIELD = "import", "imported"
@@ -76,7 +75,7 @@ class _Plan:
         self.sessions: list[Record] = []
 
     def note(self, file: Foreign, *, copied: bool = True) -> None:
-        told = sealed.noted(file)
+        told = copies.noted(file)
         if copied:
             self.copies.append(file)
         else:
@@ -146,7 +145,7 @@ class Adoption:
 
     def _is_news(self, file: Foreign) -> bool:
         """Whether it was not met before, in this run or an earlier one."""
-        identity = _identity(file.path, sealed.digest_of(file.data))
+        identity = _identity(file.path, copies.digest_of(file.data))
         news = identity not in self._known
         self._known.add(identity)
         return news
@@ -156,7 +155,7 @@ class Adoption:
     def _look_at(self, part: Part, file: Foreign) -> Taken:
         if not self._is_news(file):
             return Taken(file.path, "known", "the same bytes were imported before")
-        if (unfit := sealed.unfit(file, may_be_empty=part == "notes")) is not None:
+        if (unfit := copies.unfit(file, may_be_empty=part == "notes")) is not None:
             return unfit
         if part == "journal":
             return self._journal(file)
@@ -166,19 +165,19 @@ class Adoption:
 
     def _document(self, part: Part, file: Foreign) -> Taken:
         try:
-            value = decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
+            value = value_in(file)
         except DecodeError as error:
             return self._quarantine(file, str(error))
         renamed = self._with_our_name(value)
         form = kind("message" if part == "inbox" else part)
         reading = form.read(form.upgraded(renamed))
-        wrong, read = [each for each in reading.findings if each.level == "error"], reading.value
+        wrong, read = errors_in(reading), reading.value
         if wrong or not isinstance(read, dict):
-            return self._quarantine(file, _told(wrong[:1]) or "not an object")
+            return self._quarantine(file, shown(wrong[:1]) or "not an object")
         found = cast("Record", read)
         if (whose := self._belongs_to_another(found)) is not None:
             return self._quarantine(file, f"it is of {whose!r}, not of {self._name!r}")
-        mended = _told([each for each in reading.findings if each.code not in _HARMLESS])
+        mended = shown([each for each in reading.findings if each.code not in _HARMLESS])
         if renamed != value:
             mended = "; ".join(filter(None, [f"{self._name!r} became {self.agent!r}", mended]))
         return self._use(part, file, found, mended)
@@ -244,7 +243,7 @@ class Adoption:
             if there.revision not in earlier:
                 return Taken(file.path, "skipped", "the home has its own by now; a copy is kept")
         self._plan.texts[part] = (file, text)
-        self._plan.files[-1]["text_sha256"] = sealed.digest_of(text.encode())
+        self._plan.files[-1]["text_sha256"] = copies.digest_of(text.encode())
         return _taken(file, mended)
 
     def _journal(self, file: Foreign) -> Taken:
@@ -278,7 +277,7 @@ class Adoption:
 
     def _bring_in(self, plan: _Plan) -> None:
         for file in plan.copies:
-            sealed.keep(self._home, self._folder, file.path, file.data)
+            copies.keep(self._home, self._folder, file.path, file.data)
         self._deliver(plan.messages)
         log = self._home.log(HOLDFAST.path("journal", self.agent))
         for part, (file, text) in plan.texts.items():
@@ -314,10 +313,6 @@ _HARMLESS = frozenset({"unknown_field", "old_id", "missing", "identity"})
 def _identity(path: str, digest: str) -> tuple[str, str]:
     """Two messages may say the same; a file of another name is another one."""
     return path.rpartition("/")[2], digest
-
-
-def _told(findings: Iterable[Finding]) -> str:
-    return "; ".join(f"{each.field}: {each.reason}".removeprefix(": ") for each in findings)
 
 
 def _taken(file: Foreign, mended: str) -> Taken:
@@ -401,5 +396,5 @@ def problems(home: Home, agent: str) -> Iterator[Problem]:
     by_name = {each["name"]: each for each in files if isinstance(each.get("name"), str)}
     for name, told in by_name.items():
         copy = Sealed(told["path"], f"{folder}/{FOLDER}/{name}", told["sha256"])
-        if (problem := sealed.problem_with(home, copy)) is not None:
+        if (problem := copies.problem_with(home, copy)) is not None:
             yield problem

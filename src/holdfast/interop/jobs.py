@@ -16,7 +16,7 @@ from copy import deepcopy
 from posixpath import basename
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdfast.codec import MAX_DOCUMENT, MAX_LINE, DecodeError, Record, decode, encode
+from holdfast.codec import MAX_DOCUMENT, MAX_LINE, Record, encode
 from holdfast.contracts.job_exchange import escapes
 from holdfast.contracts.job_history import HISTORY, JobHistory
 from holdfast.contracts.job_lines import MANIFEST, JobManifest, JobMetrics, Phase
@@ -24,12 +24,12 @@ from holdfast.contracts.job_spec import JobSpec
 from holdfast.contracts.job_states import Hold, State
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
+from holdfast.interop import copies
+from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.replay import wrong_in
 from holdfast.jobs.spec import Options, settled, spec_from
 from holdfast.jobs.state import add_known
-from holdfast.ledger import sealed
-from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.mask import hiding
 from holdfast.mask.shown import beginning
 from holdfast.store.primitives import Problem
@@ -91,7 +91,7 @@ class Adoption:
 
     def take(self, files: Sequence[Foreign]) -> list[Taken]:
         """Read the files, make a job of them if it is new, and say what became of each."""
-        noted = [sealed.noted(file) for file in files]
+        noted = [copies.noted(file) for file in files]
         with Job(self._home, self.job) as job:
             state = job.state()
             known = [_named(each) for each in files_of(state)]
@@ -178,7 +178,7 @@ class Adoption:
         self, job: Job, made: _Made, files: Sequence[Foreign], noted: Sequence[Record]
     ) -> None:
         for file in files:
-            sealed.keep(self._home, job.key, file.path, file.data)
+            copies.keep(self._home, job.key, file.path, file.data)
         if not job.exists():
             origin: Record = {"layout": self._layout, "name": self._folder, "imported": [*noted]}
             job.create(made.spec, origin | made.origin, created_at=made.created_at)
@@ -220,8 +220,8 @@ def _reading(file: Foreign, kind: Kind, job: str) -> tuple[Record, str]:
         reading = kind.read(value, form=form)
         if kind is HISTORY:
             reading = _salvaged(kind, form, value, reading, warnings)
-        if wrong := _wrong(reading):
-            raise ValueError(_shown(wrong[:1]))
+        if wrong := errors_in(reading):
+            raise ValueError(shown(wrong[:1]))
         mended += [each for each in reading.findings if each.code not in _HARMLESS]
         value = reading.value
         if form is kind.current:
@@ -236,16 +236,13 @@ def _reading(file: Foreign, kind: Kind, job: str) -> tuple[Record, str]:
             _check_writable({"event": "told", "interaction": call})
     except HoldfastError as error:
         raise ValueError(error.message) from None
-    return record, "; ".join(filter(None, [*warnings, _shown(list(dict.fromkeys(mended))[:3])]))
+    return record, "; ".join(filter(None, [*warnings, shown(list(dict.fromkeys(mended))[:3])]))
 
 
 def _decoded(file: Foreign, kind: Kind) -> Any:
     if not file.data.strip():
         raise ValueError(f"empty: {len(file.data)} bytes")
-    try:
-        value: Any = decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
-    except DecodeError as error:
-        raise ValueError(str(error)) from None
+    value: Any = value_in(file)
     if kind is HISTORY and isinstance(value, list):  # of calls that stand without their object
         calls = cast("list[Any]", value)
         if calls and all(isinstance(each, dict) and "sequence" in each for each in calls):
@@ -254,21 +251,13 @@ def _decoded(file: Foreign, kind: Kind) -> Any:
     return value
 
 
-def _shown(findings: Sequence[Finding]) -> str:
-    return "; ".join(f"{each.field}: {each.reason}".removeprefix(": ") for each in findings)
-
-
-def _wrong(reading: Reading) -> list[Finding]:
-    return [each for each in reading.findings if each.level == "error"]
-
-
 def _salvaged(kind: Kind, form: Form, value: Any, reading: Reading, warnings: list[str]) -> Reading:
     """A history that is not quite in its format, read in part if need be.
 
     A field that a call lacks is unknown, where the format has room for that.  A call that nothing
     can be made of is left out, and so is such a recovery point; `warnings` gets what was done.
     """
-    wrong = _wrong(reading)
+    wrong = errors_in(reading)
     if not wrong or not all(_ENTRY.match(each.field) for each in wrong):
         return reading
     if missing := [each for each in wrong if each.code == "missing"]:
@@ -280,7 +269,7 @@ def _salvaged(kind: Kind, form: Form, value: Any, reading: Reading, warnings: li
                 holder = holder[step]
             holder[last] = None
         reading = kind.read(value, form=form)
-        wrong = _wrong(reading)
+        wrong = errors_in(reading)
         if unknown := sorted({each.field for each in missing} - {each.field for each in wrong}):
             warnings.append(f"missing, so unknown: {_first_of(unknown)}")
     found = [_ENTRY.match(each.field) for each in wrong]
@@ -295,7 +284,7 @@ def _salvaged(kind: Kind, form: Form, value: Any, reading: Reading, warnings: li
     }
     rest = {**lists, **kept}
     again = kind.read(rest[""] if bare else rest, form=form)
-    if _wrong(again) or not rest.get("" if bare else "interactions"):
+    if errors_in(again) or not rest.get("" if bare else "interactions"):
         return reading
     places = _first_of(sorted({each.field for each in wrong}))
     for name in sorted(kept):
@@ -457,5 +446,5 @@ def problems(home: Home, name: str) -> Iterator[Problem]:
         for file in files_of(job.state()):
             key = f"{job.key}/{FOLDER}/{file['name']}"
             copy = Sealed(str(file["path"]), key, str(file["sha256"]))
-            if (problem := sealed.problem_with(home, copy)) is not None:
+            if (problem := copies.problem_with(home, copy)) is not None:
                 yield problem

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.clock import instant_of, utc_stamp
-from holdfast.codec import DecodeError, Record, decode
+from holdfast.codec import DecodeError, Record
 from holdfast.contracts.kinds import kind
 from holdfast.errors import HoldfastError
+from holdfast.interop import copies
+from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
 from holdfast.interop.records import Piece, pieces
-from holdfast.ledger import sealed
 from holdfast.ledger.book import Event, Found, Ledger
 from holdfast.ledger.entry import IMPORT, IMPORTER
 from holdfast.ledger.foreign import as_entry, instant_in
-from holdfast.ledger.sealed import FOLDER, Foreign, Sealed, Taken
 from holdfast.ledger.status import SHOWN, fold, initial, later
 from holdfast.store.primitives import CONTROL, START, Cursor, Line, Problem
 from holdfast.text import plural
@@ -61,7 +61,7 @@ def adopt(
     records: list[Record] = []
     status: Record | None = None
     for file in files:
-        digest = sealed.digest_of(file.data)
+        digest = copies.digest_of(file.data)
         if digest in before or any(each["sha256"] == digest for each in news):
             yield Taken(file.path, "known", "the same bytes were imported before")
             continue
@@ -75,7 +75,7 @@ def adopt(
         if taken.outcome == "skipped":
             continue
         if not dry_run:
-            sealed.keep(home, ledger.key, file.path, file.data)
+            copies.keep(home, ledger.key, file.path, file.data)
         records += found
         news.append(_told(file, found, [*before.values()], home))
     if news and not dry_run:
@@ -93,19 +93,18 @@ def adopt(
 
 def _look_at_status(file: Foreign) -> tuple[Taken, list[Record]]:
     try:
-        reading = kind("status").read(decode(file.data.strip()))
+        reading = kind("status").read(value_in(file))
     except DecodeError as error:
         return Taken(file.path, "quarantined", str(error)), []
     if reading.record is None:
-        wrong = next(each for each in reading.findings if each.level == "error")
-        return Taken(file.path, "quarantined", f"{wrong.field}: {wrong.reason}"), []
-    mended = "; ".join(f"{each.field}: {each.reason}" for each in reading.findings)
+        return Taken(file.path, "quarantined", shown(errors_in(reading)[:1])), []
+    mended = shown(reading.findings)
     outcome = "repaired" if mended else "taken"
     return Taken(file.path, outcome, mended or "counts if nothing newer is there"), [reading.value]
 
 
 def _look_at(file: Foreign) -> tuple[Taken, list[Record]]:
-    if (unfit := sealed.unfit(file)) is not None:
+    if (unfit := copies.unfit(file)) is not None:
         return unfit, []
     parts = list(pieces(file.data))
     records = [_lean(as_entry(record)) for _, record in _entries(parts)]
@@ -147,7 +146,7 @@ def _told(
     """What the line says of a file."""
     instants = [when for when in map(instant_in, records) if when is not None]
     last = utc_stamp(max(instants)) if instants else None
-    told = {**sealed.noted(file), "entries": len(records), "last": last}
+    told = {**copies.noted(file), "entries": len(records), "last": last}
     for each in reversed(before):
         if each.copy.path == file.path and _begins_with(file.data, each.copy, home):
             return {**told, "supersedes": each.copy.sha256}
@@ -213,7 +212,7 @@ def current(files: list[Imported]) -> list[Imported]:
 def entries_of(home: Home, file: Imported) -> Iterator[Found]:
     """The entries of an imported file, in its order."""
     segment = f"{FOLDER}/{file.copy.key.rpartition('/')[2]}"
-    for part, record in _entries(pieces(sealed.load(home, file.copy))):
+    for part, record in _entries(pieces(copies.load(home, file.copy))):
         end = part.offset + len(part.raw)
         yield Found(record, Line(None, None, record, segment, part.offset, end))
 
@@ -262,6 +261,6 @@ def _by_instant(entries: Iterable[Found]) -> list[Found]:
 def problems(ledger: Ledger, home: Home) -> Iterator[Problem]:
     """Copies that are not what was imported."""
     for each in imported(ledger, home):
-        problem = sealed.problem_with(home, each.copy)
+        problem = copies.problem_with(home, each.copy)
         if problem is not None:
             yield problem

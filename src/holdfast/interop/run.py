@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import utc_stamp
-from holdfast.codec import DecodeError, decode, pretty
+from holdfast.codec import DecodeError, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id, session_id
 from holdfast.interop import jobs, ledgers
 from holdfast.interop.agents import Adoption, Flagged, Found, Stop
+from holdfast.interop.copies import Foreign, Taken, errors_in, shown, value_in
 from holdfast.interop.flags import Flag, NoFlag, flags_in
 from holdfast.interop.recognise import Member, Recognised, owner_of
 from holdfast.interop.tree import Tree
@@ -20,7 +21,6 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.queue import Queue
 from holdfast.layout import HOLDFAST, LOGIST, LUKA
 from holdfast.ledger.book import Ledger, agents
-from holdfast.ledger.sealed import Foreign, Taken
 from holdfast.store.home import Home
 
 
@@ -168,12 +168,11 @@ class Import:
         if isinstance(file, Taken):
             return file
         try:
-            reading = kind("legacy-session").read(decode(file.data.strip()))
+            reading = kind("legacy-session").read(value_in(file))
         except DecodeError as error:
             return Taken(file.path, "skipped", str(error))
-        wrong = [each for each in reading.findings if each.level == "error"]
-        if wrong:
-            return Taken(file.path, "skipped", f"{wrong[0].field}: {wrong[0].reason}")
+        if wrong := errors_in(reading):
+            return Taken(file.path, "skipped", shown(wrong[:1]))
         return Stop(file, *(str(reading.value[name]) for name in ("id", "ended", "status")))
 
     def _flags(self, brought: set[str]) -> Iterator[Row]:
@@ -237,7 +236,7 @@ class Import:
         if isinstance(file, Taken):
             return file
         try:
-            told = decode(file.data.strip())
+            told = value_in(file)
         except DecodeError as error:
             return Taken(file.path, "skipped", f"{error}; jobs are known by their folders")
         listed: Any = told.get("jobs") if isinstance(told, dict) else None

@@ -16,8 +16,7 @@ from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Ledger
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
-from holdfast.ops.examine import examine
-from holdfast.ops.examine_fleet import has_state
+from holdfast.ops.examine import examine, has_state
 from holdfast.ops.home import own_home
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg

@@ -1,4 +1,4 @@
-"""What a home stands on: the questions that `doctor` asks.  Looks only."""
+"""What a home stands on, and how its agents do: the questions that `doctor` asks.  Looks only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.agents.agent import Agent
+from holdfast.agents.lifecycle import missing, name_of
+from holdfast.agents.standing import CLOCKS_DIFFER, REPORT, Standing, fleet
 from holdfast.errors import HoldfastError, NotOurs
+from holdfast.interop.copies import FOLDER
 from holdfast.layout import HOLDFAST, Part, is_scratch
 from holdfast.ledger.book import Ledger, agents
-from holdfast.ledger.sealed import FOLDER
-from holdfast.ops.examine_fleet import Answer, examine_fleet
+from holdfast.ops.status import now
 from holdfast.process import process_start
 from holdfast.settings import SETTINGS
 from holdfast.store.check import HARMLESS, REPAIRS, Finding, check
@@ -26,6 +29,16 @@ if TYPE_CHECKING:
 _DAY_FILE = re.compile(r"/(\d{4}-\d{2}-\d{2})(?:\.\d+)?\.jsonl$")
 _LITTLE_SPACE = 256 << 20
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
+
+
+class Answer(NamedTuple):
+    """An answer of `doctor`."""
+
+    check: str
+    state: str
+    """ok, warning or broken."""
+    detail: str
+    fix: str = ""
 
 
 def examine(home: Home) -> Iterator[Answer]:
@@ -57,7 +70,7 @@ def examine(home: Home) -> Iterator[Answer]:
     else:
         yield Answer("clock", "ok", f"{home.day()} in {home.settings.timezone}")
     yield from _locks(home)
-    yield from examine_fleet(home)
+    yield from _of_fleet(home)
     found = list(troubles(home))
     for each in found:
         yield Answer(f"job {each.job}", "warning", each.what, each.fix)
@@ -168,6 +181,75 @@ def _pid_in(home: Home, key: str) -> int | None:
         return None
     pid = int(found[1])
     return None if process_start(pid) else pid
+
+
+# --- agents ---------------------------------------------------------------------------------
+
+
+def _of_fleet(home: Home) -> Iterator[Answer]:
+    """What is wrong with each agent, or that nothing is."""
+    count = troubled = 0
+    for one in fleet(home, now(home)):
+        found = [*_files(home, one), *_conduct(one)]
+        count, troubled = count + 1, troubled + bool(found)
+        yield from (Answer(one.agent, *each) for each in found)
+    if not troubled:
+        yield Answer("agents", "ok", f"{count} agents, none of them in trouble")
+
+
+def has_state(one: Standing) -> bool:
+    """Whether an agent has more than a ledger, and so should have all files of its folder."""
+    return one.report.state is not None
+
+
+def _files(home: Home, one: Standing) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with the folder of an agent: how bad, what, and what to do about it."""
+    if has_state(one):
+        try:
+            with Agent(home, one.agent) as agent:
+                lacks = [name_of(agent, part) for part in missing(home, agent)]
+                notes = home.document(agent.key("notes")).read()
+        except NotOurs as error:
+            yield "broken", f"alien: {error.message}", "look at it, then move it away"
+            return
+        if lacks:
+            fix = "`holdfast doctor --fix` makes them, and overwrites nothing"
+            yield "warning", f"missing: {', '.join(lacks)}", fix
+        if notes is not None and not notes.data.strip():
+            fix = "restore it from a backup, or remove it: `holdfast doctor --fix` makes a new one"
+            yield "warning", "memory.md is empty", fix
+    if one.report.state == "unreadable":
+        fix = "`holdfast doctor --fix` folds it anew from the journal"
+        yield "broken", f"{REPORT} is unreadable: {one.report.detail}", fix
+    for what in one.lost:
+        yield "broken", what, "compare with a backup: `holdfast check` names the place"
+
+
+def _conduct(one: Standing) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with what an agent does.  That its last task failed is for `status` to tell."""
+    for session in one.crashed:
+        role = f" as {session['role']}" if session["role"] else ""
+        fix = "`holdfast doctor --fix` puts it on record; so would the next start"
+        yield "warning", f"session {session['session_id']}{role} crashed", fix
+    if one.report.state == "stale":
+        fix = "wake it with `holdfast run`, or raise stale_after in holdfast.toml"
+        yield "warning", f"stale: {one.report.detail}", fix
+    note = one.complaint
+    if "in the future" in note or (one.report.age or 0.0) < -CLOCKS_DIFFER:
+        fix = "set the clock of this machine, or of the one that wrote it"
+        yield "warning", note or f"{REPORT} is from the future", fix
+    elif note.startswith("offline while"):
+        fix = "look for its process; `holdfast ledger orphans` lists what it left undone"
+        yield "warning", note, fix
+    if one.blocked_by:
+        fix = f"help it, then `holdfast session set --agent {one.agent} --blocked-by ''`"
+        yield "warning", f"blocked by {one.blocked_by}", fix
+    for task, reason in one.parked:
+        fix = f"see why, then `holdfast task reopen|drop --agent {one.agent} ID`"
+        yield "warning", f"{task} is parked: {reason}", fix
+
+
+# --- files ----------------------------------------------------------------------------------
 
 
 def proved(home: Home) -> Iterator[Finding]:

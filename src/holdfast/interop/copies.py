@@ -1,4 +1,4 @@
-"""Files of others, kept byte for byte: sealed by their sha256 in a chained line.
+"""Files of others: read, and kept byte for byte, sealed by their sha256 in a chained line.
 
 A copy is named after its original and its hash, `2025-11-16.jsonl.sealed-1a2b3c4d5e6f7a8b`, so
 that keeping it again changes nothing, whoever died in between.  No name ends in `.json` or
@@ -8,14 +8,16 @@ that keeping it again changes nothing, whoever died in between.  No name ends in
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from holdfast.codec import MAX_DOCUMENT
+from holdfast.codec import MAX_DOCUMENT, Json, decode
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.store.primitives import Problem
 
 if TYPE_CHECKING:
+    from holdfast.contracts.kind import Finding, Reading
     from holdfast.store.home import Home
 
 FOLDER = "imported"
@@ -112,3 +114,19 @@ def problem_with(home: Home, copy: Sealed) -> Problem | None:
         return None
     detail = f"the copy of {copy.path} is not what was imported"
     return Problem("edited", copy.key, 0, 0, detail)
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def value_in(file: Foreign) -> Json:
+    """The JSON that a file is; DecodeError if it is none."""
+    return decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
+
+
+def errors_in(reading: Reading) -> list[Finding]:
+    return [each for each in reading.findings if each.level == "error"]
+
+
+def shown(findings: Sequence[Finding]) -> str:
+    return "; ".join(f"{each.field}: {each.reason}".removeprefix(": ") for each in findings)
