@@ -101,8 +101,8 @@ def _compared(job: Job, name: str | None, state: Record) -> Show:
     """Without a name there was nothing left to ask."""
     was, now = _figures(job.state()), _figures(state)
     same = was["status"] == now["status"]
-    told = f"{job.name}: {_told(was)}\n{name or 'nobody to ask'}: {_told(now)}\n"
-    return Show({"job": job.name, "new": name, "same": same, "was": was, "now": now}, text=told)
+    text = f"{job.name}: {_in_words(was)}\n{name or 'nobody to ask'}: {_in_words(now)}\n"
+    return Show({"job": job.name, "new": name, "same": same, "was": was, "now": now}, text=text)
 
 
 def _figures(state: Record) -> Record:
@@ -116,7 +116,7 @@ def _figures(state: Record) -> Record:
     }
 
 
-def _told(figures: Record) -> str:
+def _in_words(figures: Record) -> str:
     cost = shown_usd(figures["cost_usd"], figures["unknown_costs"])
     calls = plural(figures["calls"], "call")
     return f"{figures['status']} after {calls}, {figures['seconds']:.1f} s, {cost}"

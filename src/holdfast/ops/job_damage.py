@@ -67,29 +67,12 @@ def lost_rows(call: Context, but: set[str]) -> list[Record]:
 def _row(name: str) -> Record:
     """With the fields of every other row: lists and pages look at them without asking."""
     unused = {kind: {"share": None, "level": "green"} for kind in ("cost", "time", "iterations")}
+    unknown = "hold phase cost_usd rank runner waits_for why files_note updated_at"
     return {
-        "job": name,
-        "status": DAMAGED,
-        "hold": None,
-        "meaning": "bad",
-        "in_words": "damaged",
-        "phase": None,
-        "calls": 0,
-        "cost_usd": None,
-        "seconds": 0.0,
-        "used": unused,
-        "rank": None,
-        "runner": None,
-        "runner_gone": False,
-        "suspending": False,
-        "waits_for": None,
-        "why": None,
-        "could": [],
+        **dict.fromkeys(unknown.split()),
+        **{"calls": 0, "unknown_costs": 0, "seconds": 0.0, "used": unused},
+        **{"runner_gone": False, "suspending": False, "could": [], "changed_files": []},
+        **{"job": name, "status": DAMAGED, "meaning": "bad", "in_words": "damaged", "shown": ""},
         "next": ["holdfast check"],
-        "shown": "",
-        "changed_files": [],
-        "files_note": None,
-        "unknown_costs": 0,
         "description": "its history is damaged or gone: see `holdfast check`",
-        "updated_at": None,
     }

@@ -19,7 +19,7 @@ from holdfast.errors import BadName, Corrupt, NotOurs, StorageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLACE = _FOLDER | os.O_PATH
-"""To look from; needs no right to read it."""
+"""To look from, in a folder of the user's; needs no right to read it."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 256
@@ -59,6 +59,7 @@ class Folder:
 
     def __init__(self, path: str, *, ours: bool = True) -> None:
         self.path, self._ours = path, ours
+        self._place = _FOLDER if ours else _PLACE
         with self._refusal(""):
             self._fd = os.open(path, _FOLDER)
 
@@ -146,7 +147,7 @@ class Folder:
         """`file`, `link`, `folder`, `other`, or nothing if nothing is there."""
         above, name = _split(path)
         try:
-            with self._at(above, how=_PLACE) as fd:
+            with self._at(above, how=self._place) as fd:
                 mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
         except _ELSEWHERE:
             return ""
@@ -188,7 +189,7 @@ class Folder:
     def target(self, path: str) -> bytes:
         """Where a symbolic link points to."""
         above, name = _split(path)
-        with self._at(above, how=_PLACE) as fd:
+        with self._at(above, how=self._place) as fd:
             return os.fsencode(os.readlink(name, dir_fd=fd))
 
     def stamp(self, name: str) -> int:
