@@ -211,20 +211,16 @@ class Models:
         return self._open[ref]
 
     def _opened(self, ref: str) -> Model:
-        provider, _, name = ref.partition(":")
+        provider = ref.partition(":")[0]
         if provider == "command":
-            from holdfast.models.command import open_command  # noqa: PLC0415 - most jobs need one kind
-
             env, sandbox = {**our_environment(), **self._environment}, self._sandbox
-            return open_command(name, env=env, cwd=self._folder, clock=self._clock, sandbox=sandbox)
-        if provider == "acp":
-            from holdfast.models.acp import open_acp  # noqa: PLC0415 - an extra
-
-            if self._sandbox is not None:
-                hint = "use a command, or isolation worktree"
-                raise ConfigError(f"{ref} cannot be asked in a sandbox", hint=hint)
-            return open_acp(name, cwd=self._folder)
-        return open_model(ref)
+            return open_model(ref, env=env, cwd=self._folder, clock=self._clock, sandbox=sandbox)
+        if provider != "acp":
+            return open_model(ref)
+        if self._sandbox is not None:
+            hint = "use a command, or isolation worktree"
+            raise ConfigError(f"{ref} cannot be asked in a sandbox", hint=hint)
+        return open_model(ref, cwd=self._folder)
 
     def reports_cost(self, ref: str) -> bool:
         """Whether the cost of a model can be known: many programs report none."""

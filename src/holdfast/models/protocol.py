@@ -132,6 +132,10 @@ class Around:
     def ref(self) -> str:
         return self._model.ref
 
+    @property
+    def tells_cost(self) -> bool:
+        return bool(getattr(self._model, "tells_cost", True))
+
     def most_usd(self, request: Request) -> float | None:
         return self._model.most_usd(request)
 

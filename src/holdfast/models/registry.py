@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.errors import ConfigError, NotFound, UsageError
 from holdfast.models.protocol import Model
@@ -80,8 +80,11 @@ BUILT_IN = (
 _ONLY_ANSWER = frozenset({"replay", *(each.name for each in BUILT_IN if not each.acts)})
 
 
-def open_model(ref: str) -> Model:
-    """The model called `ref`; ConfigError if what it needs is not installed."""
+def open_model(ref: str, **where: Any) -> Model:
+    """The model called `ref`; ConfigError if what it needs is not installed.
+
+    `where` is for programs: what `open_command` and `open_acp` take.
+    """
     provider_name, colon, name = ref.partition(":")
     if not colon or not provider_name or not name:
         raise UsageError(
@@ -93,7 +96,7 @@ def open_model(ref: str) -> Model:
             f"no provider {provider_name!r} for {ref!r}",
             hint=f"one of {', '.join(sorted(providers()))}; see `holdfast model list`",
         )
-    return traced(_function(provider)(name))
+    return traced(_function(provider)(name, **where))
 
 
 def acts(ref: str) -> bool:
@@ -101,7 +104,7 @@ def acts(ref: str) -> bool:
     return ref.partition(":")[0] not in _ONLY_ANSWER
 
 
-def _function(provider: Provider) -> Callable[[str], Model]:
+def _function(provider: Provider) -> Callable[..., Model]:
     module, function, *of = provider.where.split(":")
     try:
         return partial(getattr(import_module(module), function), *of)
