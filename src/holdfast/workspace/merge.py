@@ -49,12 +49,13 @@ class Proposal:
         inputs: frozenset[str],
     ) -> None:
         self._repository, self._index, self._branch = repository, index, branch
-        self._base, self._first, self._inputs = base, first, inputs
+        self._base, self._inputs = base, inputs
         self._start = repository.tree(base) if base else {}
+        self._began = first if first is not None else self._start
 
     def start(self) -> str:
         """The tree that the job began with."""
-        return self.tree(self._first if self._first is not None else self._start)
+        return self.tree(self._began)
 
     def tree(self, workspace: Mapping[str, Entry], heads: Heads | None = None) -> str:
         """The tree of a workspace as git itself would make it.
@@ -72,8 +73,8 @@ class Proposal:
 
     def _offered(self, workspace: Mapping[str, Entry], modules: Tree) -> Tree:
         inside = tuple(f"{module}/" for module in modules)
-        began = self._first if self._first is not None else self._start
-        nested = tuple(f"{each}/" for each in _repositories(workspace) - _repositories(began))
+        new = _repositories(workspace) - _repositories(self._began)
+        nested = tuple(f"{each}/" for each in new)
         return {
             path: entry
             for path, entry in workspace.items()
@@ -81,7 +82,7 @@ class Proposal:
             and not (path in self._inputs and path not in self._start)
             and ".git" not in path.lower().split("/")
             and not path.startswith(inside)
-            and not (path.startswith(nested) and path not in began)
+            and not (path.startswith(nested) and path not in self._began)
         }
 
     def diff(self, old: str, new: str, *, patch: bool) -> str:

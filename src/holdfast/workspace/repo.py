@@ -177,16 +177,13 @@ class Repo:
             made = Repository(os.path.join(fresh.path, "repository.git"))
             made.held = self.git.held
             facts = survey(found, source, base, made, branch)
+            settings = {"config": facts.config, "info/exclude": facts.exclude}
             with Folder(self.folder) as here, scratch(self.folder, "aside") as aside:
                 # Of the source we have the objects; its refs and settings are its own.
                 for name in ("refs", "packed-refs"):
                     fresh.remove(f"repository.git/{name}", aside)
                 fresh.put_folder("repository.git/refs/holdfast", aside)
-                for name, text in (
-                    ("HEAD", "ref: refs/holdfast/none\n"),
-                    ("config", facts.config),
-                    ("info/exclude", facts.exclude),
-                ):
+                for name, text in {"HEAD": "ref: refs/holdfast/none\n", **settings}.items():
                     fresh.put(f"repository.git/{name}", FILE, [text.encode()], aside)
                 facts.write(made.directory)
                 made.settle()

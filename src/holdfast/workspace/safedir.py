@@ -312,34 +312,25 @@ class Folder:
         try:
             with self._refusal(path):
                 for name in path.split("/") if path else ():
-                    inner = self._enter(name, fd, how, change=change, made=made)
+                    try:
+                        inner = self._enter(name, fd, how, change=change or made is not None)
+                    except _ELSEWHERE:
+                        if made is None:
+                            raise
+                        self._set_aside(name, fd, made)
+                        os.mkdir(name, dir_fd=fd)
+                        inner = self._enter(name, fd, how, change=True)
                     os.close(fd)
                     fd = inner
             yield fd
         finally:
             os.close(fd)
 
-    def _enter(
-        self,
-        name: str,
-        parent: int,
-        how: int = _FOLDER,
-        *,
-        change: bool = False,
-        made: Folder | None = None,
-    ) -> int:
+    def _enter(self, name: str, parent: int, how: int = _FOLDER, *, change: bool = False) -> int:
         """Open a folder inside, if it is ours with the rights that its owner can give himself."""
         _split(name)
-        try:
-            fd = self._open(name, parent, how, 0o700)
-        except _ELSEWHERE:
-            if made is None:
-                raise
-            self._set_aside(name, parent, made)
-            os.mkdir(name, dir_fd=parent)
-            fd = self._open(name, parent, how, 0o700)
-        change = (change or made is not None) and self._ours
-        if change and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
+        fd = self._open(name, parent, how, 0o700)
+        if change and self._ours and (mode := os.fstat(fd).st_mode) & 0o700 != 0o700:
             os.fchmod(fd, stat.S_IMODE(mode) | 0o700)
         return fd
 

@@ -104,13 +104,10 @@ def bubblewrap() -> tuple[str, tuple[str, ...]]:
     # Installed is not allowed: reported here, and not as a failure of the agent.
     refusal = b""
     for users in _USERS:
+        command = [*_frame(program, users), "--", "true"]
         try:
             tried = subprocess.run(
-                [*_frame(program, users), "--", "true"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_PATIENCE,
-                check=False,
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigError(f"bubblewrap cannot be run: {error}", hint=_HINT) from error
