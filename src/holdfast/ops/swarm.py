@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 from holdfast import userfile
+from holdfast.agents.history import check_in_service
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, UsageError, typed
@@ -190,6 +191,7 @@ def _spec(
     roles: dict[str, list[str]] = {}
     for name in agents:
         with call.agent(name) as one:
+            check_in_service(one.state())
             roles[name] = roles_in(one.persona.look())
     model, models = fields.get("model"), dict(fields["models"])
     for name in agents:
