@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.codec import encode
 from holdfast.errors import HoldfastError
@@ -31,7 +31,7 @@ from holdfast.memory.terms import terms
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor
 
-FORMAT = "2"
+FORMAT = "3"
 FOLDER, FILE = f"{CACHE}/memory", "index.sqlite3"
 BLOCK = 8192
 MOST_TIMES = 65_535
@@ -52,40 +52,24 @@ CREATE TABLE origins(
 CREATE TABLE groups(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE texts(
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, agent TEXT, source TEXT,
-    topic TEXT, grouped TEXT, ts REAL, until REAL, tags TEXT, text TEXT NOT NULL, record BLOB,
-    fingerprint BLOB NOT NULL, origin TEXT NOT NULL, stage INT NOT NULL);
+    text TEXT NOT NULL, ts REAL, topic TEXT, grouped TEXT, tags TEXT, until REAL, record BLOB,
+    origin TEXT NOT NULL, stage INT NOT NULL);
 CREATE INDEX texts_id ON texts(id);
 CREATE INDEX texts_topic ON texts(origin, topic, ts);
-CREATE INDEX texts_same ON texts(fingerprint);
 CREATE INDEX texts_waiting ON texts(stage, number) WHERE stage < 2;
 CREATE TABLE marks(origin TEXT, kind TEXT, name TEXT, value BLOB, PRIMARY KEY(origin, kind, name));
 CREATE TABLE superseded(old TEXT, new TEXT, agent TEXT, PRIMARY KEY(agent, old, new));
 CREATE INDEX superseded_new ON superseded(new);
 CREATE TABLE postings(term INT, block INT, entries BLOB, UNIQUE(term, block));
 CREATE TABLE blocks(block INTEGER PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE vectors(seq INTEGER PRIMARY KEY, number INT NOT NULL UNIQUE, data BLOB NOT NULL);
+CREATE TABLE vectors(
+    seq INTEGER PRIMARY KEY, number INT NOT NULL UNIQUE, same BLOB NOT NULL, data BLOB NOT NULL);
+CREATE INDEX vectors_same ON vectors(same);
 """
 
 
-class Row(NamedTuple):
-    """A text as the index has it."""
-
-    number: int
-    id: str
-    agent: str
-    source: str
-    topic: str
-    group: str
-    ts: float | None
-    until: float | None
-    tags: tuple[str, ...]
-    text: str
-    record: bytes | None
-    """The line of a datum."""
-    fingerprint: bytes
-
-
-_ROW = "number, id, agent, source, topic, grouped, ts, until, tags, text, record, fingerprint"
+_TEXT = "id, agent, source, text, ts, topic, grouped, tags, until, record, number"
+"""As the fields of a `Text`."""
 
 
 def open_index(home: Backend, *, keep: bool = True) -> Index:
@@ -120,7 +104,6 @@ class Index:
             for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
                 db.execute(f"PRAGMA {setting}")
             db.execute("PRAGMA cache_size=-65536")
-            db.execute("CREATE TEMP TABLE kept(fingerprint BLOB PRIMARY KEY, data BLOB)")
             db.execute("BEGIN IMMEDIATE")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name='facts'").fetchone():
                 for statement in _SCHEMA.strip().split(";\n"):
@@ -230,15 +213,12 @@ class Index:
         """Take in texts under new numbers; their words are counted when they are asked for."""
         for text in texts:
             said = text.text[:LONGEST]
-            same = " ".join(said.lower().split())
-            values = (
-                *(text.id, text.agent, text.source, text.topic, text.group or text.id, text.ts),
-                *(text.until, "\x01".join(text.tags), said, text.record),
-                *(sha256(same.encode("utf-8", "surrogatepass")).digest(), origin),
-                READ if text.found and said.strip() else DONE,
+            tags, stage = "\x01".join(text.tags), READ if text.found and said.strip() else DONE
+            stored = text._replace(text=said, group=text.group or text.id)[:7]
+            self.db.execute(
+                f"INSERT INTO texts({_TEXT}, origin, stage) VALUES(?,?,?,?,?,?,?,?,?,?,NULL,?,?)",
+                (*stored, tags, text.until, text.record, origin, stage),
             )
-            columns = f"{_ROW.removeprefix('number, ')}, origin, stage"
-            self.db.execute(f"INSERT INTO texts({columns}) VALUES({','.join('?' * 13)})", values)
             if text.supersedes:
                 self.db.execute(
                     "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
@@ -250,32 +230,32 @@ class Index:
         waiting = "FROM texts WHERE stage<2 AND stage=0"
         while self.db.execute(f"SELECT 1 {waiting} LIMIT 1").fetchone():
             with self.writing() as db:
-                query = f"SELECT {_ROW} {waiting} ORDER BY number LIMIT {_AT_ONCE}"
-                rows = list(map(_row, db.execute(query)))
-                self._count(rows)
-                numbers = [(row.number,) for row in rows]
+                query = f"SELECT {_TEXT} {waiting} ORDER BY number LIMIT {_AT_ONCE}"
+                texts = list(map(_text, db.execute(query)))
+                self._count(texts)
+                numbers = [(text.number,) for text in texts]
                 db.executemany("UPDATE texts SET stage=1 WHERE number=?", numbers)
 
-    def _count(self, rows: Sequence[Row]) -> None:
+    def _count(self, texts: Sequence[Text]) -> None:
         postings: dict[tuple[int, int], array[int]] = {}
         blocks: dict[int, bytearray] = {}
         groups: dict[str, int] = {}
-        for row in rows:
-            block, place = divmod(row.number, BLOCK)
-            named = row.topic if row.source in (TOPIC, NOTE, CHUNK, SUMMARY) else ""
-            words = Counter(terms(f"{named}\n{row.text}" if named else row.text))
-            filters = dict.fromkeys(_filters(row), 1)
+        for text in texts:
+            block, place = divmod(text.number, BLOCK)
+            named = text.topic if text.source in (TOPIC, NOTE, CHUNK, SUMMARY) else ""
+            words = Counter(terms(f"{named}\n{text.text}" if named else text.text))
+            filters = dict.fromkeys(_filters(text), 1)
             for term, times in (*words.items(), *filters.items()):
                 entries = postings.setdefault((key_of(term), block), array("H"))
                 entries.extend((place, min(times, MOST_TIMES)))
-            if row.group not in groups:
-                groups[row.group] = self._group(row.group)
+            if text.group not in groups:
+                groups[text.group] = self._group(text.group)
             if block not in blocks:
                 blocks[block] = bytearray(self._block(block))
             data = blocks[block]
             data += bytes(place * _BYTES - len(data))
-            when = float("nan") if row.ts is None else row.ts
-            data += pack(_COLUMN, 1 + words.total(), groups[row.group], when)
+            when = float("nan") if text.ts is None else text.ts
+            data += pack(_COLUMN, 1 + words.total(), groups[text.group], when)
         self.db.executemany(
             "INSERT INTO postings VALUES(?,?,?) ON CONFLICT(term, block)"
             " DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)",
@@ -309,12 +289,13 @@ class Index:
     def _drop(self, numbers: Sequence[int]) -> None:
         """Take out texts; what is left of them is hashes of words, of a number that is not used."""
         blocks: dict[int, bytearray] = {}
-        for row in self.rows(numbers):
-            block, place = divmod(row.number, BLOCK)
+        for text in self.texts(numbers):
+            block, place = divmod(text.number, BLOCK)
             data = blocks.setdefault(block, bytearray(self._block(block)))
             if len(data) > (at := place * _BYTES):
                 data[at : at + 4] = bytes(4)
-            self.db.execute("DELETE FROM superseded WHERE new=? AND agent=?", (row.id, row.agent))
+            which = (text.id, text.agent)
+            self.db.execute("DELETE FROM superseded WHERE new=? AND agent=?", which)
         self.db.executemany("INSERT OR REPLACE INTO blocks VALUES(?,?)", blocks.items())
         for table in ("vectors", "texts"):
             query = f"DELETE FROM {table} WHERE number=?"
@@ -328,14 +309,9 @@ class Index:
 
     def wipe(self) -> None:
         """Forget everything but the vectors, which texts of the same words get again."""
-        self.db.execute("DELETE FROM kept")
-        self.db.execute(
-            "INSERT OR IGNORE INTO kept SELECT fingerprint, data FROM vectors JOIN texts"
-            " USING(number)"
-        )
         for table in ("origins", "groups", "texts", "marks", "superseded", "postings", "blocks"):
             self.db.execute(f"DELETE FROM {table}")
-        self.db.execute("DELETE FROM vectors")
+        self.db.execute("UPDATE vectors SET number = -seq")
         self.db.execute("DELETE FROM facts WHERE name='ivf'")
         self.begin_epoch()
 
@@ -348,13 +324,15 @@ class Index:
     def size(self) -> int:
         return self.db.execute("SELECT COUNT(*) FROM texts").fetchone()[0]
 
-    def rows(self, numbers: Sequence[int]) -> list[Row]:
+    def texts(self, numbers: Sequence[int]) -> list[Text]:
         """Texts by their numbers, in no order."""
-        found: list[Row] = []
-        for some in some_of(numbers):
-            marks = ",".join("?" * len(some))
-            rows = self.db.execute(f"SELECT {_ROW} FROM texts WHERE number IN ({marks})", some)
-            found += map(_row, rows)
+        return [_text(row) for row in self.rows(f"SELECT {_TEXT} FROM texts WHERE number", numbers)]
+
+    def rows(self, query: str, values: Sequence[Any]) -> list[Any]:
+        """What a query finds that ends in the column that has one of these values."""
+        found: list[Any] = []
+        for some in some_of(values):
+            found += self.db.execute(f"{query} IN ({','.join('?' * len(some))})", some)
         return found
 
     def postings(self, wanted: Iterable[str]) -> dict[str, list[tuple[int, bytes]]]:
@@ -368,44 +346,29 @@ class Index:
         found = {term: self.db.execute(query, (key_of(term),)).fetchone()[0] for term in wanted}
         return {term: size for term, size in found.items() if size}
 
-    def successors(self, row: Row) -> list[Row]:
+    def successors(self, text: Text) -> list[Text]:
         """What supersedes a text."""
-        names = ", ".join(f"texts.{name.strip()}" for name in _ROW.split(","))
-        found = self.db.execute(
-            f"SELECT {names} FROM superseded JOIN texts ON texts.id = superseded.new"
-            " AND texts.agent = superseded.agent WHERE old=? AND superseded.agent=?"
-            " ORDER BY texts.number",
-            (row.id, row.agent),
-        )
-        return list(map(_row, found))
-
-    def vectors_of_same(self, fingerprints: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Vectors of texts that say the same, also of those before a `wipe`."""
-        found: dict[bytes, bytes] = {}
-        for some in some_of(fingerprints):
-            marks = ",".join("?" * len(some))
-            for table in ("texts JOIN vectors USING(number)", "kept"):
-                query = f"SELECT fingerprint, data FROM {table} WHERE fingerprint IN ({marks})"
-                found.update(self.db.execute(query, some))
-        return found
+        newer = "SELECT new FROM superseded WHERE old=? AND agent=?"
+        query = f"SELECT {_TEXT} FROM texts WHERE id IN ({newer}) AND agent=? ORDER BY number"
+        return [_text(row) for row in self.db.execute(query, (text.id, text.agent, text.agent))]
 
     def close(self) -> None:
         self.db.close()
 
 
-def _row(found: Sequence[Any]) -> Row:
-    tags: str = found[8]
-    return Row._make(found)._replace(tags=tuple(tags.split("\x01")) if tags else ())
+def _text(row: Sequence[Any]) -> Text:
+    found = Text(*row)
+    return found._replace(tags=tuple(row[7].split("\x01")) if row[7] else ())
 
 
-def _filters(row: Row) -> Iterator[str]:
+def _filters(text: Text) -> Iterator[str]:
     """What a text can be filtered by; no word begins like this."""
-    yield f"\x01agent {row.agent}"
-    yield f"\x01source {row.source}"
-    parts = row.topic.split("/")
+    yield f"\x01agent {text.agent}"
+    yield f"\x01source {text.source}"
+    parts = text.topic.split("/")
     for depth in range(1, min(len(parts), _DEEPEST) + 1):
         yield f"\x01topic {'/'.join(parts[:depth])}"
-    for tag in row.tags:
+    for tag in text.tags:
         yield f"\x01tag {tag}"
 
 

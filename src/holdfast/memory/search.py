@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from holdfast.codec import Record, decode_record
 from holdfast.errors import DiskFull, ModelError, StorageError
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.embed import Embedder, open_embedder
-from holdfast.memory.index import FOLDER, Index, Row, open_index
+from holdfast.memory.index import FOLDER, Index, open_index
 from holdfast.memory.rank import (
     Columns,
     Wanted,
@@ -31,6 +31,7 @@ from holdfast.memory.rank import (
     columns,
 )
 from holdfast.memory.reading import Progress, Reading
+from holdfast.memory.sources import Text
 from holdfast.memory.terms import terms
 from holdfast.memory.vectors import Vectors, build
 from holdfast.store.backend import Backend
@@ -150,6 +151,8 @@ class Recall:
         if self.vectors is None:
             return {}
         self.vectors.catch_up(None, None, progress)
+        with self.index.writing() as db:
+            db.execute("DELETE FROM vectors WHERE number < 0")
         ivf = build(self.index, self.vectors.embedder.name) if self.index.folder else None
         if ivf is None:
             return {}
@@ -190,7 +193,7 @@ class Recall:
         recency = recency or Recency(*self._home.settings.recency)
         with self.index.reading():
             scored = self._scored(query, vector, _wanted(agents, filters), max(_LOOKED_AT, 4 * k))
-            rows = {row.number: row for row in self.index.rows(list(scored))}
+            rows = {row.number: row for row in self.index.texts(list(scored))}
             now = self._home.clock.now()
             hits = [_hit(row, scored[number], recency, now) for number, row in rows.items()]
             hits = self._corrected(hits, rows)
@@ -251,7 +254,7 @@ class Recall:
             self._known = (version, columns(self.index))
         return self._known[1]
 
-    def _corrected(self, hits: list[MemoryHit], rows: dict[int, Row]) -> list[MemoryHit]:
+    def _corrected(self, hits: list[MemoryHit], rows: dict[int, Text]) -> list[MemoryHit]:
         """A correction stands above what it corrects, and comes with it if it was not found."""
         known = {(hit.agent, hit.id): hit for hit in hits}
         waiting, below = list(rows.values()), dict[tuple[str, str], tuple[str, str]]()
@@ -260,7 +263,7 @@ class Recall:
             key = (row.agent, row.id)
             for new in self.index.successors(row)[-1:]:
                 other = (new.agent, new.id)
-                if other == key or key in below or _leads(below, other, key):
+                if other == key or key in below or key in _chain(below, other):
                     continue
                 below[key] = other
                 old = known[key]
@@ -302,32 +305,25 @@ def _wanted(agents: Sequence[str] | None, filters: Filters) -> Wanted:
     return Wanted(tuple(tuple(each) for each in some if each), filters.since, filters.before)
 
 
-def _hit(row: Row, parts: dict[str, float], recency: Recency, now: float) -> MemoryHit:
-    score = sum(parts.values())
-    for name, factor in _factors(row, recency, now):
-        parts[name] = factor
-        score *= factor
+def _hit(row: Text, parts: dict[str, float], recency: Recency, now: float) -> MemoryHit:
+    age = 0.0 if row.ts is None else max(0.0, now - row.ts)
+    factors = {
+        "trust": TRUST.get(row.source, 1.0),
+        "expired": EXPIRED if row.until is not None and row.until <= now else 1.0,
+        "decay": math.exp(-recency.decay * age / _DAY),
+    }
+    factors = {name: factor for name, factor in factors.items() if factor != 1.0}
+    score = sum(parts.values()) * math.prod(factors.values())
     if recency.fresh and row.ts is not None:
-        hours = max(0.0, now - row.ts) / _HOUR
-        parts["fresh"] = recency.fresh / (1 + math.exp(min(700.0, hours - 1)))
-        score += parts["fresh"]
-    return _hit_of(row, score, parts)
+        factors["fresh"] = recency.fresh / (1 + math.exp(min(700.0, age / _HOUR - 1)))
+        score += factors["fresh"]
+    return _hit_of(row, score, {**parts, **factors})
 
 
-def _hit_of(row: Row, score: float, parts: dict[str, float]) -> MemoryHit:
+def _hit_of(row: Text, score: float, parts: dict[str, float]) -> MemoryHit:
     by = str(decode_record(row.record).get("source") or "") if row.record else ""
     place = (row.id, row.agent, row.source, row.topic, row.group, row.ts, row.text)
     return MemoryHit(*place, score, parts, reported_by=by)
-
-
-def _factors(row: Row, recency: Recency, now: float) -> Iterator[tuple[str, float]]:
-    trust = TRUST.get(row.source, 1.0)
-    if trust != 1.0:
-        yield "trust", trust
-    if row.until is not None and row.until <= now:
-        yield "expired", EXPIRED
-    if recency.decay and row.ts is not None:
-        yield "decay", math.exp(-recency.decay * max(0.0, now - row.ts) / _DAY)
 
 
 def _chain(below: dict[Any, Any], key: object) -> list[object]:
@@ -336,10 +332,6 @@ def _chain(below: dict[Any, Any], key: object) -> list[object]:
     while (key := below.get(key)) is not None:
         found.append(key)
     return found
-
-
-def _leads(below: dict[Any, Any], key: object, to: object) -> bool:
-    return to in _chain(below, key)
 
 
 def _best(hits: list[MemoryHit], k: int, diversity: float, *, by_session: bool) -> list[MemoryHit]:

@@ -47,11 +47,13 @@ class Text(NamedTuple):
     group: str = ""
     """What it is a part of, as a unit of its own: a session, a file, a job, a topic."""
     tags: tuple[str, ...] = ()
-    supersedes: str = ""
     until: float | None = None
     """When it ceased to be valid."""
     record: bytes | None = None
     """The line of a datum."""
+    number: int = 0
+    """Under which the index has it."""
+    supersedes: str = ""
     found: bool = True
     """Whether a search finds it."""
 
@@ -134,8 +136,9 @@ def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
     told = "ref" in record and datum.topic.startswith("chat/") and "turn" in datum.meta
     return Text(
         *(datum.id, agent, CHUNK if chunk else TOPIC, said, datum.ts or None, datum.topic),
-        *(named or f"{agent}:{datum.topic}", datum.tags, datum.supersedes or ""),
-        *(datum.valid_until, encode(record), not (told or "sealed" in datum.meta)),
+        *(named or f"{agent}:{datum.topic}", datum.tags, datum.valid_until, encode(record)),
+        supersedes=datum.supersedes or "",
+        found=not (told or "sealed" in datum.meta),
     )
 
 

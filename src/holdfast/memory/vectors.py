@@ -111,19 +111,22 @@ class Vectors:
             self._index.begin_epoch()
 
     def _embed(self, numbers: Sequence[int]) -> None:
-        rows = self._index.rows(numbers)
-        known = self._index.vectors_of_same([row.fingerprint for row in rows])
-        new = {row.fingerprint: row.text for row in rows if row.fingerprint not in known}
+        texts = {text.number: text.text for text in self._index.texts(numbers)}
+        same = {number: _same(text) for number, text in texts.items()}
+        # The same words have the same vector, also those of before `Index.wipe`.
+        query = "SELECT same, data FROM vectors WHERE same"
+        known: dict[bytes, bytes] = dict(self._index.rows(query, [*same.values()]))
+        new = {same[each]: text for each, text in texts.items() if same[each] not in known}
         made = self.embedder.embed(list(new.values()))
         known |= {key: each.tobytes() for key, each in zip(new, made, strict=True)}
         with self._index.writing() as db:
             # What was forgotten in between gets none.
             db.executemany(
-                "INSERT OR IGNORE INTO vectors(number, data)"
-                " SELECT number, ? FROM texts WHERE number=?",
-                [(known[row.fingerprint], row.number) for row in rows],
+                "INSERT OR IGNORE INTO vectors(number, same, data)"
+                " SELECT number, ?, ? FROM texts WHERE number=?",
+                [(key, known[key], number) for number, key in same.items()],
             )
-            done = [(row.number,) for row in rows]
+            done = [(number,) for number in texts]
             db.executemany(f"UPDATE texts SET stage={DONE} WHERE number=?", done)
 
     # -- searching, within a transaction -----------------------------------------------
@@ -154,11 +157,7 @@ class Vectors:
 
     def cosines(self, vector: Any, numbers: Sequence[int]) -> dict[int, float]:
         """How near the vectors of these numbers are, as far as they have one."""
-        rows = list[tuple[int, int, bytes]]()
-        for some in some_of(numbers):
-            marks = ",".join("?" * len(some))
-            query = f"SELECT seq, number, data FROM vectors WHERE number IN ({marks})"
-            rows += self._index.db.execute(query, some)
+        rows = self._index.rows("SELECT seq, number, data FROM vectors WHERE number", numbers)
         return dict(_cosines(_held(None, rows), vector))
 
     def _since(self, seq: int) -> _Held:
@@ -213,6 +212,11 @@ class Vectors:
         return thread
 
 
+def _same(text: str) -> bytes:
+    words = " ".join(text.lower().split())
+    return sha256(words.encode("utf-8", "surrogatepass")).digest()
+
+
 def _held(of: object, rows: Sequence[tuple[int, int, bytes]]) -> _Held:
     if not rows:
         return _NONE
@@ -228,7 +232,7 @@ def _cosines(held: _Held, vector: Any) -> list[tuple[int, float]]:
 
 def _after(index: Index, seq: int) -> list[tuple[int, int, bytes]]:
     """Vectors that were made later, in order."""
-    query = "SELECT seq, number, data FROM vectors WHERE seq > ? ORDER BY seq"
+    query = "SELECT seq, number, data FROM vectors WHERE seq > ? AND number > 0 ORDER BY seq"
     return index.db.execute(query, (seq,)).fetchall()
 
 
@@ -282,6 +286,8 @@ def build(index: Index, embedder: str, *, wait: bool = True) -> Ivf | None:
 
 def _built(index: Index, embedder: str) -> Ivf | None:
     faiss = import_module("faiss")
+    # Its threads would take all cores from the agents, and hang in a process that was forked.
+    faiss.omp_set_num_threads(1)
     with index.reading():
         if index.fact("embedder") != embedder or not (rows := _after(index, 0)):
             return None
