@@ -94,7 +94,7 @@ def run(setup: Setup) -> Outcome:
             numbers["s_faiss_built"] = seconds_of(lambda: build(recall.index, given.name))
             recall.search(questions[0][0])  # loads FAISS's file
             timed = [seconds_of(lambda q=text: recall.search(q, k=BEST)) for text, _ in questions]
-            everything = columns(recall.index).lengths > 0
+            everything = columns(recall.index)["length"] > 0
             first = recall.index.db.execute("SELECT MIN(number) FROM texts").fetchone()[0]
             near = [ours.nearest(vector, everything, BEST) for _, vector in questions]
             recalls = [

@@ -39,9 +39,8 @@ LONGEST = 32_768
 """Characters of one text that are indexed."""
 READ, COUNTED, DONE = 0, 1, 2
 """Stages of a text; one that is not to be found is done at once."""
-_COLUMN = "<IId"
-"""Of each number: one more than its length, 0 where it cannot be found; its group; its time."""
-_BYTES = 16
+_COLUMN, _BYTES = "<IId", 16
+"""Of each number, as `rank` reads it."""
 _AT_ONCE = 5_000
 _DEEPEST = 32
 _PATIENCE = 60.0
@@ -88,8 +87,6 @@ class Index:
         self.folder = folder
         self.path = f"{folder}/{FILE}" if folder else ":memory:"
         self._inode = 0
-        self.changes = 0
-        """Counts what was written through this object."""
         self.db = self._open()
 
     # -- the file ----------------------------------------------------------------------
@@ -145,7 +142,6 @@ class Index:
             self.db.close()
             os.makedirs(self.folder, exist_ok=True)  # noqa: TID251  # direct write: as above
             self.db = self._open()
-            self.changes += 1
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
@@ -157,7 +153,6 @@ class Index:
             self.db.execute("ROLLBACK")
             raise
         self.db.execute("COMMIT")
-        self.changes += 1
 
     @contextmanager
     def reading(self) -> Generator[None]:
@@ -168,10 +163,6 @@ class Index:
             yield
         finally:
             self.db.execute("COMMIT")
-
-    def version(self) -> tuple[int, int]:
-        """Changes with what is in it."""
-        return self.changes, self.db.execute("PRAGMA data_version").fetchone()[0]
 
     def fact(self, name: str) -> str | None:
         found = self.db.execute("SELECT value FROM facts WHERE name=?", (name,)).fetchone()

@@ -55,7 +55,8 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
                 data = read(path, LARGEST, plain=True)
                 text = data.decode()
             except (OSError, UnicodeDecodeError, HoldfastError) as error:
-                done.skipped[path] = _why(error)
+                why = getattr(error, "message", str(error))
+                done.skipped[path] = "not UTF-8 text" if isinstance(error, ValueError) else why
                 continue
             digest = f"sha256:{sha256(data).hexdigest()}"
             if old and {datum.meta.get("hash") for datum in old} == {digest}:
@@ -103,12 +104,6 @@ def _files(root: str) -> Iterator[str]:
             path = f"{folder}/{name}"
             if not name.startswith(".") and not os.path.islink(path):
                 yield path
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8 text"
-    return error.message if isinstance(error, HoldfastError) else str(error)
 
 
 def pieces(text: str) -> Iterator[str]:

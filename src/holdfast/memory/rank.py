@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,48 +18,23 @@ K1, B = 0.9, 0.4
 MOST_TERMS = 64
 """Words of a question that count: the rarest ones."""
 _LOOKED_AT = 20_000
-_COLUMNS = np.dtype([("length", "<u4"), ("group", "<u4"), ("time", "<f8")])
+_COLUMN = np.dtype([("length", "<u4"), ("group", "<u4"), ("time", "<f8")])
+"""Of each number: one more than its words, 0 where it cannot be found; its group; its time."""
 Array = np.ndarray[Any, Any]
-
-
-class Columns(NamedTuple):
-    """What is known of every number."""
-
-    lengths: Array
-    """One more than the number of words; 0 where no text can be found."""
-    groups: Array
-    times: Array
-
-
-class Lexical(NamedTuple):
-    """Scores of the texts that share a word with the question."""
-
-    numbers: Array
-    own: Array
-    """Of each number by itself; 0 for all others."""
-    groups: Array
-    """Of each group, by its number."""
 
 
 Lists = Mapping[str, list[tuple[int, bytes]]]
 """Of each word its blocks, and their entries."""
 
 
-class Wanted(NamedTuple):
-    """Which texts may be found; each part is a list of alternatives, empty for all."""
-
-    terms: tuple[tuple[str, ...], ...] = ()
-    since: float | None = None
-    before: float | None = None
-
-
-def columns(index: Index) -> Columns:
+def columns(index: Index) -> Array:
+    """What is known of every number."""
     blocks = index.db.execute("SELECT block, data FROM blocks ORDER BY block").fetchall()
-    known = np.zeros((blocks[-1][0] + 1) * BLOCK if blocks else 0, _COLUMNS)
+    known = np.zeros((blocks[-1][0] + 1) * BLOCK if blocks else 0, _COLUMN)
     for block, data in blocks:
-        found = np.frombuffer(data, _COLUMNS)
+        found = np.frombuffer(data, _COLUMN)
         known[block * BLOCK : block * BLOCK + len(found)] = found
-    return Columns(*(np.ascontiguousarray(known[name]) for name in ("length", "group", "time")))
+    return known
 
 
 def chosen_terms(index: Index, words: Sequence[str]) -> list[str]:
@@ -73,32 +48,38 @@ def chosen_terms(index: Index, words: Sequence[str]) -> list[str]:
     return [*rare, *(term for term in distinct if term not in sizes)][:MOST_TERMS]
 
 
-def allowed(known: Columns, postings: Lists, wanted: Wanted) -> Array:
-    """Which numbers may be found."""
-    mask = known.lengths > 0
-    for alternatives in wanted.terms:
+def allowed(
+    known: Array,
+    postings: Lists,
+    wanted: Sequence[Sequence[str]],
+    since: float | None = None,
+    before: float | None = None,
+) -> Array:
+    """Which numbers may be found: those that have one of each of the `wanted` terms."""
+    mask = known["length"] > 0
+    for alternatives in wanted:
         some = np.zeros(len(mask), bool)
         for term in alternatives:
             some[_numbers(postings.get(term, []))[0]] = True
         mask &= some
-    if wanted.since is not None:
-        mask &= known.times >= wanted.since
-    if wanted.before is not None:
-        mask &= known.times < wanted.before
+    if since is not None:
+        mask &= known["time"] >= since
+    if before is not None:
+        mask &= known["time"] < before
     return mask
 
 
-def bm25(known: Columns, lists: Lists, mask: Array) -> Lexical:
-    """The score of every text in the mask that has a word of the question."""
-    lengths = np.where(mask, known.lengths.astype(np.float64) - 1, 0)
-    texts = int(mask.sum())
-    many = int(known.groups.max(initial=0)) + 1
-    group_lengths = np.bincount(known.groups[mask], weights=lengths[mask], minlength=many)
-    groups = int(np.count_nonzero(np.bincount(known.groups[mask], minlength=many)))
+def bm25(known: Array, lists: Lists, mask: Array) -> tuple[Array, Array]:
+    """The score of every number in the mask by itself, and that of every number's group."""
+    of = np.ascontiguousarray(known["group"])
+    lengths = np.where(mask, known["length"].astype(np.float64) - 1, 0)
+    texts, many = int(mask.sum()), int(of.max(initial=0)) + 1
+    group_lengths = np.bincount(of[mask], weights=lengths[mask], minlength=many)
+    groups = int(np.count_nonzero(np.bincount(of[mask], minlength=many)))
     norm = K1 * (1 - B + B * lengths / max(1e-9, lengths.sum() / max(1, texts)))
     group_norm = K1 * (1 - B + B * group_lengths / max(1e-9, group_lengths.sum() / max(1, groups)))
     own, of_groups = np.zeros(len(mask)), np.zeros(many)
-    best = best_group = 0.0
+    best = best_group = 1e-9
     for blocks in lists.values():
         numbers, times = _numbers(blocks)
         kept = mask[numbers]
@@ -106,21 +87,21 @@ def bm25(known: Columns, lists: Lists, mask: Array) -> Lexical:
         weight = _idf(texts, len(numbers))
         own[numbers] += weight * times * (K1 + 1) / (times + norm[numbers])
         best += weight * (K1 + 1)
-        together = np.bincount(known.groups[numbers], weights=times, minlength=many)
+        together = np.bincount(of[numbers], weights=times, minlength=many)
         having = np.flatnonzero(together)
         weight = _idf(groups, len(having))
         sums = together[having]
         of_groups[having] += weight * sums * (K1 + 1) / (sums + group_norm[having])
         best_group += weight * (K1 + 1)
-    return Lexical(np.flatnonzero(own), own / max(best, 1e-9), of_groups / max(best_group, 1e-9))
+    return own / best, (of_groups / best_group)[of]
 
 
-def best_by_words(known: Columns, found: Lexical, group: float, most: int) -> list[int]:
-    """The numbers of the best texts, with this weight for their groups."""
-    numbers = found.numbers
-    scores = found.own[numbers] + group * found.groups[known.groups[numbers]]
-    if len(scores) > most:
+def best_by_words(own: Array, scores: Array, most: int) -> list[int]:
+    """The numbers of the best texts by these scores, of those that have a score of their own."""
+    numbers = np.flatnonzero(own)
+    if len(numbers) > most:
         # With all that are as good as the last one, so that chance decides nothing.
+        scores = scores[numbers]
         numbers = numbers[scores >= np.partition(scores, -most)[-most]]
     return numbers.tolist()
 

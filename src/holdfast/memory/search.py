@@ -21,15 +21,7 @@ from holdfast.errors import DiskFull, ModelError, StorageError
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.index import FOLDER, Index, open_index
-from holdfast.memory.rank import (
-    Columns,
-    Wanted,
-    allowed,
-    best_by_words,
-    bm25,
-    chosen_terms,
-    columns,
-)
+from holdfast.memory.rank import allowed, best_by_words, bm25, chosen_terms, columns
 from holdfast.memory.reading import Progress, Reading
 from holdfast.memory.sources import Text
 from holdfast.memory.terms import terms
@@ -111,7 +103,6 @@ class Recall:
         self._home, self._layout, self._embedder = home, layout, embedder
         self._served = served
         self.index = open_index(home, keep=keep)
-        self._known: tuple[object, Columns] | None = None
         self.warnings: list[str] = []
         """What the last search could not do."""
 
@@ -192,7 +183,7 @@ class Recall:
         vector = self._meaning_of(query, agents, patience, progress)
         recency = recency or Recency(*self._home.settings.recency)
         with self.index.reading():
-            scored = self._scored(query, vector, _wanted(agents, filters), max(_LOOKED_AT, 4 * k))
+            scored = self._scored(query, vector, agents, filters, max(_LOOKED_AT, 4 * k))
             rows = {row.number: row for row in self.index.texts(list(scored))}
             now = self._home.clock.now()
             hits = [_hit(row, scored[number], recency, now) for number, row in rows.items()]
@@ -223,15 +214,20 @@ class Recall:
             return None
 
     def _scored(
-        self, query: str, vector: array[float] | None, wanted: Wanted, most: int
+        self,
+        query: str,
+        vector: array[float] | None,
+        agents: Sequence[str] | None,
+        filters: Filters,
+        most: int,
     ) -> dict[int, dict[str, float]]:
         """The best texts by words and by meaning, with the parts of their scores."""
-        known = self._columns()
+        known, wanted = columns(self.index), _wanted(agents, filters)
         chosen = chosen_terms(self.index, terms(query))
-        postings = self.index.postings(chosen + [each for some in wanted.terms for each in some])
-        mask = allowed(known, postings, wanted)
-        found = bm25(known, {term: postings.get(term, []) for term in chosen}, mask)
-        numbers = best_by_words(known, found, GROUP, most)
+        postings = self.index.postings(chosen + [each for some in wanted for each in some])
+        mask = allowed(known, postings, wanted, filters.since, filters.before)
+        own, groups = bm25(known, {term: postings[term] for term in chosen}, mask)
+        numbers = best_by_words(own, own + GROUP * groups, most)
         near: dict[int, float] = {}
         if vector is not None and self.vectors is not None:
             asked = np.frombuffer(vector, np.float32)
@@ -240,19 +236,11 @@ class Recall:
             near |= self.vectors.cosines(asked, [n for n in numbers if n not in near])
         scored: dict[int, dict[str, float]] = {}
         for number in {*numbers, *near}:
-            scored[number] = {
-                "words": float(found.own[number]),
-                "session": GROUP * float(found.groups[known.groups[number]]),
-            }
+            parts = {"words": float(own[number]), "session": GROUP * float(groups[number])}
             if self.vectors is not None and number in near:
-                scored[number]["meaning"] = self.vectors.embedder.weight * max(0.0, near[number])
+                parts["meaning"] = self.vectors.embedder.weight * max(0.0, near[number])
+            scored[number] = parts
         return scored
-
-    def _columns(self) -> Columns:
-        version = self.index.version()
-        if self._known is None or self._known[0] != version:
-            self._known = (version, columns(self.index))
-        return self._known[1]
 
     def _corrected(self, hits: list[MemoryHit], rows: dict[int, Text]) -> list[MemoryHit]:
         """A correction stands above what it corrects, and comes with it if it was not found."""
@@ -294,7 +282,8 @@ class Recall:
 # --- pure -----------------------------------------------------------------------------------
 
 
-def _wanted(agents: Sequence[str] | None, filters: Filters) -> Wanted:
+def _wanted(agents: Sequence[str] | None, filters: Filters) -> list[list[str]]:
+    """Terms of the index, of which a text has to have one of each."""
     topic = filters.topic.strip("/")
     some = [
         [f"\x01agent {agent.lower()}" for agent in agents or ()],
@@ -302,7 +291,7 @@ def _wanted(agents: Sequence[str] | None, filters: Filters) -> Wanted:
         [f"\x01topic {topic}"] if topic else [],
         *([f"\x01tag {tag}"] for tag in filters.tags),
     ]
-    return Wanted(tuple(tuple(each) for each in some if each), filters.since, filters.before)
+    return [each for each in some if each]
 
 
 def _hit(row: Text, parts: dict[str, float], recency: Recency, now: float) -> MemoryHit:
