@@ -96,6 +96,12 @@ def test_where_nothing_is_declared_capitals_and_defaults_are_detected() -> None:
     }
 
 
+def test_where_nothing_has_a_name_numbers_with_a_point_are_detected() -> None:
+    text = 'def f(x):\n    """0.5 in words"""\n    return 2 * x + 0.3 * x[1]  # not 0.7\n'
+    (found,) = constants(Texts({"a.py": text}))
+    assert (found.name, found.value, found.start) == ("a.py:line 3", 0.3, 19)
+
+
 def test_a_list_in_the_settings_names_numbers_too_and_a_wrong_entry_is_refused() -> None:
     files = Texts({"a.py": "SIZE = 4\nRATE = 2\n"})
     (found,) = constants(files, ["a.py:SIZE 1..16 log int"])

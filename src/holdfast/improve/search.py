@@ -1,8 +1,8 @@
 """Search over the numbers in files: which may change, and what to try next.
 
 A line declares its numbers with a comment: `# search: 0.1..5 log`, for a Python statement that
-begins there those of all its lines.  Where nothing is declared, numbers are detected: those of
-constants in capitals and of default arguments of Python files.
+begins there those of all its lines.  Where nothing is declared, numbers of Python files are
+detected: of constants in capitals and of default arguments, else those with a point.
 
 What to try next depends only on what was tried and on a seed, so that it is the same after a crash.
 """
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 from math import exp, floor, log
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +28,7 @@ _RANGE = rf"(-?(?:{_NUMBER}))\s*\.\.\s*(-?(?:{_NUMBER}))((?:\s+(?:log|int))*)"
 _MARKER = re.compile(rf"(?:#|//|--|;|%|/\*)\s*search:\s*{_RANGE}")
 _LISTED = re.compile(rf"(\S+?):(\w+)\s+{_RANGE}")
 _NAME = re.compile(r"\s*(?:(?:const|let|var|static|final|auto|double|float|int)\s+)*([A-Za-z_]\w*)")
-_CAPITALS = re.compile(r"([A-Z][A-Z0-9_]*)\s*(?::[^=]*)?=[^=]")
+_CAPITALS = re.compile(r"([A-Z][A-Z0-9_]*)(?:\s*,\s*[A-Z][A-Z0-9_]*)*\s*(?::[^=]*)?=[^=]")
 _FUNCTION = re.compile(r"\s*(?:async )?def (\w+)\(")
 _REACH = 4.0
 """Detected numbers go from a quarter of what they are to four times as much."""
@@ -99,7 +102,8 @@ def constants(files: Files, listed: Sequence[str] = ()) -> list[Constant]:
                 found += _in_line(match[1], number, line, match[2], _range(*match.groups()[2:]))
     if not found:
         python = [path for path in paths if path.endswith(".py")]
-        found = [each for path in python for each in _detected(path, files.read(path))]
+        for detect in (_detected, _fractions):
+            found = found or [each for path in python for each in detect(path, files.read(path))]
     if len(found) > _MOST:
         raise UsageError(
             f"{len(found)} numbers to search over, the most are {_MOST}",
@@ -150,6 +154,16 @@ def _detected(path: str, text: str) -> Iterator[Constant]:
             code = text.split("\n")[at].split("#", 1)[0]
             for each in _in_line(path, at, code, name[1], (0.0, 1.0, False, False)):
                 yield each._replace(**_around(each.value, code[each.start : each.end]))
+
+
+def _fractions(path: str, text: str) -> Iterator[Constant]:
+    """Numbers with a point in them, wherever they are."""
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(StringIO(text).readline):
+            if token.type == tokenize.NUMBER and "." in token.string:
+                row, name = token.start[0] - 1, f"{path}:line {token.start[0]}"
+                place = (name, path, row, token.start[1], token.end[1], float(token.string))
+                yield Constant(*place, 0.0, 1.0)._replace(**_around(place[-1], token.string))
 
 
 def _around(value: float, literal: str) -> dict[str, Any]:
