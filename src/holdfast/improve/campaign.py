@@ -336,13 +336,16 @@ def changed_settings(journal: Journal, changes: Record, source: str) -> Sequence
     return lines
 
 
-def told_before(settings: Settings, state: State, evaluations: int | None) -> Iterable[str]:
+def told_before(
+    settings: Settings, state: State, evaluations: int | None, seconds: float | None
+) -> Iterable[str]:
     """What a budget buys, before it is spent."""
     baseline = state["baseline"]
     limits = [each for each in (evaluations, settings.budget_evaluations) if each is not None]
     if limits:
         many = proposals(min(limits), baseline["sd"])
         yield f"{min(limits)} evaluations buy about {many} proposals\n"
-    if settings.budget_wall_s and baseline["seconds"]:
-        many = proposals(int(settings.budget_wall_s / baseline["seconds"]), baseline["sd"])
-        yield f"{settings.budget_wall_s:g} s buy about {many} proposals\n"
+    times = [each for each in (seconds, settings.budget_wall_s) if each is not None]
+    if times and baseline["seconds"]:
+        many = proposals(int(min(times) / baseline["seconds"]), baseline["sd"])
+        yield f"{min(times):.4g} s buy about {many} proposals\n"

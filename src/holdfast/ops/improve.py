@@ -226,7 +226,8 @@ def _go(
         *([line] if line else []), {"event": "status", "status": "running", "anew": resume}
     )
     parts = campaigns_.Parts(journal, settings, state["base"])
-    for text in campaigns_.told_before(settings, state, limits.evaluations):
+    left = None if limits.deadline is None else max(0.0, limits.deadline - call.clock.now())
+    for text in campaigns_.told_before(settings, state, limits.evaluations, left):
         tell(text)
     with stoppable() as stopping:
         steps = Steps(journal, settings, parts.benchmark, parts.screen, limits, stopping)
