@@ -28,6 +28,7 @@ from holdfast.store.backend import Backend
 SETTINGS, GOAL = "config/settings.json", "config/goal.md"
 HARNESS, IDEA = "config/harness.md", "config/idea.md"
 _HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
+_PAGE_TITLES = ("", "experiment ideas", "ideas", "user ideas")
 IDEA_TEMPLATE = """\
 # Experiment Ideas
 
@@ -197,38 +198,18 @@ def with_status(text: str, phase: str, status: str) -> str:
 def ideas_in(text: str) -> list[str]:
     """The ideas of idea.md: its sections, or all of it where it has none."""
     plain = without_comments(text)
-    parts = _HEADING.split(plain)
+    _, *parts = ["", "", *_HEADING.split(plain)]
     ideas: list[str] = []
-    for title, body in zip(["", *parts[1::2]], parts[::2], strict=True):
-        if body.strip():
-            ideas.append(
-                f"{title.strip()}: {body.strip()}"
-                if title.strip() and ideas_title(title)
-                else body.strip()
-            )
-        elif title.strip() and ideas_title(title):
-            ideas.append(title.strip())
+    for title, body in zip(parts[::2], parts[1::2], strict=True):
+        own = "" if title.strip().lower() in _PAGE_TITLES else title.strip()
+        if own or body.strip():
+            ideas.append(": ".join(filter(None, (own, body.strip()))))
     return ideas
-
-
-def ideas_title(title: str) -> bool:
-    """Whether a heading is an idea's own, and not that of the page."""
-    return title.strip().lower() not in ("experiment ideas", "ideas", "user ideas")
-
-
-def added_idea(text: str, idea: str) -> str:
-    title, _, body = idea.strip().partition("\n")
-    return f"{text.rstrip()}\n\n## {title}\n{body.strip()}\n"
 
 
 def text_of(home: Backend, key: str) -> str:
     found = home.document(key).read()
     return "" if found is None else found.data.decode("utf-8", "replace")
-
-
-def matching(paths: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The paths that a scope covers."""
-    return [path for path in paths if in_scope(path, patterns)]
 
 
 def in_scope(path: str, patterns: Sequence[str]) -> bool:

@@ -23,7 +23,6 @@ from holdfast.store.view import Shape
 State = dict[str, Any]
 Decide = Callable[[State], Sequence[Record]]
 RUNNING, IDLE = "running", "idle"
-STOPS = ("target_reached", "plateau", "max_iterations", "circuit_breaker", "budget", "error")
 MOST_CACHED = 2_000
 _SESSION = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,255}")
 
@@ -201,7 +200,7 @@ def _moved(state: State, record: Record) -> None:
 
 
 def _round(state: State, record: Record) -> None:
-    kept = ("number", "seed", "planners", "ideas", "head", "smoke")
+    kept = ("number", "seed", "planners", "ideas", "head")
     state["round"] = {name: record[name] for name in kept}
     state["round"] |= {"started": record["ts"], "updated": record["ts"], "step": "research"}
     state["round"] |= {"results": {}, "open": {}, "ended": None}

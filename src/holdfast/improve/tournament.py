@@ -60,9 +60,9 @@ class _Unfit(Exception):
         self.told = told
 
 
-def hold(steps: Steps, workshop: Workshop, one: Record, entrants: list[Entrant]) -> Outcome:
+def hold(steps: Steps, workshop: Workshop, entrants: list[Entrant]) -> Outcome:
     """Try the entrants, best first; the winner and what could be stacked on it."""
-    higher, state = steps.settings.higher, steps.state
+    higher, state, one = steps.settings.higher, steps.state, steps.state["round"]
     ranked = sorted(
         entrants, key=lambda each: ((-each.score if higher else each.score), each.executor)
     )
@@ -123,8 +123,8 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
 
 def _trial(workshop: Workshop, entrant: Entrant, at: Outcome) -> Record:
     """The commit that would be merged, without its message."""
-    if entrant.parent == at.head or (not at.won and entrant.parent != at.head):
-        # Made from an older candidate: it stands for all of it, and has to beat what is there.
+    if not at.won:
+        # Also one that is made from an older candidate: as it is it has to beat what is there.
         return {"commit": entrant.commit, "conflicts": []}
     tree = workshop.merged(at.head, entrant.parent, entrant.commit)
     if isinstance(tree, Conflicts):
