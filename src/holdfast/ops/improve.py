@@ -403,12 +403,8 @@ def finalize(
     with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         journal.own()
         try:
-            found = finalized(
-                journal,
-                branch,
-                confirm(call, trust=trust),
-                None if skip_control else call.tell or _silent,
-            )
+            tell = None if skip_control else _telling(call)
+            found = finalized(journal, branch, confirm(call, trust=trust), tell)
             journal.lines.flush()
         finally:
             journal.disown()
@@ -417,10 +413,6 @@ def finalize(
         told = f"; hold-out {held['base']} → {held['result']}"
     detail = f"{found['branch']} has it all in one commit{told}; look: git log -p {found['branch']}"
     return Change(journal.place.name, applied=True, detail=detail, data=found)
-
-
-def _silent(text: str) -> None:
-    pass
 
 
 # --- shared ---------------------------------------------------------------------------------
