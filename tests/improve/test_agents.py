@@ -69,6 +69,22 @@ def test_known_agents_edit_the_repository(
     assert desk.history(1)["winner"]["hypothesis"] == "Eight is more than three"
 
 
+PRICED = {"reply": '{"edits": []}', "cost_usd": 0.5}
+
+
+def test_what_models_cost_is_in_the_book_and_bounded(desk: Campaigns) -> None:
+    desk.init("--format", "number", "--planners", "2", benchmark=CHEAP)
+    model = desk.script(PRICED, PRICED, PRICED)
+    data = desk.loop("--rounds", "1", "--executor", model)
+    assert (data["cost_usd"], data["calls"]) == (1.0, 2)
+    assert "improve-sort  1.0 " in desk("budget", "show").out
+    with (desk.home / "holdfast.toml").open("a", encoding="utf-8") as file:
+        file.write("\n[budget]\nfleet_day_usd = 1.0\n")
+    data = desk.loop("--rounds", "1", code=1)
+    assert (data["status"], data["cost_usd"]) == ("budget", 1.0)
+    assert "fleet" in data["why"]
+
+
 def test_what_agents_may_cost_is_counted_with_what_is_unknown(desk: Campaigns) -> None:
     desk.init("--format", "number", "--planners", "1", benchmark=CHEAP)
     desk.play({"executor_1": {"factor": 4}})

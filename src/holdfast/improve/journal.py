@@ -212,12 +212,16 @@ def _intent(state: State, record: Record) -> None:
     if one is None:
         return
     one |= {"step": record["phase"], "updated": record["ts"]}
-    for step, args in record["steps"].items():
-        if step in one["open"] and "reserved_usd" in one["open"][step]:
-            # Its process died while a model was asked: it may have been answered and paid.
+    one["open"] |= record["steps"]
+
+
+def _lost(state: State, record: Record) -> None:
+    """A process died while a model was asked: it may have been answered and paid."""
+    asked: Mapping[str, Record] = state["round"]["open"] if state["round"] else {}
+    for args in asked.values():
+        if args.get("charge") == record["charge"]:
             state["unknown"] += 1
-            state["assumed_usd"] += one["open"][step]["reserved_usd"] or 0.0
-        one["open"][step] = args
+            state["assumed_usd"] += args["reserved_usd"] or 0.0
 
 
 def _done(state: State, record: Record) -> None:
@@ -280,6 +284,7 @@ _ACTS: dict[str, Callable[[State, Record], None]] = {
     "moved": _moved,
     "round": _round,
     "intent": _intent,
+    "lost": _lost,
     "done": _done,
     "ended": _ended,
     "finalized": _finalized,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
@@ -18,12 +18,15 @@ from holdfast.improve.acceptance import holds_even
 from holdfast.improve.evaluator import Evaluation, Evaluator, failure
 from holdfast.improve.files import Settings
 from holdfast.improve.journal import Journal, State
+from holdfast.improve.money import Money
 from holdfast.improve.roles import Answer, Call, stored
 from holdfast.improve.views import Views
 from holdfast.proc.around import Around
 from holdfast.proc.survivors import end_around
-from holdfast.spend.gate import Bound, grant
 from holdfast.store.failpoints import hit
+
+if TYPE_CHECKING:
+    from holdfast.store.home import Home
 
 _LOOK, _SHOW = 0.2, 0.5
 """Seconds between two looks for a request to stop while programs run, and of the documents."""
@@ -72,6 +75,7 @@ class Steps:
 
     def __init__(
         self,
+        home: Home,
         journal: Journal,
         settings: Settings,
         evaluator: Evaluator,
@@ -81,7 +85,7 @@ class Steps:
     ) -> None:
         self.journal, self.settings = journal, settings
         self.evaluator, self.screen = evaluator, screen
-        self.home, self.clock = journal.home, journal.home.clock
+        self.home, self.clock, self._money = home, home.clock, Money(home, journal)
         self.views = Views(journal.home, journal.place)
         place = f"{journal.home.url}\0{journal.place.root}"
         self.around = f"improve-{sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
@@ -139,9 +143,15 @@ class Steps:
         intents: dict[str, Record] = {}
         inputs = [stored(each.request) for each in asks.values()]
         self._inputs.append_all(inputs)
+        most = (self._limits.max_cost, self.settings.budget_cost_usd)
+        paid = self._money.reserved(
+            {step: each.call for step, each in asks.items() if not each.call.inline},
+            min((each for each in most if each is not None), default=None),
+        )
         for (step, each), kept in zip(asks.items(), inputs, strict=True):
-            paid = {} if each.call.inline else {"reserved_usd": self._granted(each.call, len(asks))}
-            intents[step] = {"input": kept["input"], **each.args, **paid}
+            intents[step] = {"input": kept["input"], **each.args, **paid.get(step, {})}
+        lost = [args["charge"] for s, args in self.state["round"]["open"].items() if s in paid]
+        self.journal.write(*({"event": "lost", "charge": charge} for charge in lost))
         self._intend(phase, intents)
         waiting: dict[Future[Answer], str] = {}
         for step, each in asks.items():
@@ -162,7 +172,10 @@ class Steps:
                 self._take(step, asks[step], future.result())
 
     def _take(self, step: str, asked: Ask, answer: Answer) -> None:
-        paid = {} if answer.paid is None else {"paid": answer.paid}
+        paid: Record = {}
+        if answer.paid is not None:
+            charge = self.state["round"]["open"].get(step, {}).get("charge")
+            paid["paid"] = {**answer.paid, "charge": charge}
         self.done(step, asked.take(answer), **paid)
         self.show()
 
@@ -259,33 +272,16 @@ class Steps:
             if most is not None and used >= most:
                 raise Halted("budget", f"{used} of {most} evaluations are used ({name})")
 
-    def _granted(self, call: Call, among: int) -> float | None:
-        """Reserve for a call under the limit of the campaign; OverBudget if refused."""
-        known = (self._limits.max_cost, self.settings.budget_cost_usd)
-        most = min((each for each in known if each is not None), default=None)
-        state, wanted = self.state, call.most_usd
-        bound = Bound(
-            f"campaign {self.journal.place.name}",
-            most,
-            state["cost_usd"],
-            0.0,
-            state["unknown"],
-            state["assumed_usd"],
-        )
-        hint = "raise it: `holdfast improve run --max-cost`, or take a cheaper model"
-        if most is not None and wanted is None:
-            grant([bound], None, hint=hint)
-            return bound.left / among
-        return grant([bound], wanted or 0.0, hint=hint)
-
     # -- what others see ---------------------------------------------------------------
 
     def show(self, *, now: bool = False) -> None:
         """Bring the documents up to date, now or soon."""
         if now or self.clock.boottime() >= self._next_show:
             self.views.show(self.state)
+            self._money.settle()
             self._next_show = self.clock.boottime() + _SHOW
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._inputs.close()
+        self._money.close()

@@ -178,7 +178,7 @@ def run(
         journal.own()
         try:
             state = _go(
-                call, journal, changes, limits, 1 if smoke else rounds,
+                call, home, journal, changes, limits, 1 if smoke else rounds,
                 resume=resume, smoke=smoke, trust=trust,
             )  # fmt: skip
         finally:
@@ -192,6 +192,7 @@ def run(
 
 def _go(
     call: Context,
+    home: Home,
     journal: Journal,
     changes: Record,
     limits: Limits,
@@ -230,7 +231,7 @@ def _go(
     for text in campaigns_.told_before(settings, state, limits.evaluations, left):
         tell(text)
     with stoppable() as stopping:
-        steps = Steps(journal, settings, parts.benchmark, parts.screen, limits, stopping)
+        steps = Steps(home, journal, settings, parts.benchmark, parts.screen, limits, stopping)
         try:
             with _chart(call, journal, tell) as told:
                 return Engine(steps, parts.workshop, told).run(rounds, smoke=smoke)
