@@ -121,6 +121,10 @@ def test_documents_that_are_lost_are_made_again(desk: Campaigns) -> None:
     for file in files[:-1]:
         file.unlink()
     files[-1].write_text("garbage")
+    assert desk("rebuild").code == 0
+    assert {file: file.read_bytes() for file in files} == before
+    for file in files[:-1]:
+        file.unlink()
     desk.loop("--rounds", "1")
     assert all(file.read_bytes() == before[file] for file in files[:-1])
     assert desk.file("state/iteration_state.json")["iteration"] == 3

@@ -37,7 +37,7 @@ def begun(desk: Campaigns, *words: str) -> None:
 def inputs(desk: Campaigns, role: str, id: str) -> Any:
     """What somebody was asked last, found by the hash in its intent."""
     lines = (desk.home / "improve/sort/inputs.jsonl").read_bytes().splitlines()
-    found = {each["input"]: each["request"] for each in map(json.loads, lines) if "input" in each}
+    found = {each["input"]: each["question"] for each in map(json.loads, lines) if "input" in each}
     named = {
         args["input"]
         for each in desk.journal("intent")

@@ -286,12 +286,12 @@ def _outcome(ended: Ended, fine: Sequence[int]) -> Record | None:
             return failure(f"the benchmark ended with exit code {ended.code}", said)
 
 
-def failure(what: str, why: str, category: str = "logic_error") -> Record:
+def failure(what: str, why: str, category: str = "logic_error", lesson: str = "") -> Record:
     return {
         "what": what[:1000],
         "why": why.strip()[:1000] or "not known",
         "category": category,
-        "lesson": _LESSONS[category],
+        "lesson": lesson or _LESSONS[category],
     }
 
 

@@ -56,10 +56,12 @@ class Making(Asker):
         try:
             commit = taken(answer)
         except HoldfastError as error:
-            told = failure("the edits could not be applied", error.message, "scope_error")
+            lesson = "quote the text as it stands in the file"
+            told = failure("the edits could not be applied", error.message, lesson=lesson)
         if answer.why:
             category = "timeout" if answer.why.startswith("timed_out") else "logic_error"
-            told = failure("the executor failed", answer.why, category)
+            lesson = "a smaller change, which the executor can finish"
+            told = failure("the executor failed", answer.why, category, lesson)
         changed = self.workshop.changed(parent, commit) if commit != parent else {}
         told = told or self._wrong(parent, commit, changed)
         targets = [each.removeprefix("./") for each in plan["target_files"]]
@@ -72,8 +74,8 @@ class Making(Asker):
 
     def _wrong(self, parent: str, commit: str, changed: Mapping[str, Any]) -> Record | None:
         if not changed:
-            told = failure("nothing was changed", "the executor left the files as they were")
-            return {**told, "lesson": "no change"}
+            why = "the executor left the files as they were"
+            return failure("nothing was changed", why, lesson="no change")
         context, tree = self.context, self.workshop.git.tree(commit)
         if found := violations(context.base, tree, context.sealed):
             what = f"sealed: {', '.join(found[:5])}"

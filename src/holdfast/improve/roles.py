@@ -122,7 +122,7 @@ def stored(request: Record) -> Record:
     if "proposals" in given:
         request = {**request, "input": {**given, "proposals": len(given["proposals"])}}
     name = sha256(encode(request, limit=MAX_DOCUMENT)).hexdigest()
-    return {"input": name, "request": request}
+    return {"input": name, "question": request}
 
 
 def direct_plan(request: Record) -> Record:

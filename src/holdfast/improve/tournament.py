@@ -89,10 +89,12 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
             failure(
                 f"it conflicts with what was merged before it: {', '.join(trial['conflicts'][:5])}",
                 "both change the same lines",
+                lesson="build on what was merged, or change other lines",
             )
         )
     if trial["commit"] == at.head:
-        raise _Unfit(failure("it brings nothing that is not merged already", "the same change"))
+        what = "it brings nothing that is not merged already"
+        raise _Unfit(failure(what, "the same change", lesson="try something else"))
     found, before, after = _contest(steps, one, entrant, trial["commit"], at)
     if not found.accepted:
         told = f"{found.candidate:g} against {found.base:g} in {found.pairs} runs: {found.why}"
@@ -110,7 +112,8 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
     traced = steps.once(f"traced/{name}", _PHASE, partial(_traced, steps, workshop, trial, at))
     if traced["dead"]:
         what = "the lines that it changed never ran under the benchmark"
-        raise _Unfit(failure(what, "the score cannot come from them"))
+        why, lesson = "the score cannot come from them", "change lines that the benchmark runs"
+        raise _Unfit(failure(what, why, lesson=lesson))
     made = steps.once(
         f"commit/{name}", _PHASE, partial(_commit, workshop, one, entrant, trial, found, at)
     )

@@ -12,6 +12,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.lifecycle import ENTRIES, bootstrap, missing, name_of, refresh_index
 from holdfast.errors import BadName, ConfigError, NotFound
 from holdfast.ids import SessionId, agent_id, key_parts, session_id
+from holdfast.improve.journal import AGENT_SETTINGS, Journal, campaigns
 from holdfast.layout import ALERTED, ALERTS, HOLDFAST, SPEND, SPENT, Layout
 from holdfast.ledger.book import Ledger, agents, key_of
 from holdfast.memory.topics import Topics
@@ -152,6 +153,7 @@ def rebuild(context: Context, *, dry_run: DryRun = False) -> Change:
         from holdfast.jobs.queue import rebuilt
 
         found.append(rebuilt(home, layout, dry_run=dry_run))
+        found.append(_rebuilt_campaigns(home, dry_run=dry_run))
     for key, aside in chain(*found, _rebuilt_of_the_fleet(home, dry_run=dry_run)):
         keys.append(key)
         for kept in aside:
@@ -186,6 +188,16 @@ def _rebuilt(
             return
         for key in agent.views(agent.state()["sessions"]):
             yield key, []
+
+
+def _rebuilt_campaigns(home: Home, *, dry_run: bool) -> Iterator[tuple[str, list[str]]]:
+    for place in campaigns(home):
+        from holdfast.improve.views import Views
+
+        with Journal(home, place) as journal:
+            yield place.key(AGENT_SETTINGS), [] if dry_run else journal.lines.rebuild()
+            if not dry_run:
+                Views(home, place).rebuild(journal.lines.log)
 
 
 def _rebuilt_of_the_fleet(home: Home, *, dry_run: bool) -> Iterator[tuple[str, list[str]]]:
