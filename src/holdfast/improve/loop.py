@@ -82,6 +82,9 @@ class Engine:
         self.workshop.clean()
         self.journal.write({"event": "status", "status": status, "why": why})
         self.steps.show(now=True)
+        s, branch = self.steps.settings, self.journal.known()["branch"]
+        if status == "target_reached" and s.auto_pr:
+            self._tell(f"now: gh pr create --base {s.target_branch} --head {branch}\n")
 
     def _over(self, state: State) -> tuple[str, str] | None:
         """Why no round begins, in the order that counts."""
