@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,16 @@ def test_every_mutation_is_other_source_that_parses() -> None:
     for wanted in ("return max(x + 1, 2.5)", "return min(x - 1, 2.5)", "continue", "pass"):
         assert wanted in found
     assert mutations("a.py", "not Python (") == []
+
+
+def test_planners_of_a_round_try_different_mutations() -> None:
+    texts = {"a.py": "def f(x):\n    return x < 3 and x > 1 or x == 7\n"}
+    found = [
+        planned("mutate", texts, asking(1, f"planner_{letter}", seed=at))[0]
+        for at, letter in enumerate("abcd")
+    ]
+    words = {tuple(re.findall(r"\w+", plan["hypothesis"])) for plan in found}
+    assert len(words) == 4, "by their words too: that is how the critic compares them"
 
 
 def test_a_mutation_is_tried_once() -> None:

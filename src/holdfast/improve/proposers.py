@@ -10,6 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -24,7 +25,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _CHANGE = re.compile(rf"(?:line (\d+): )?replace ({_STRING}) by ({_STRING})")
 _WRITE = re.compile(rf"write ({_STRING})")
 _VALUES = re.compile(r"values (\{.*\})", re.DOTALL)
-_SHOWN = 3
+_SHOWN, _PARTS = 3, 8
 NAMES = (*DRAWS, "mutate", "patches:FILE", "null")
 
 
@@ -234,9 +235,9 @@ class _Mutate:
         ]
         if not edits:
             raise NotFound("no mutation is left to try", hint="name another planner")
-        # Planners of one round share the request but for their id: each takes a part of its own.
-        Random(f"{request['seed']}/{request['round']}").shuffle(edits)
-        edit = edits[_place(request) % len(edits)]
+        # No two planners of a round try the same.
+        part = edits[_place(request) :: _PARTS] or edits
+        edit = _random(request).choice(part)
         return _plan(request, _told(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
 
     def execute(self, plan: Record, files: Files) -> None:
@@ -244,7 +245,9 @@ class _Mutate:
 
 
 def _told(edit: Edit) -> str:
-    return f"{edit.file}, line {edit.line}: `{edit.new.strip()}` for `{edit.old.strip()}`"
+    """Named by a digest too: hypotheses are compared by their words, not by operators."""
+    told = f"{edit.file}, line {edit.line}: `{edit.new.strip()}` for `{edit.old.strip()}`"
+    return f"{told}, mutation {sha256(told.encode()).hexdigest()[:8]}"
 
 
 def mutations(path: str, text: str) -> list[Edit]:
