@@ -7,59 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.codec import Record
-from holdfast.contracts.kind import object_of, objects_in
+from holdfast.contracts.kind import object_of
 from holdfast.improve.pictures import terminal
-from holdfast.improve.shown import Curve, Shown, families, number
+from holdfast.improve.shown import Curve, families, number
 from holdfast.text import clip, one_line, plural
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
 _MOST_LESSONS = 20
 
 
-def facts_of(shown: Shown, name: str) -> Record:
-    """What the documents of a campaign say where its journal is missing."""
-    curve, own = shown.curve, shown.own
-    best = number(own.get("best_score")) if curve.best is None else curve.best
-    start, higher = curve.baseline, curve.higher
-    gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
-    rounds = [_round(shown, at) for at in shown.rounds()]
-    return {
-        "campaign": name,
-        "status": str(own.get("status") or "unknown"),
-        "why": None,
-        "next": f"holdfast validate {name}",
-        "objective": "",
-        "metric": curve.metric,
-        "higher_is_better": higher,
-        "target": curve.target,
-        "baseline": start,
-        "noise_sd": curve.sd,
-        "best": best,
-        "gain": gain,
-        "gain_percent": None if gain is None or not start else 100 * gain / abs(start),
-        "iterations": own.get("iterations", len(rounds)),
-        "max_iterations": shown.settings.get("max_iterations"),
-        "merged": sum(each["status"] == "merged" for each in rounds),
-        "rounds": rounds,
-    }
-
-
-def _round(shown: Shown, at: int) -> Record:
-    history, report = shown.history(at), shown.merge_report(at)
-    winner = object_of(history.get("winner"))
-    won = bool(winner) or bool(report.get("winner"))
-    return {
-        "iteration": at,
-        "status": str(report.get("status") or ("merged" if won else "no winner")),
-        "winner": winner or None,
-        "best": number(winner.get("score")),
-        "losers": list(objects_in(history.get("losers"))),
-        "reason": report.get("reason"),
-    }
-
-
 def report(facts: Record, curve: Curve) -> str:
-    """`facts` is an overview of a journal, or what `facts_of` found."""
     parts = [f"# {_plain(facts['objective'] or facts['campaign'])}", *_head(facts)]
     parts += ["## Scores", f"```\n{terminal(curve)}\n```", *_result(facts)]
     parts += ["## Families", _table(("family", "tried", "won", "gain"), _families(curve))]
@@ -87,13 +44,12 @@ def _result(facts: Record) -> Iterator[str]:
     if facts["target"] is not None:
         rows.append(("target", _figure(facts["target"])))
     rows.append(("noise, sd", _figure(facts["noise_sd"])))
-    if "control" in facts:
-        rows += compared(facts)
-        rows += [
-            ("evaluations", facts["evaluations"]),
-            ("cost", f"{facts['cost_usd']:.4f} USD, unknown for {facts['unknown_costs']} calls"),
-            ("branch", f"`{facts['branch']}`"),
-        ]
+    rows += compared(facts)
+    rows += [
+        ("evaluations", facts["evaluations"]),
+        ("cost", f"{facts['cost_usd']:.4f} USD, unknown for {facts['unknown_costs']} calls"),
+        ("branch", f"`{facts['branch']}`"),
+    ]
     if (held := object_of(object_of(facts.get("finalized")).get("holdout"))) != {}:
         rows.append(("hold-out", f"{_figure(held['base'])} → {_figure(held['result'])}"))
     yield _table((facts["metric"], ""), rows)

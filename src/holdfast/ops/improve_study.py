@@ -86,9 +86,9 @@ def plot(
     kind = os.path.splitext(out)[1].lower()
     if kind not in _KINDS:
         raise UsageError(f"not a picture: {out}", hint="name a file that ends in .svg, .png, .html")
-    data, curve = _studied(call, campaign, session_id)
+    title, curve = _curve(call, campaign, session_id)
     charts = pictures(curve)
-    picture = page(curve, data["campaign"]) if kind == ".html" else svg(charts, alone=True)
+    picture = page(curve, title) if kind == ".html" else svg(charts, alone=True)
     content = png(picture) if kind == ".png" else picture.encode()
     applied = put_over(out, content)
     told = {"bytes": len(content), "charts": [chart.title for chart in charts]}
@@ -99,7 +99,7 @@ def plot(
 @example("holdfast improve report sort")
 def report(
     call: Context,
-    campaign: Study = None,
+    campaign: Campaign = None,
     *,
     control: Annotated[
         bool, Arg("Measure random search first, with as many evaluations as the campaign had")
@@ -111,6 +111,7 @@ def report(
     the candidates that were made from the unchanged repository, and random search over its numbers.
     """
     from holdfast.improve.report import report as written
+    from holdfast.improve.shown import curve_of
 
     if control:
         from holdfast.improve.control import measure
@@ -120,8 +121,9 @@ def report(
                 journal, _parts(call, journal, trust=trust).whole, call.tell or (lambda _: None)
             )
             journal.lines.flush()
-    data, curve = _studied(call, campaign, session_id)
-    return Show(_brief(data), text=written(data, curve), exact=True)
+    with open_campaign(call, call.home(), campaign, session_id) as journal:
+        data = overview(journal.state(), alive=journal.holder() is not None)
+    return Show(_brief(data), text=written(data, curve_of(data)), exact=True)
 
 
 @example("holdfast improve diff sort --round 1")
@@ -230,22 +232,19 @@ def _row(state: Record, round: int | None, executor: str | None) -> Record:
     return known[0]
 
 
-def _studied(call: Context, name: str | None, session: str | None) -> tuple[Record, Any]:
-    """A campaign of the home, or of a folder, and its curve."""
+def _curve(call: Context, name: str | None, session: str | None) -> tuple[str, Any]:
+    """A campaign of the home, or of a folder, and its curve; a folder of its name comes second."""
     from holdfast.improve import shown
-    from holdfast.improve.report import facts_of
 
     folder = name if name is not None and not call.from_afar and os.path.isdir(name) else None
-    if folder is None or os.sep not in folder:  # a name; a folder of that name comes second
+    if folder is None or os.sep not in folder:
         try:
             with open_campaign(call, call.home(), name, session) as journal:
-                data = overview(journal.state(), alive=journal.holder() is not None)
-            return data, shown.curve_of(data)
+                return journal.place.name, shown.curve_of(overview(journal.state()))
         except HoldfastError:
             if folder is None:
                 raise
-    found = shown.in_folder(folder)
-    return facts_of(found, folder), found.curve
+    return folder, shown.in_folder(folder).curve
 
 
 def _brief(data: Record) -> Record:
