@@ -40,6 +40,8 @@ class Board:
         self.host = f"{found[2]}:{self.port}"
         self.cookie = ""
         self.token = ""
+        self.tab: Any = None
+        """Where a browser shows it, if one does."""
         self.said: list[bytes] = []
         """Lines on its standard error since it is up."""
 
@@ -134,6 +136,8 @@ def up(shell: Shell, *words: str, before: Sequence[str] = ()) -> Iterator[Board]
             listener = Thread(target=board.said.extend, args=(hears,))
             listener.start()
             yield board
+            if board.tab is not None:
+                board.tab.context.close()
         finally:
             process.terminate()
             process.wait(PATIENCE)

@@ -25,6 +25,7 @@ ARGUMENTS = [
 ]
 SCREENS = REPO / "build" / "screens"
 SIZES = {"desk": (1280, 860), "phone": (390, 844)}
+THEMES = ("light", "dark")
 
 
 class Visit:
@@ -33,9 +34,20 @@ class Visit:
     def __init__(self, page: Any, board: Board) -> None:
         self.page, self.board = page, board
         self.wrong: list[str] = []
-        page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.wrong.append(f"page: {error}"))
-        page.on("request", self._asked)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        events = {"console": self._heard, "pageerror": self._broke, "request": self._asked}
+        for name, note in events.items():
+            self.page.on(name, note)
+        try:
+            yield
+        finally:
+            for name, note in events.items():
+                self.page.remove_listener(name, note)
+
+    def _broke(self, error: Any) -> None:
+        self.wrong.append(f"page: {error}")
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -48,6 +60,21 @@ class Visit:
     def go(self, path: str) -> None:
         self.page.goto(self.board.url + path)
         self.page.wait_for_selector("#live:is([data-state=live], [data-state=still])")
+
+    def wear(self, theme: str, size: str) -> None:
+        width, height = SIZES[size]
+        self.page.emulate_media(color_scheme=theme)
+        self.page.set_viewport_size({"width": width, "height": height})
+
+    def looks(self, name: str) -> Iterator[tuple[str, str]]:
+        """The page that is open by day and by night, on a desk and on a phone; none is too wide."""
+        for theme in THEMES:
+            for size in SIZES:
+                self.wear(theme, size)
+                self.picture(f"{name}-{theme}-{size}")
+                width = self.page.evaluate("document.documentElement.scrollWidth")
+                assert width <= SIZES[size][0], (name, theme, size)
+                yield theme, size
 
     def picture(self, name: str) -> None:
         """Kept after the run, to be looked at."""
@@ -62,13 +89,19 @@ class Visit:
 def visiting(
     browser: Any, board: Board, theme: str = "light", size: str = "desk"
 ) -> Iterator[Visit]:
-    width, height = SIZES[size]
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
-    name, _, value = board.cookie.partition("=")
-    context.add_cookies([{"name": name, "value": value, "url": board.url}])
-    if board.token:
-        context.add_init_script(f"localStorage.setItem('token', {board.token!r})")
-    visit = Visit(context.new_page(), board)
-    yield visit
-    context.close()
+    """In the one tab of a dashboard: another would cost more than most pages do."""
+    if board.tab is None:
+        context = browser.new_context()
+        name, _, value = board.cookie.partition("=")
+        context.add_cookies([{"name": name, "value": value, "url": board.url}])
+        if board.token:
+            context.add_init_script(f"localStorage.setItem('token', {board.token!r})")
+        board.tab = context.new_page()
+    visit = Visit(board.tab, board)
+    visit.wear(theme, size)
+    with visit.noting():
+        yield visit
+    if board.tab.url.startswith(board.url):
+        board.tab.evaluate("localStorage.clear(); sessionStorage.clear()")
+    board.tab.goto("about:blank")
     assert visit.wrong == []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.web.aftermath import HOSTILE, LONG_NAME, WIDE, aftermath
 from tests.web.board import Board, up
-from tests.web.browsing import NEEDS_CHROMIUM, SIZES, Visit, visiting
+from tests.web.browsing import NEEDS_CHROMIUM, Visit, visiting
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -133,9 +133,7 @@ def test_hostile_names_and_texts_are_only_text(browser: Any, ruin: Board) -> Non
                 assert text in said, (path, text)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", list(SIZES))
-def test_no_page_is_wider_than_its_screen(browser: Any, ruin: Board, theme: str, size: str) -> None:
+def test_no_page_is_wider_than_its_screen(browser: Any, ruin: Board) -> None:
     session = ruin.get(f"/api/session/list?agent={LONG_NAME}").json()["rows"][-1]["session_id"]
     paths = {
         "fleet": "/",
@@ -148,7 +146,7 @@ def test_no_page_is_wider_than_its_screen(browser: Any, ruin: Board, theme: str,
         "ledger": "/ledger",
         "lost": "/agent/nobody",
     }
-    with visiting(browser, ruin, theme, size) as visit:
+    with visiting(browser, ruin) as visit:
         for name, path in paths.items():
             if name == "lost":
                 visit.page.goto(ruin.url + path)
@@ -156,6 +154,4 @@ def test_no_page_is_wider_than_its_screen(browser: Any, ruin: Board, theme: str,
                 visit.wrong.clear()  # the console tells of a 404
             else:
                 shown(visit, path)
-            visit.picture(f"ruin-{name}-{theme}-{size}")
-            width = visit.page.evaluate("document.documentElement.scrollWidth")
-            assert width <= SIZES[size][0], name
+            assert len(list(visit.looks(f"ruin-{name}"))) == 4
