@@ -6,12 +6,11 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.ledger.shell import PATIENCE
-from tests.web.board import Board, a_home, up
+from tests.ledger.shell import PATIENCE, Shell
+from tests.web.board import Board, up
 
 FEW_FILES = ["sh", "-c", 'ulimit -n 128; exec "$@"', "sh"]
 UNFINISHED = b"GET / HTTP/1.1\r\nHost: l"
@@ -19,10 +18,10 @@ LOUD = 4_096
 """Bytes on standard error that a flood may cost."""
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Board]:
-    """One that may have few files open."""
-    with up(a_home(tmp_path), before=FEW_FILES) as board:
+@pytest.fixture(scope="module")
+def small(shell: Shell) -> Iterator[Board]:
+    """One that may have few files open, and goes through every flood."""
+    with up(shell, before=FEW_FILES) as board:
         board.log_in()
         yield board
 

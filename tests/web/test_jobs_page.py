@@ -95,7 +95,13 @@ def test_a_cancel_that_is_only_tried_changes_nothing(made: Errands) -> None:
 def test_of_calls_that_were_imported_with_the_same_number_the_last_is_shown(
     board: Board, made: Errands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adopt, "_numbered", lambda calls: calls)  # as before numbers were given
+    # As it was done before numbers were given.
+    outcome = adopt._outcome
+    monkeypatch.setattr(
+        adopt,
+        "_outcome",
+        lambda *read: outcome(*read)._replace(calls=read[1]["interactions"]),
+    )
     tree = folder(tmp_path / "tree")
     job(tree, "doubled", manifest(), recorded(told(0), {**told(1), "sequence": 0}))
     made.verbs("import", src=str(tree))
