@@ -11,6 +11,7 @@ Nothing is made up: what a file does not say is absent or null here too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.agents import journal
 from holdfast.agents.history import documents_in
 from holdfast.agents.notes import TAKEN_OVER
-from holdfast.codec import DecodeError, Json, Record, pretty
+from holdfast.codec import Json, Record, pretty
 from holdfast.contracts.formats import read_moment, written
 from holdfast.contracts.kinds import kind
 from holdfast.ids import is_message_id, mapped_agent_id
@@ -137,7 +138,7 @@ class Adoption:
     def _flag(self, found: Flagged) -> Taken:
         file = found.file
         if not self._is_news(file):
-            return Taken(file.path, "known", "the same bytes were imported before")
+            return Taken(file.path, "known", copies.KNOWN)
         self._plan.note(file)
         self._plan.messages += [flag.message(file.path, found.changed) for flag in found.flags]
         said = "; ".join(f"from {flag.sender}: {flag.subject}" for flag in found.flags)
@@ -154,35 +155,37 @@ class Adoption:
 
     def _look_at(self, part: Part, file: Foreign) -> Taken:
         if not self._is_news(file):
-            return Taken(file.path, "known", "the same bytes were imported before")
+            return Taken(file.path, "known", copies.KNOWN)
         if (unfit := copies.unfit(file, may_be_empty=part == "notes")) is not None:
             return unfit
-        if part == "journal":
-            return self._journal(file)
-        if part == "notes":
-            return self._notes(file)
-        return self._document(part, file)
+        try:
+            match part:
+                case "journal":
+                    return self._journal(file)
+                case "notes":
+                    return self._text(part, file, _utf8(file.data), "")
+                case _:
+                    return self._document(part, file)
+        except ValueError as error:  # it cannot be read, or is not of this agent
+            self._plan.note(file)
+            return Taken(file.path, "quarantined", str(error))
 
     def _document(self, part: Part, file: Foreign) -> Taken:
-        try:
-            value = value_in(file)
-        except DecodeError as error:
-            return self._quarantine(file, str(error))
+        value = value_in(file)
         renamed = self._with_our_name(value)
         form = kind("message" if part == "inbox" else part)
         reading = form.read(form.upgraded(renamed))
         wrong, read = errors_in(reading), reading.value
         if wrong or not isinstance(read, dict):
-            return self._quarantine(file, shown(wrong[:1]) or "not an object")
+            raise ValueError(shown(wrong[:1]) or "not an object")
         found = cast("Record", read)
-        if (whose := self._belongs_to_another(found)) is not None:
-            return self._quarantine(file, f"it is of {whose!r}, not of {self._name!r}")
+        named = (found.get(name) for name in _NAMES_AGENT)
+        for whose in (each for each in named if isinstance(each, str)):
+            if whose.lower() != self.agent:
+                raise ValueError(f"it is of {whose!r}, not of {self._name!r}")
         mended = shown([each for each in reading.findings if each.code not in _HARMLESS])
         if renamed != value:
             mended = "; ".join(filter(None, [f"{self._name!r} became {self.agent!r}", mended]))
-        return self._use(part, file, found, mended)
-
-    def _use(self, part: Part, file: Foreign, found: Record, mended: str) -> Taken:
         if part == "inbox":
             return self._message(file, found, mended)
         if part == "tasks":
@@ -194,45 +197,28 @@ class Adoption:
 
     def _with_our_name(self, value: Json) -> Json:
         """The name of the agent, where it cannot be an agent's name here, as it is called now."""
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or self._name.lower() == self.agent:
             return value
         ours = {name: self.agent for name in _NAMES_AGENT if value.get(name) == self._name}
-        return {**value, **ours} if self._name.lower() != self.agent else value
-
-    def _belongs_to_another(self, value: Record) -> str | None:
-        for name in _NAMES_AGENT:
-            whose = value.get(name)
-            if isinstance(whose, str) and whose.lower() != self.agent:
-                return whose
-        return None
+        return {**value, **ours}
 
     @cached_property
     def _messages(self) -> dict[str, Record | None]:
         """The messages that there are by their ids, as after an import that was cut off."""
-        box = self._home.mailbox(HOLDFAST.path("inbox", self.agent))
-        try:
-            shelves: tuple[Shelf, ...] = ("waiting", "claimed", "done", "dead")
+        shelves: tuple[Shelf, ...] = ("waiting", "claimed", "done", "dead")
+        with closing(self._home.mailbox(HOLDFAST.path("inbox", self.agent))) as box:
             return {each.id: each.record for shelf in shelves for each in box.look(shelf)}
-        finally:
-            box.close()
 
     def _message(self, file: Foreign, record: Record, mended: str) -> Taken:
         stem = file.path.rpartition("/")[2].removesuffix(".json")
         if not is_message_id(stem):
-            return self._quarantine(file, "its name can be no message's")
+            raise ValueError("its name can be no message's")
         if stem in self._messages and self._messages[stem] != record:
             self._plan.note(file)
             return Taken(file.path, "skipped", "another message has this id; a copy is kept")
         self._plan.note(file, copied=bool(mended))
         self._plan.messages.append((stem, record))
         return _taken(file, mended)
-
-    def _notes(self, file: Foreign) -> Taken:
-        try:
-            text = file.data.decode()
-        except UnicodeDecodeError as error:
-            return self._quarantine(file, f"not UTF-8 at byte {error.start}")
-        return self._text("notes", file, text, "")
 
     def _text(self, part: Part, file: Foreign, text: str, mended: str) -> Taken:
         """A text that people edit: it is not laid over one that somebody has changed here."""
@@ -251,7 +237,7 @@ class Adoption:
         records = [part.record for part in parts if part.record is not None]
         rejects = [part for part in parts if part.record is None]
         if not records:
-            return self._quarantine(file, f"line {rejects[0].line}: {rejects[0].why}")
+            raise ValueError(f"line {rejects[0].line}: {rejects[0].why}")
         self._plan.note(file)
         self._plan.sessions += sessions_in(records)
         detail = f"{len(records)} lines"
@@ -259,10 +245,6 @@ class Adoption:
             detail += f", {len(rejects)} that are none: line {rejects[0].line}: {rejects[0].why}"
         outcome = "repaired" if rejects or not all(part.alone for part in parts) else "taken"
         return Taken(file.path, outcome, detail, len(records))
-
-    def _quarantine(self, file: Foreign, reason: str) -> Taken:
-        self._plan.note(file)
-        return Taken(file.path, "quarantined", reason)
 
     # -- acting ------------------------------------------------------------------------
 
@@ -276,34 +258,25 @@ class Adoption:
         refresh(self._home, self.agent)
 
     def _bring_in(self, plan: _Plan) -> None:
+        home, key = self._home, HOLDFAST.path("inbox", self.agent)
         for file in plan.copies:
-            copies.keep(self._home, self._folder, file.path, file.data)
-        self._deliver(plan.messages)
-        log = self._home.log(HOLDFAST.path("journal", self.agent))
-        for part, (file, text) in plan.texts.items():
-            self._put(part, file, text)
-        told: Record = {"layout": self._layout, "name": self._name, "files": plan.files}
-        if plan.documents:
-            told["documents"] = plan.documents
-        if plan.sessions:
-            told["sessions"] = plan.sessions
-        log.append({"event": EVENT, FIELD: told})
-        log.close()
-
-    def _deliver(self, messages: list[tuple[str, Record]]) -> None:
-        box = self._home.mailbox(HOLDFAST.path("inbox", self.agent))
+            copies.keep(home, self._folder, file.path, file.data)
         # In the order in which they were sent, for of what waits the oldest comes first.
-        for id, record in sorted(messages, key=lambda each: str(each[1].get("created_at"))):
-            box.deliver(record, id=id)
-        box.close()
-
-    def _put(self, part: Part, file: Foreign, text: str) -> None:
-        key = HOLDFAST.path(part, self.agent)
-        home, log = self._home, self._home.log(HOLDFAST.path("journal", self.agent))
-        document = EditedDocument(home.sheet(key), log, home.cell(f"{key}.history"), home.clock)
-        document.update(lambda _: text, {"event": TAKEN_OVER, "message": f"from {file.path}"})
-        document.close()
-        log.close()
+        plan.messages.sort(key=lambda each: str(each[1].get("created_at")))
+        with closing(home.mailbox(key)) as box:
+            for id, record in plan.messages:
+                box.deliver(record, id=id)
+        told: Record = {"layout": self._layout, "name": self._name, "files": plan.files}
+        more = {"documents": plan.documents, "sessions": plan.sessions}
+        told |= {name: found for name, found in more.items() if found}
+        with closing(home.log(HOLDFAST.path("journal", self.agent))) as log:
+            for part, (file, text) in plan.texts.items():
+                key = HOLDFAST.path(part, self.agent)
+                cell = home.cell(f"{key}.history")
+                act: Record = {"event": TAKEN_OVER, "message": f"from {file.path}"}
+                with closing(EditedDocument(home.sheet(key), log, cell, home.clock)) as document:
+                    document.update(lambda _, text=text: text, act)
+            log.append({"event": EVENT, FIELD: told})
 
 
 _HARMLESS = frozenset({"unknown_field", "old_id", "missing", "identity"})
@@ -313,6 +286,13 @@ _HARMLESS = frozenset({"unknown_field", "old_id", "missing", "identity"})
 def _identity(path: str, digest: str) -> tuple[str, str]:
     """Two messages may say the same; a file of another name is another one."""
     return path.rpartition("/")[2], digest
+
+
+def _utf8(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
 
 
 def _taken(file: Foreign, mended: str) -> Taken:

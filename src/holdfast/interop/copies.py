@@ -25,6 +25,7 @@ LARGEST = MAX_DOCUMENT
 _DIGITS = 16
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 150
+KNOWN = "the same bytes were imported before"
 
 
 Outcome = Literal["taken", "repaired", "quarantined", "known", "skipped"]

@@ -118,7 +118,7 @@ class Adoption:
 
     def _again(self, state: JobState, noted: Record, known: Sequence[tuple[str, str]]) -> Taken:
         if _named(noted) in known:
-            return Taken(noted["path"], "known", "the same bytes were imported before")
+            return Taken(noted["path"], "known", copies.KNOWN)
         why = "was imported before, from other files" if state["origin"] else "is there already"
         return Taken(noted["path"], "skipped", f"a job {self.job} {why}")
 

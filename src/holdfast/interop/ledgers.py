@@ -63,7 +63,7 @@ def adopt(
     for file in files:
         digest = copies.digest_of(file.data)
         if digest in before or any(each["sha256"] == digest for each in news):
-            yield Taken(file.path, "known", "the same bytes were imported before")
+            yield Taken(file.path, "known", copies.KNOWN)
             continue
         if file.path.endswith(_STATUS):
             taken, found = _look_at_status(file)
