@@ -67,11 +67,19 @@ def test_experts_of_a_tick_are_asked_at_once(garden: Garden) -> None:
     agents = [f"a{number}" for number in range(8)]
     for agent in agents:
         assert garden("agent", "new", agent).code == 0
-    slow = garden.script({"match": ".", "reply": "Wait.", "delay": 0.3})
-    done = garden.swarm("--agents", ",".join(agents), "--topology", "mesh", "--ticks", "2",
-                        model=slow)  # fmt: skip
-    # One after the other they would need 2.4 s a tick.
-    assert done["elapsed_sec"] < 2 * 1.2
+    slow = garden.script({"match": ".", "reply": "Wait.", "delay": 0.6})
+    garden.swarm("--agents", ",".join(agents), "--topology", "mesh", "--ticks", "2", model=slow)
+    times = [
+        [
+            line["ts"]
+            for line in garden.logged(f"state/{agent}/memory.jsonl")
+            if "turn" in line["meta"]
+        ]
+        for agent in agents
+    ]
+    asked, answered, asked_next, answered_next = zip(*times, strict=True)
+    assert max(asked) < min(answered), "everybody is asked before anybody has answered"
+    assert max(answered) < min(asked_next) and max(asked_next) < min(answered_next)
 
 
 def test_the_best_agent_alone_gets_as_many_tokens_and_is_shown_beside_the_swarm(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -197,17 +197,18 @@ def test_two_runs_of_one_second_have_two_logs(garden: Garden) -> None:
 def test_the_same_seed_and_replies_make_the_same_run(garden: Garden) -> None:
     model = garden.script(SAYING, SUMMARY)
 
-    def events(name: str, seed: str) -> list[dict[str, Any]]:
+    def events(name: str, seed: str) -> str:
         (garden.home / "state/router_weights.json").unlink(missing_ok=True)
         garden.swarm(
             "--agents", ALL, "--topk", "1", "--ticks", "8", "--seed", seed, "--explore", "0.5",
             name=name, model=model,
         )  # fmt: skip
-        times = ("t", "seconds")
-        return [
-            {key: value for key, value in each.items() if key not in times}
-            for each in garden.events(name=name)
-        ]
+        # All of the document, apart from times and the name of the run.
+        document = garden.document(name)
+        for each in (document, *document["events"]):
+            for key in ("t", "seconds", "elapsed_sec", "run"):
+                each.pop(key, None)
+        return json.dumps(document)
 
     first = events("a", "7")
     assert events("b", "7") == first

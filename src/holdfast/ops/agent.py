@@ -279,7 +279,7 @@ def swap(
 ) -> Change:
     """Its name, parent, conversation, notes and topics stay; the journal has the former persona."""
     if (persona is None) == (like is None):
-        raise UsageError("whose persona?", hint="give --persona or --like, and one of them")
+        raise UsageError("need --persona or --like", hint="give one of them")
     home, to = context.home_to_change(), persona or like or ""
     with opened(home, agent, context.layout) as one:
         if persona is not None:

@@ -23,7 +23,7 @@ from holdfast.ops.model import chosen, unsaid
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg, DryRun
 from holdfast.ops.swarm_study import BASELINE
-from holdfast.swarm.file import Told, read_swarm
+from holdfast.swarm.file import SwarmFile, read_swarm
 from holdfast.swarm.prompts import expert_prompt, goal_text, priming
 from holdfast.swarm.router import Router
 from holdfast.swarm.run import Run, run_names
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 _SHOWN, _NAMED = 76, 3
 Id = Annotated[str, Arg("Which run", positional=True, metavar="RUN")]
-Ticks = Annotated[int | None, Arg("How many ticks it has in all")]
-MaxCost = Annotated[float | None, Arg("What all calls may cost together, in USD", metavar="USD")]
+Ticks = Annotated[int | None, Arg("Ticks of the whole run; 10 unless given")]
+MaxCost = Annotated[float | None, Arg("Most that all calls may cost, in USD", metavar="USD")]
 
 
 class SwarmFields(TypedDict, total=False):
     """How a swarm runs: flags of `swarm run`, over what its file says."""
 
-    topology: Annotated[Topology | None, Arg("Who talks to whom; moe unless a file says other")]
+    topology: Annotated[Topology | None, Arg("How agents take turns; moe unless given")]
     topk: Annotated[int | None, Arg("Experts of a tick of moe; 2 unless given")]
-    seed: Annotated[int | None, Arg("Of what is drawn at random")]
-    model: Annotated[str | None, Arg("Model of agents that have none of their own")]
+    seed: Annotated[int | None, Arg("Seed of random draws")]
+    model: Annotated[str | None, Arg("Model of agents without one of their own")]
     cooldown: Annotated[int | None, Arg("Ticks for which an expert is not chosen again")]
     explore: Annotated[
-        float | None, Arg("The share of ticks in which one expert is drawn at random")
+        float | None, Arg("Share of ticks in which one expert is drawn at random, 0 to 1")
     ]
-    router: Annotated[RouterName | None, Arg("What experts are chosen by")]
+    router: Annotated[RouterName | None, Arg("Choose experts by shared words or by meaning")]
     summarizer_model: Annotated[str | None, Arg("Model that writes the baton", metavar="MODEL")]
-    baton_chars: Annotated[int | None, Arg("The most characters of a baton")]
-    baton_sentences: Annotated[int | None, Arg("The most sentences of a baton")]
+    baton_chars: Annotated[int | None, Arg("Most characters of a baton")]
+    baton_sentences: Annotated[int | None, Arg("Most sentences of a baton")]
     switch_after: Annotated[int | None, Arg("Ticks of mesh before moe, in mixed")]
-    max_messages: Annotated[int | None, Arg("The most calls of a tick; 100 unless given")]
+    max_messages: Annotated[int | None, Arg("Most calls of a tick; 100 unless given")]
 
 
 @example(
@@ -69,38 +69,38 @@ class SwarmFields(TypedDict, total=False):
 def run(
     call: Context,
     *,
-    agents: Annotated[str | None, Arg("Who takes part, with commas", metavar="A,B")] = None,
-    goal: Annotated[str | None, Arg("What all of them are for", or_file=True)] = None,
+    agents: Annotated[str | None, Arg("Agents, separated by commas", metavar="A,B")] = None,
+    goal: Annotated[str | None, Arg("Goal of all agents", or_file=True)] = None,
     goal_file: Annotated[
-        str | None, Arg("A file with the goal", metavar="FILE", is_path=True)
+        str | None, Arg("Read the goal from a file", metavar="FILE", is_path=True)
     ] = None,
     agent_goal: Annotated[
-        Sequence[str], Arg("A goal of one agent; repeatable", metavar="A=TEXT")
+        Sequence[str], Arg("Goal of one agent; repeatable", metavar="A=TEXT")
     ] = (),
     agent_model: Annotated[
-        Sequence[str], Arg("The model of one agent; repeatable", metavar="A=MODEL")
+        Sequence[str], Arg("Model of one agent; repeatable", metavar="A=MODEL")
     ] = (),
     summarizer: Annotated[
-        str | None, Arg("Writes the baton: an agent, its place from 0, or a role", metavar="A")
+        str | None, Arg("Who writes the baton: an agent, its place from 0, or a role", metavar="A")
     ] = None,
     file: Annotated[
-        str | None, Arg("A swarm in YAML, JSON or YSON", metavar="FILE", is_path=True)
+        str | None, Arg("Read the swarm from YAML, JSON or YSON", metavar="FILE", is_path=True)
     ] = None,
-    name: Annotated[str | None, Arg("What the run is called; else its time")] = None,
+    name: Annotated[str | None, Arg("Name of the run; its start time unless given")] = None,
     ticks: Ticks = None,
     max_cost: MaxCost = None,
-    timeout: Annotated[str | None, Arg("Give up on a reply after so long", metavar="D")] = None,
+    timeout: Annotated[str | None, Arg("Timeout of one call", metavar="D")] = None,
     baseline: Annotated[
         bool, Arg("Then run the best agent alone on as many tokens, and compare")
     ] = False,
     dry_run: DryRun = False,
     **given: Unpack[SwarmFields],
 ) -> Show:
-    """Ctrl-C ends it after the calls that are under way; `swarm resume` goes on. Exits with 0 when
-    all ticks are done, with 1 when it was stopped.
+    """Ctrl-C stops the run after the calls in progress; `swarm resume` continues it. Exits with 0
+    if all ticks are done, with 1 if the run was stopped.
     """
     home = call.home() if dry_run else call.home_to_change()
-    told = Told({"goals": {}, "models": {}}, (), None, [])
+    told = SwarmFile({"goals": {}, "models": {}}, (), None, [])
     if file is not None:
         told = read_swarm(_content(file), file)
     for warning in told.warnings:
@@ -128,8 +128,8 @@ def run(
 
 @example("holdfast swarm resume week --ticks 3")
 def resume(call: Context, id: Id, *, ticks: Ticks = None, max_cost: MaxCost = None) -> Show:
-    """Goes on at the first tick that is not whole; replies that were recorded are not asked for
-    again. More ticks may be given to a run that is done; without them its files are completed.
+    """Continues at the first incomplete tick; recorded replies are not requested again. `--ticks`
+    extends a finished run; without it, resuming one completes its files.
     """
     home = call.home_to_change()
     with Run(home, id, call.layout) as one:
@@ -169,7 +169,7 @@ def show(call: Context, id: Id) -> Show:
 
 @example("holdfast swarm stop week")
 def stop(call: Context, id: Id) -> Change:
-    """The calls of the tick that is under way are waited for."""
+    """Waits for the calls of the current tick."""
     with Run(call.home_to_change(), id, call.layout) as one:
         state = one.check_exists()
         if one.status(state) not in ("running", "interrupted"):

@@ -52,7 +52,7 @@ class Ask(NamedTuple):
     """Which question of the agent in this run it is."""
 
 
-class Heard(NamedTuple):
+class Answer(NamedTuple):
     """How a call ended; `fields` go into its line of the log."""
 
     text: str
@@ -87,7 +87,7 @@ class Expert:
         self._session, self._around = f"{SWARM}{run}", Around(around)
         self._model, self._for_baton = models[0], models[-1]
         self._models = models
-        self._said = Conversation(home, self.key)
+        self._conversation = Conversation(home, self.key)
 
     def model_of(self, ask: Ask) -> Model:
         return self._for_baton if ask.name.endswith("/baton") else self._model
@@ -98,16 +98,16 @@ class Expert:
     def request(self, ask: Ask, timeout: float) -> tuple[list[str], Request]:
         """The texts beside the prompt, and the whole request."""
         about = Question(ask.prompt, self._persona, timeout=timeout, history=False)
-        return composed(self._said, about._replace(ordinal=ask.ordinal))
+        return composed(self._conversation, about._replace(ordinal=ask.ordinal))
 
-    def ask(self, call: Prepared) -> Heard:
+    def ask(self, call: Prepared) -> Answer:
         """Make a call; StorageError if it cannot be recorded."""
-        model, clock, prompt = self.model_of(call.ask), self._said.clock, call.ask.prompt
+        model, clock, prompt = self.model_of(call.ask), self._conversation.clock, call.ask.prompt
         told = (self._session, prompt, model.ref, call.request, call.parts, call.reserved_usd)
         asked = CallRequest(*told, turn=call.turn)
         try:
             with self._around:
-                result = recorded_call(model, asked, self._said, clock)
+                result = recorded_call(model, asked, self._conversation, clock)
         except ModelError as error:
             result = Result("invalid", None, error.message, error=error)
         hit("swarm.answered")
@@ -121,7 +121,7 @@ class Expert:
         known |= {"cost_usd": result.cost_usd, "seconds": round(result.seconds, 6)}
         return self._heard(call, text, self._home.mask(why) if error is not None else "", known)
 
-    def _heard(self, call: Prepared, text: str, error: str, known: Record) -> Heard:
+    def _heard(self, call: Prepared, text: str, error: str, known: Record) -> Answer:
         counts = [known.get("input_tokens"), known.get("output_tokens")]
         told = [count for count in counts if isinstance(count, int)]
         length = len(call.request.text) + len(text)
@@ -129,11 +129,11 @@ class Expert:
         fields = known | {"tokens": tokens, "turn": call.turn, "charge": str(call.charge)}
         fields |= {"reserved_usd": call.reserved_usd}
         fields = {name: value for name, value in fields.items() if value is not None}
-        return Heard(beginning(text, _LONGEST), error, fields)
+        return Answer(beginning(text, _LONGEST), error, fields)
 
     # -- after a crash -----------------------------------------------------------------
 
-    def recorded(self, call: Prepared) -> Heard | None:
+    def recorded(self, call: Prepared) -> Answer | None:
         """How a call ended that a process before this one made; None if it was never made.
 
         One that did not end is given up: its error is LOST_EFFECT.
@@ -142,7 +142,7 @@ class Expert:
         def is_its(line: Line) -> bool:
             return meta_of(line.record).get("turn") == call.turn
 
-        found = self._said.log.find(Looked({}, 2, wanted=is_its))
+        found = self._conversation.log.find(Looked({}, 2, wanted=is_its))
         records = {line.record.get("role") == "user": line.record for line in found.lines}
         asked, answer = records.get(True), records.get(False)
         if not records:
@@ -150,10 +150,10 @@ class Expert:
         call = call._replace(reserved_usd=meta_of(asked or {}).get("reserved_usd"))
         meta = {} if answer is None else meta_of(answer)
         if answer is None or meta.get("error") in _INTERRUPTED:
-            if call.turn in self._said.waiting():
+            if call.turn in self._conversation.waiting():
                 pending = PendingCall(call.turn, self._session, self._model.ref, None, None)
-                self._said.end(pending, Result("interrupted", error=Interrupted(call.turn)))
-            return Heard("", LOST_EFFECT, {"reserved_usd": call.reserved_usd})
+                self._conversation.end(pending, Result("interrupted", error=Interrupted(call.turn)))
+            return Answer("", LOST_EFFECT, {"reserved_usd": call.reserved_usd})
         names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds")
         known = {name: meta[name] for name in names if name in meta} | {"t": answer["ts"]}
         said = str(answer.get("content", ""))
@@ -163,7 +163,7 @@ class Expert:
         return self._heard(call, said, "", known)
 
     def close(self) -> None:
-        self._said.close()
+        self._conversation.close()
         for model in self._models:
             model.close()
 

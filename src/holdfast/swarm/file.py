@@ -25,7 +25,7 @@ _SILENT = ("id", "name", "description", "version", "kind")
 _GLOBAL, _LOCAL = ("global", "goal"), ("local", "agents", "per_agent")
 
 
-class Told(NamedTuple):
+class SwarmFile(NamedTuple):
     fields: Record
     """Of a spec: what the file says."""
     agents: tuple[str, ...]
@@ -34,7 +34,7 @@ class Told(NamedTuple):
     warnings: list[str]
 
 
-def read_swarm(text: str, name: str) -> Told:
+def read_swarm(text: str, name: str) -> SwarmFile:
     """What a file called `name` says; BadValue for a value that cannot be meant."""
     meta = dict(_META.findall(text))
     body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -50,7 +50,7 @@ def read_swarm(text: str, name: str) -> Told:
     for section in _SECTIONS:
         if isinstance(given.get(section), dict):
             given = {**cast("Record", given.pop(section)), **given}
-    told = Told({"goals": {}, "models": {}}, (), None, warnings)
+    told = SwarmFile({"goals": {}, "models": {}}, (), None, warnings)
     for key, value in given.items():
         told = _with(told, key.lower().replace("-", "_"), value, name)
     return told
@@ -65,7 +65,7 @@ def _parsed(text: str, name: str) -> Json:
         return parse(f"--- {text.lstrip()}".encode(), name)  # keys without quotes
 
 
-def _with(told: Told, key: str, value: Any, name: str) -> Told:
+def _with(told: SwarmFile, key: str, value: Any, name: str) -> SwarmFile:
     match key:
         case "agents":
             return told._replace(agents=_agents(told, value, name))
@@ -89,7 +89,7 @@ def _with(told: Told, key: str, value: Any, name: str) -> Told:
     return told
 
 
-def _take(told: Told, key: str, value: Any, name: str) -> None:
+def _take(told: SwarmFile, key: str, value: Any, name: str) -> None:
     field = _NAMES.get(key, key)
     try:
         told.fields[field] = _FIELDS[field](value)
@@ -99,7 +99,7 @@ def _take(told: Told, key: str, value: Any, name: str) -> None:
         told.warnings.append(f"{name}: cooldown counts ticks: {value} ticks, not seconds")
 
 
-def _agents(told: Told, value: Any, name: str) -> tuple[str, ...]:
+def _agents(told: SwarmFile, value: Any, name: str) -> tuple[str, ...]:
     rows: list[Record] = []
     if isinstance(value, dict):
         rows = [object_of(inner) | {"id": id} for id, inner in cast("Record", value).items()]
@@ -121,7 +121,7 @@ def _agents(told: Told, value: Any, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _goals(told: Told, goals: Record) -> None:
+def _goals(told: SwarmFile, goals: Record) -> None:
     for key, value in goals.items():
         if key in _GLOBAL:
             told.fields["goal"] = _text(value)

@@ -30,7 +30,7 @@ from holdfast.spend.gate import Bound, grant
 from holdfast.store.failpoints import hit
 from holdfast.store.primitives import Line, Log
 from holdfast.swarm import prompts
-from holdfast.swarm.experts import LOST_EFFECT, Ask, Expert, Heard, Prepared, charge_number
+from holdfast.swarm.experts import LOST_EFFECT, Answer, Ask, Expert, Prepared, charge_number
 from holdfast.swarm.router import Router, learned
 from holdfast.swarm.run import Run, run_names
 from holdfast.swarm.spec import Spec, spec_of
@@ -197,9 +197,9 @@ class Runner:
 
     # -- asking ------------------------------------------------------------------------
 
-    def _ask_all(self, state: State, asks: Sequence[Ask]) -> list[Heard]:
+    def _ask_all(self, state: State, asks: Sequence[Ask]) -> list[Answer]:
         """How each call ended, in the order in which they are given; made at once."""
-        heard: dict[str, Heard] = {}
+        heard: dict[str, Answer] = {}
         calls: list[Prepared] = []
         try:
             for number, ask in enumerate(asks):
@@ -208,7 +208,7 @@ class Runner:
                 if found is not None:
                     heard[ask.name] = found
                 elif lost and self._experts[ask.agent].acts(ask) and not self.spec.repeatable:
-                    heard[ask.name] = Heard("", LOST_EFFECT, {"t": self._clock.now()})
+                    heard[ask.name] = Answer("", LOST_EFFECT, {"t": self._clock.now()})
                 else:
                     call = self._prepared(ask, lost)
                     calls.append(self._funded(state, call, len(asks) - number))
@@ -232,7 +232,7 @@ class Runner:
         charge = self._reserved_before.get(charge.number, charge)
         return Prepared(ask, parts, request, f"{self.run.name}/{name}", charge, None)
 
-    def _before(self, state: State, ask: Ask) -> Heard | None:
+    def _before(self, state: State, ask: Ask) -> Answer | None:
         """How a call ended that the process before this one made; None if it has to be made."""
         expert = self._experts[ask.agent]
         while True:
@@ -353,7 +353,7 @@ def first_plan(spec: Spec, router: Router) -> Record:
     return plan_of(spec, router, blank)
 
 
-def _line(kind: str, plan: Record, ask: Ask, heard: Heard) -> Record:
+def _line(kind: str, plan: Record, ask: Ask, heard: Answer) -> Record:
     """The event of a call."""
     if heard.error:
         told: Record = {"event": "error", "agent": ask.agent, "error": heard.error}

@@ -102,7 +102,8 @@ def check(spec: Spec) -> None:
         _refuse(wrong, f"{flag} is {value}", f"{least} to {most}")
     _refuse(not 0 <= spec.explore <= 1, f"--explore is {spec.explore:g}", "a share from 0 to 1")
     cost = spec.max_cost_usd
-    _refuse(cost is not None and not 0 < cost < 1e9, "--max-cost is no sum", "in USD, such as 2.5")
+    wrong = cost is not None and not 0 < cost < 1e9
+    _refuse(wrong, f"--max-cost is {cost}", "in USD, above 0")
     for agent in {*spec.goals, *spec.models, spec.summarizer} - {*spec.agents}:
         _refuse(bool(agent), f"{agent} is not in the swarm", f"one of {', '.join(spec.agents)}")
     most = max(spec.messages(1), spec.messages(spec.ticks))
