@@ -237,4 +237,5 @@ def test_a_stopped_run_ends_after_its_tick_and_goes_on_later(garden: Garden) -> 
     killed(garden, "swarm.written=kill@3", "resume", "one")
     assert [line["tick"] for line in lines(garden, "tick")] == [*range(1, tick + 3)]
     assert garden("swarm", "stop", "one").code == 0  # without a process it ends at once
+    assert (garden.document()["status"], garden.document()["ticks"]) == ("stopped", tick + 2)
     assert garden.ok("swarm", "list")["rows"][0]["status"] == "stopped"

@@ -177,6 +177,8 @@ def stop(call: Context, id: Id) -> Change:
         one.stop("stopped by `swarm stop`")
         state = one.state()
         stopped = state["status"] != "running"
+        if stopped:
+            one.show()
     detail = f"{id} is stopped" if stopped else f"{id} stops after tick {state['tick'] + 1}"
     return Change(id, applied=True, detail=detail)
 
