@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.agents.bootstrap import bootstrap
-
 from bench.frame import Bar, Outcome, Setup, rounded, significant
 from bench.material import CountingVfs, RawWriter, home_in
 from holdfast.agents.agent import Agent
+from holdfast.agents.lifecycle import bootstrap
 from holdfast.codec import Record
 from holdfast.memory.embed import Hashed
 from holdfast.models.scripted import Line, Scripted
