@@ -51,7 +51,9 @@ def run(setup: Setup) -> Outcome:
                     some.append(measured(lambda topics=topics: add(topics)))
             growth = [each.cpu for each in late], [each.cpu for each in early]
             first = seconds_of(lambda: large.under("work/7", SHOWN))
+            spent = time.process_time()
             shown = [seconds_of(lambda: large.under("work/7", SHOWN)) for _ in range(20)]
+            spent = (time.process_time() - spent) / len(shown) * 1e3
             everything = [seconds_of(lambda: large.under("/", SHOWN)) for _ in range(10)]
             tree = [seconds_of(large.topics) for _ in range(10)]
             written = seconds_of(large.show)
@@ -72,6 +74,7 @@ def run(setup: Setup) -> Outcome:
         "add_ms": {"early": rounded([1e3 / each.rate for each in early]),
                    "late": rounded([1e3 / each.rate for each in late])},
         "ms_first_show": significant(first * 1e3),
+        "ms_show_cpu": significant(spent),
         "ms_show": rounded([each * 1e3 for each in shown]),
         "ms_show_of_all": rounded([each * 1e3 for each in everything]),
         "ms_tree": rounded([each * 1e3 for each in tree]),
@@ -84,7 +87,7 @@ def run(setup: Setup) -> Outcome:
     outcome.bars += [
         Bar(f"{what}: processor time of an add, against {EARLY:,}", middle(shares), "<=",
             MOST_GROWTH, "×", timed=True, beside=beside),
-        Bar(f"{what}: `memory show` of a topic", middle(shown) * 1e3, "<=", MOST_SHOW_MS, "ms",
+        Bar(f"{what}: `memory show` of a topic: processor time", spent, "<=", MOST_SHOW_MS, "ms",
             timed=True, alone=True),
         Bar(f"{what}: opening the home", middle(opened) * 1e3, "<=", MOST_OPEN_MS, "ms",
             timed=True, alone=True),
