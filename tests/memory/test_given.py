@@ -77,3 +77,15 @@ def test_a_question_is_asked_with_what_memory_has_about_it(shell: Shell, tmp_pat
     again = seen.read_text(encoding="utf-8")
     assert again.count("Which port does the deploy use?") == 2
     assert "memory.jsonl" not in found_in(again)
+
+
+def test_a_chat_goes_on_where_no_index_can_be_written(shell: Shell) -> None:
+    remember(shell, "The deploy listens on port 8081", topic="ops")
+    folder = shell.home / "cache/memory"
+    for file in folder.iterdir():
+        file.unlink()
+    (folder / "index.sqlite3").mkdir()
+    said = shell("agent", "chat", "rio", "Which port?", "--model", "scripted:echo")
+    assert said.code == 0, said.err
+    found = shell("memory", "search", "port", "--agent", "rio", "--json").rows()
+    assert "rio#1" in [hit["id"] for hit in found]

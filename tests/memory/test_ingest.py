@@ -64,6 +64,7 @@ def test_only_what_changed_is_taken_in_again(shell: Shell, docs: Path) -> None:
     ingest(shell, docs)
     again = ingest(shell, docs)
     assert (again["unchanged"], again["pieces"]) == (2, 0)
+    assert ingest(shell, docs / "fees.md")["unchanged"] == 1, "by whatever name it is given"
     (docs / "fees.md").write_text("Fees are 3 %.\n", encoding="utf-8")
     third = ingest(shell, docs)
     assert (third["changed"], third["unchanged"]) == ([str(docs / "fees.md")], 1)

@@ -45,7 +45,7 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
     for root in map(os.path.abspath, paths):
         topic = f"ingest/{os.path.basename(root)}"
         topic = "ingest/files" if fault(topic) else topic
-        known = _known(topics, topic, root)
+        known = _known(topics, root)
         if not os.path.lexists(root) and not known:
             raise NotFound(f"no such file or folder: {root}", hint="name one that exists")
         found = list(_files(root))
@@ -83,10 +83,10 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
     return done
 
 
-def _known(topics: Topics, topic: str, root: str) -> dict[str, list[Datum]]:
-    """The pieces that memory has of files at and below a place."""
+def _known(topics: Topics, root: str) -> dict[str, list[Datum]]:
+    """The pieces that memory has of files at and below a place, whatever they were named by."""
     known: dict[str, list[Datum]] = {}
-    for datum in topics.under(topic):
+    for datum in topics.under("ingest"):
         origin = datum.meta.get("origin")
         if isinstance(origin, str) and (origin == root or origin.startswith(f"{root}/")):
             known.setdefault(origin, []).append(datum)
