@@ -63,11 +63,8 @@ class Bench:
         self.base: str = self.repo.base
         entries = fields.pop("sealed", ("bench/",))
         self.sealed = Sealed(self.base, sealed_paths(entries, self.repo.git.tree(self.base)))
-        self.cache: dict[str, Any] = {}
         benchmark = Benchmark(**{"command": COMMAND, **fields})
-        self.evaluator = Evaluator(
-            self.repo, str(place), benchmark, self.sealed, SystemClock(), cache=self.cache
-        )
+        self.evaluator = Evaluator(self.repo, str(place), benchmark, self.sealed, SystemClock())
 
     def candidate(self, change: Change, upon: str | None = None) -> str:
         """A commit of what an executor leaves in a checkout."""

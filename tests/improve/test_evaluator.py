@@ -13,7 +13,7 @@ from holdfast.improve.evaluator import Evaluation
 from holdfast.improve.executed import changed_statements, executed_lines, never_ran
 from holdfast.improve.sealing import violations
 from holdfast.proc.limits import Limits
-from tests.improve.desk import BENCH, COMMAND, SOLVE, Bench, Change, make_source, marked, writing
+from tests.improve.desk import BENCH, SOLVE, Bench, Change, make_source, marked, writing
 from tests.jobs.desk import PYTHON
 from tests.workspace.test_workspace import digest, git
 
@@ -65,30 +65,6 @@ def test_a_candidate_is_the_commit_of_what_an_executor_left(bench: Bench) -> Non
         "create mode 100755 run.sh",
     ]
     assert bench.candidate(lambda at: None) == bench.base
-
-
-def test_equal_files_are_measured_once_and_failures_every_time(
-    source: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    bench = Bench(tmp_path / "bench", source, command=f"echo run >> {log}; {COMMAND}")
-    bench.evaluator.isolation = "none"  # the log of the runs lies outside of the checkout
-    better = bench.candidate(writing("solve.py", SOLVE.replace("3", "4")))
-    same = bench.candidate(writing("solve.py", SOLVE.replace("3", "4")))
-    assert [bench.evaluator.evaluate(each).score for each in (better, same)] == [24.0, 24.0]
-    assert log.read_text().count("run") == 1
-    assert bench.evaluator.evaluate(better, fresh=True).score == 24.0
-    assert bench.evaluator.evaluate(better, seed=1).score == 24.0
-    assert log.read_text().count("run") == 3
-    broken = bench.candidate(writing("solve.py", "1 / 0\n"))
-    for count in (4, 5):
-        assert bench.evaluator.evaluate(broken).status == "error"
-        assert log.read_text().count("run") == count
-    other = Bench(tmp_path / "other", source, command=f"echo run >> {log}; {COMMAND} # other")
-    other.cache |= bench.cache
-    other.evaluator.isolation = "none"
-    other.evaluator.evaluate(other.base)
-    assert log.read_text().count("run") == 6
 
 
 def test_a_benchmark_gets_a_seed_and_nothing_of_our_environment(
@@ -210,7 +186,6 @@ def test_nothing_of_a_benchmark_survives_its_time(source: Path, tmp_path: Path) 
 def test_what_a_benchmark_cannot_help_is_not_charged_to_the_candidate(bench: Bench) -> None:
     found = bench.evaluator.evaluate("0" * 40)
     assert found.is_ours
-    assert bench.cache == {}
 
 
 # --- seals ----------------------------------------------------------------------------------

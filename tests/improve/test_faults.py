@@ -109,6 +109,16 @@ def test_what_a_crash_left_behind_is_made_anew(desk: Campaigns) -> None:
     assert not left.exists()
 
 
+def test_equal_files_are_measured_once_and_failures_every_time(desk: Campaigns) -> None:
+    begun(desk, "--planners", "3")
+    desk.play({f"executor_{at}": {"factor": 2} for at in (1, 2, 3)})
+    assert desk.loop("--rounds", "1")["evaluations"] == 5 + 1
+    assert desk.loop("--rounds", "1")["evaluations"] == 5 + 1
+    desk.play({f"executor_{at}": {"factor": "oops"} for at in (1, 2, 3)})
+    assert desk.loop("--rounds", "1", code=1)["evaluations"] == 5 + 1 + 3
+    assert desk.result(3, 1)["failure_analysis"]["category"] == "benchmark_parse_error"
+
+
 def test_hooks_of_the_user_are_not_run(desk: Campaigns) -> None:
     begun(desk, "--planners", "1")
     hooks = desk.source / ".git/hooks"

@@ -260,7 +260,7 @@ def measured(parts: Parts, commit: str, runs: int) -> Record:
 def _runs(evaluator: Evaluator, commit: str, runs: int) -> tuple[list[Evaluation], Noise]:
     found: list[Evaluation] = []
     for number in range(runs):
-        each = evaluator.evaluate(commit, seed=number, fresh=True)
+        each = evaluator.evaluate(commit, seed=number)
         if each.score is None:
             told = each.failure or {}
             raise ConfigError(

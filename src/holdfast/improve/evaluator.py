@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from inspect import getsource
@@ -106,10 +106,6 @@ class Evaluation(NamedTuple):
         """Whether it failed for reasons that are not the candidate's."""
         return self.failure is not None and self.failure["category"] == "infrastructure"
 
-    @classmethod
-    def of(cls, told: Record) -> Evaluation:
-        return cls(**{name: told[name] for name in cls._fields})
-
 
 class Evaluator:
     def __init__(
@@ -121,35 +117,19 @@ class Evaluator:
         clock: Clock,
         *,
         hidden: Sequence[str] = (),
-        cache: MutableMapping[str, Record] | None = None,
     ) -> None:
-        """`folder` is for checkouts; `hidden` is what a benchmark cannot see in the sandbox.
-
-        With a `cache`, what the same files gave under the same seed is not measured again.
-        """
+        """`folder` is for checkouts; `hidden` is what a benchmark cannot see in the sandbox."""
         self.repo, self.benchmark, self.sealed = repo, benchmark, sealed
         self._folder, self._clock = folder, clock
-        self._hidden, self._cache = tuple(hidden), cache
+        self._hidden = tuple(hidden)
         self.isolation: Literal["sandbox", "none"] = "sandbox"
         try:
             bubblewrap()
         except ConfigError:
             self.isolation = "none"
 
-    def evaluate(self, commit: str, *, seed: int = 0, fresh: bool = False) -> Evaluation:
-        """Measure a commit; `fresh` measures even what the cache knows."""
-        if self._cache is None:
-            return self._measured(commit, seed, None)
-        try:
-            key = self.key(commit, seed)
-        except HoldfastError:
-            key = ""  # there is no such commit, which is told below
-        if not fresh and key in self._cache:
-            return Evaluation.of(self._cache[key])
-        found = self._measured(commit, seed, None)
-        if found.status == "ok":
-            self._cache[key] = found._asdict()
-        return found
+    def evaluate(self, commit: str, *, seed: int = 0) -> Evaluation:
+        return self._measured(commit, seed, None)
 
     def lines_run(self, commit: str, *, seed: int = 0) -> bytes:
         """What `tracing` tells of a run; empty if no Python could be watched."""

@@ -173,7 +173,7 @@ class Engine:
         if head is None:
             self.workshop.repo.publish(state["head"], branch, expected=None)
             return
-        found = self.steps.evaluator.evaluate(head, fresh=True)
+        found = self.steps.evaluator.evaluate(head)
         if found.score is None:
             what = found.failure["what"] if found.failure else "no score"
             raise StorageError(

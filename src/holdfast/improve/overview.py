@@ -75,7 +75,7 @@ def _next(state: State, status: str) -> str:
         return f"repair what is named above, then holdfast improve run {name} --resume"
     if status in ("interrupted", "idle", "running"):
         return f"holdfast improve {'status' if status == 'running' else 'run'} {name}"
-    if status in ("budget", "user_stopped"):
+    if status in ("budget", "user_stopped") or state["head"] == state["base"]:
         return f"holdfast improve run {name} --resume"
     return f"holdfast improve finalize {name}"
 
