@@ -48,5 +48,5 @@ rows = "".join(f"    ({x:.9f}, {y:.9f}),\n" for x, y in start)
 before = path.read_text(encoding="utf-8")
 text = re.sub(r"(?ms)(START = \[[^\n]*\n).*?^\]", rf"\1{rows}]", before)
 path.write_text(text, encoding="utf-8")
-told = f"{len(out)} circles moved to holes, the others by {shake:g}, seed {request['seed']}"
-print(json.dumps({"hypothesis": f"A denser packing is near: {told}"}))
+moved = f"{len(out)} circles moved to holes, the others by {shake:g}, seed {request['seed']}"
+print(json.dumps({"hypothesis": f"A denser packing is near: {moved}"}))

@@ -231,23 +231,23 @@ class _Mutate:
             for path in sorted(files.paths())
             if path.endswith(".py")
             for edit in mutations(path, files.read(path))
-            if _told(edit) not in done
+            if _hypothesis(edit) not in done
         ]
         if not edits:
             raise NotFound("no mutation is left to try", hint="name another planner")
         # No two planners of a round try the same.
         part = edits[_place(request) :: _PARTS] or edits
         edit = _random(request).choice(part)
-        return _plan(request, _told(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
+        return _plan(request, _hypothesis(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
 
     def execute(self, plan: Record, files: Files) -> None:
         carry_out(plan, files)
 
 
-def _told(edit: Edit) -> str:
+def _hypothesis(edit: Edit) -> str:
     """Named by a digest too: hypotheses are compared by their words, not by operators."""
-    told = f"{edit.file}, line {edit.line}: `{edit.new.strip()}` for `{edit.old.strip()}`"
-    return f"{told}, mutation {sha256(told.encode()).hexdigest()[:8]}"
+    text = f"{edit.file}, line {edit.line}: `{edit.new.strip()}` for `{edit.old.strip()}`"
+    return f"{text}, mutation {sha256(text.encode()).hexdigest()[:8]}"
 
 
 def mutations(path: str, text: str) -> list[Edit]:
@@ -364,8 +364,8 @@ class _Null:
 
     def plan(self, request: Record, files: Files) -> Record:
         path = next(iter(sorted(files.paths())), "")
-        told = f"Nothing is changed by {request['id']} in round {request['round']}"
-        plan = _plan(request, told, [Edit(path, "", "")], "a control")
+        hypothesis = f"Nothing is changed by {request['id']} in round {request['round']}"
+        plan = _plan(request, hypothesis, [Edit(path, "", "")], "a control")
         return {**plan, "steps": [{"step": 1, "file": path, "change": "nothing"}]}
 
     def execute(self, plan: Record, files: Files) -> None:

@@ -56,10 +56,12 @@ def _result(facts: Record) -> Iterator[str]:
 
 
 def compared(facts: Record) -> list[Sequence[Any]]:
-    """What the result stands beside: random search of the same budget, and best of N."""
-    told, n = facts["control"], facts["best_of_n"]
-    drawn = f"{_figure(told['best'])} in {plural(told['n'], 'evaluation')}"
-    drawn = drawn if told["best"] is not None else told["why"] or "not measured: --control does"
+    """The controls: random search with the same budget, and best of N."""
+    control, n = facts["control"], facts["best_of_n"]
+    drawn = f"{_figure(control['best'])} in {plural(control['n'], 'evaluation')}"
+    drawn = (
+        drawn if control["best"] is not None else control["why"] or "not measured: --control does"
+    )
     first = f"{_figure(n['score'])}, N = {n['n']}" if n else "no candidate yet"
     return [("random search, same budget", drawn), ("best of N made from the base", first)]
 
@@ -78,8 +80,8 @@ def _rounds(facts: Record) -> Iterator[Sequence[Any]]:
 
 
 def _lessons(points: Sequence[Any]) -> Iterator[str]:
-    told = [each for each in points if each.lesson and not each.won]
-    for each in told[-_MOST_LESSONS:]:
+    failed = [each for each in points if each.lesson and not each.won]
+    for each in failed[-_MOST_LESSONS:]:
         what = clip(one_line(each.hypothesis or each.family), 80)
         lesson = clip(one_line(each.lesson), 200)
         yield f"- round {each.round}, {_plain(what)}: {_plain(lesson)}"

@@ -209,7 +209,7 @@ def _uniform(start: list[float], tried: Sequence[Tried], random: Random) -> list
 
 
 def _cma(start: list[float], tried: Sequence[Tried], random: Random) -> list[float]:
-    """A draw of CMA-ES that has been told all whole populations of what was tried."""
+    """A draw of CMA-ES after every whole population of what was tried."""
     try:
         np: Any = import_module("numpy")
         made: Any = import_module("cmaes").CMA
@@ -223,9 +223,9 @@ def _cma(start: list[float], tried: Sequence[Tried], random: Random) -> list[flo
     size: int = found.population_size
     worst = max((each.loss for each in tried if each.loss is not None), default=0.0)
     for first in range(0, len(tried) // size * size, size):
-        told = tried[first : first + size]
+        batch = tried[first : first + size]
         found.tell(
-            [(np.array(each.point), worst if each.loss is None else each.loss) for each in told]
+            [(np.array(each.point), worst if each.loss is None else each.loss) for each in batch]
         )
     return [float(each) for each in found.ask()]
 

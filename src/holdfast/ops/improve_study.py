@@ -91,9 +91,9 @@ def plot(
     picture = page(curve, title) if kind == ".html" else svg(charts, alone=True)
     content = png(picture) if kind == ".png" else picture.encode()
     applied = put_over(out, content)
-    told = {"bytes": len(content), "charts": [chart.title for chart in charts]}
-    told |= {"candidates": len(curve.points), "best": curve.best}
-    return Change(out, applied, f"{len(curve.points)} candidates in {out}", told)
+    fields = {"bytes": len(content), "charts": [chart.title for chart in charts]}
+    fields |= {"candidates": len(curve.points), "best": curve.best}
+    return Change(out, applied, f"{len(curve.points)} candidates in {out}", fields)
 
 
 @example("holdfast improve report sort")
@@ -158,7 +158,7 @@ def replay(
     session_id: Session = None,
     trust: Trust = False,
 ) -> Show:
-    """Measures a candidate again beside what it was made from: what merged in that round unless
+    """Measures a candidate again in pairs with what it was made from: what merged in that round unless
     --executor names another. Nothing that was recorded changes. Exits with 1 if the outcome is
     another one now.
     """
