@@ -158,9 +158,9 @@ def replay(
     session_id: Session = None,
     trust: Trust = False,
 ) -> Show:
-    """Measures a candidate again in pairs with what it was made from: what merged in that round unless
-    --executor names another. Nothing that was recorded changes. Exits with 1 if the outcome is
-    another one now.
+    """Measures what merged in that round, or the candidate that --executor names, in pairs with
+    what it was made from. Nothing that was recorded changes. Exits with 1 if the outcome is another
+    one now.
     """
     from holdfast.improve.acceptance import contest
 
