@@ -16,6 +16,8 @@ from holdfast.contracts.kinds import kind
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
 from holdfast.improve.proposers import Edit, builtin, carry_out, mutations
 from holdfast.improve.search import constants
+from tests.improve.campaigns import Campaigns
+from tests.workspace.test_workspace import git
 
 WEIGHTS = """\
 WEIGHTS = [  # search: 0..1
@@ -186,6 +188,19 @@ def test_a_plan_is_of_the_first_family_that_is_free() -> None:
     asked = asking(input={"families": ["data", "other"]})
     plan, _ = planned("search:random", {"a.py": WEIGHTS}, asked)
     assert plan["approach_family"] == "data"
+
+
+def test_a_campaign_searches_the_numbers_that_its_settings_name(desk: Campaigns) -> None:
+    files = {"solve.py": "FACTOR, SHIFT = 3, 1\n\n\ndef solve(x):\n    return FACTOR * x\n"}
+    for name, text in files.items():
+        (desk.source / name).write_text(text)
+    git(desk.source, "commit", "-qam", "two numbers")
+    desk.init("--planners", "2", "--executor", "search:random", "--seed", "5")
+    words = ("improve", "set", "sort", "constants", "solve.py:FACTOR 4..9 int")
+    assert desk(*words).code == 0
+    assert desk.loop("--rounds", "1")["best"] > 18
+    line = desk.solve().splitlines()[0]
+    assert re.fullmatch(r"FACTOR, SHIFT = [4-9], [4-9]", line), "all numbers of the line"
 
 
 # --- mutation -------------------------------------------------------------------------------
