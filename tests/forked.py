@@ -26,6 +26,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import NoReturn
 
+from holdfast.mask.text import hits
+
 OWN_START = ("HOLDFAST_FAILPOINTS", "HOLDFAST_DEBUG", "PYTHON", "COVERAGE", "LD_", "OTEL_")
 """Variables that are read when a process begins."""
 
@@ -42,6 +44,7 @@ def load() -> None:
             import_module(each.name)
     for name in _LATE:
         import_module(name)
+    hits(b"--token=x https://a:b@c")  # its patterns are compiled when they are needed
     gc.freeze()
 
 
@@ -50,9 +53,9 @@ def is_ordinary(env: Mapping[str, str]) -> bool:
     return not any(name.startswith(OWN_START) for name in env)
 
 
-def can_fork(env: Mapping[str, str]) -> bool:
-    """Whether a copy is as good as a new process; with several threads it would not be."""
-    return threading.active_count() == 1 and is_ordinary(env)
+def can_fork() -> bool:
+    """Whether a copy of this process goes on; with several threads it may not."""
+    return threading.active_count() == 1
 
 
 def forked(

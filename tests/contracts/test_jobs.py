@@ -346,7 +346,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("its", "model"), MODELS, ids=lambda each: getattr(each, "__name__", ""))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_is_written_is_read_and_written_the_same(
     its: Any, model: type[Record], data: st.DataObject
@@ -366,7 +366,7 @@ def test_what_is_written_is_read_and_written_the_same(
 
 
 @pytest.mark.parametrize("fixture", OURS, ids=named)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_file_at_all_breaks_the_reading(fixture: Fixture, data: st.DataObject) -> None:
     broken = data.draw(garbled(fixture.values()[0]))

@@ -457,7 +457,7 @@ FORMS = [
 @pytest.mark.parametrize(
     ("its", "form"), FORMS, ids=lambda each: getattr(each, "name", None) or each.version
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_is_written_is_read_and_written_the_same(
     its: Kind, form: Form, data: st.DataObject
@@ -484,7 +484,7 @@ def test_weights_are_written_as_they_were_read(value: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("fixture", OURS, ids=named)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_file_at_all_breaks_the_reading(fixture: Fixture, data: st.DataObject) -> None:
     value = data.draw(st.sampled_from(fixture.values()))

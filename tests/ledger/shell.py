@@ -86,17 +86,7 @@ class Shell:
 
         `before` is called in a process that becomes a new program, `begin` in one that need not.
         """
-        if before is None and can_fork(env):
-            all_words = self.command(words)[1:]
-            whole = self.environment(env)
-            code, out, err = forked(all_words, whole, self.cwd, said, PATIENCE, begin)
-            return Ran(code, out.decode(), err.decode())
-        if before is None and begin is None and nurseries and is_ordinary(env):
-            all_words, whole = self.command(words)[1:], self.environment(env)
-            code, out, err = nurseries[-1].ran(all_words, whole, self.cwd, said, PATIENCE)
-            return Ran(code, out.decode(), err.decode())
-        before = before or begin
-        return self.run(self.command(words), env=env, said=said, before=before)
+        return self.run(self.command(words), env=env, said=said, before=before, begin=begin)
 
     def run(
         self,
@@ -105,16 +95,28 @@ class Shell:
         env: Mapping[str, str] = {},
         said: bytes = b"",
         before: Callable[[], None] | None = None,
+        begin: Callable[[], None] | None = None,
         cwd: Path | None = None,
     ) -> Ran:
+        """Run any command; if it is ours, in a process that need not load Python."""
+        place, whole = cwd or self.cwd, self.environment(env)
+        if command[0] == PROGRAM and before is None and is_ordinary(env):
+            told: tuple[int, bytes, bytes] | None = None
+            if can_fork():
+                told = forked(command[1:], whole, place, said, PATIENCE, begin)
+            elif nurseries and begin is None:
+                told = nurseries[-1].ran(command[1:], whole, place, said, PATIENCE)
+            if told is not None:
+                code, out, err = told
+                return Ran(code, out.decode(), err.decode())
         done = subprocess.run(
             command,
-            cwd=cwd or self.cwd,
-            env=self.environment(env),
+            cwd=place,
+            env=whole,
             input=said,
             capture_output=True,
             timeout=PATIENCE,
-            preexec_fn=before,
+            preexec_fn=before or begin,
             check=False,
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
