@@ -394,7 +394,7 @@ def test_plans_and_briefs_of_another_round_are_told() -> None:
 
 def test_settings_and_flags_have_the_documented_defaults() -> None:
     settings = improve_state.Settings.model_validate({})
-    assert settings.model_dump(exclude_none=True) == {
+    documented = {
         "si_claude_setting": False,
         "number_of_agents": 3,
         "number_of_max_critics": 3,
@@ -416,6 +416,8 @@ def test_settings_and_flags_have_the_documented_defaults() -> None:
         "auto_push": False,
         "auto_pr": False,
     }
+    whole = settings.model_dump(exclude_none=True)
+    assert {name: whole[name] for name in documented} == documented
     assert settings.target_value is None
     flags = improve_state.AgentSettings.model_validate({})
     assert flags.model_dump(exclude={"schema_version"}) == example("agent-settings/1.0-new")

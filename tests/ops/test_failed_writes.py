@@ -285,6 +285,7 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "agent new": (nothing, ("ada", "--role", "reviewer")),
     "agent edit": (nothing, ("rio", "--role", "reviewer")),
     "agent fork": (nothing, ("rio", "ada")),
+    "agent swap": (nothing, ("rio", "--persona", "critic")),
     "agent retire": (nothing, ("rio",)),
     "budget set": (nothing, ("--session", "2")),
     "agent chat": (nothing, ("rio", "Hello", "--model", "scripted:echo")),
@@ -329,12 +330,12 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "improve init": (repository, CAMPAIGN[2:]),
     "improve run": (campaign, ("score", "--rounds", "1")),
     "improve set": (campaign, ("score", "max_iterations", "7")),
+    "improve edit": (campaign, ("score", "idea", "--text", "Count in steps")),
     "improve idea": (campaign, ("score", "Count in steps")),
     "improve finalize": (round_of_a_campaign, ("score",)),
 }
 """Of each verb that writes, what is done before, and its words; what that gives goes behind."""
 NOT_HERE = {
-    "improve edit": "asks for a terminal first",
     "improve stop": "writes only where a campaign runs",
 }
 NOT_TOLD_WHICH = {"inbox take", "task board"}

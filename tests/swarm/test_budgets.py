@@ -79,7 +79,8 @@ def test_two_swarms_share_the_money_of_the_fleet(garden: Garden) -> None:
     garden.swarm(*MESH, "--ticks", "1", model=model)
     garden.swarm(*MESH, "--ticks", "1", model=model, name="two", code=1)
     assert spent(garden) == 1.5
-    assert [row["status"] for row in garden.ok("swarm", "list")["rows"]] == ["stopped", "done"]
+    statuses = {row["run"]: row["status"] for row in garden.ok("swarm", "list")["rows"]}
+    assert statuses == {"one": "done", "two": "stopped"}
 
 
 def test_a_model_without_a_price_has_an_equal_share_of_what_is_left(garden: Garden) -> None:

@@ -337,7 +337,7 @@ def set_(
     return Change(journal.place.name, applied=True, detail=f"{key} is {value} from the next round")
 
 
-@example("holdfast improve edit sort idea --text @notes.md")
+@example('holdfast improve edit sort idea --text "Sort in place"')
 def edit(
     call: Context,
     campaign: Annotated[str, Arg("Which campaign", positional=True)],
