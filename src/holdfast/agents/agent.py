@@ -147,7 +147,7 @@ class Agent:
         """Begin a session; Busy if one of the same role is under way."""
         start.check()
         home, limits = self._home, self._home.current_settings().budget(self.name)
-        buried = self._bury(but=start.role)
+        buried = self.bury(but=start.role)
         self._release_unbacked()
         if (before := self.open_session(start.role)) and not self.is_live(start.role):
             self._end_remains(before)
@@ -248,13 +248,8 @@ class Agent:
         self.account.settle()  # the process that wrote its end may have died before
         self.account.release(held.session, "nothing was begun with it")
 
-    def bury(self) -> list[str]:
+    def bury(self, but: str | None = None) -> list[str]:
         """Record as crashed every session whose owner is gone, and what follows; their ids."""
-        found = self._bury()
-        self.desk.settle()
-        return found
-
-    def _bury(self, but: str | None = None) -> list[str]:
         found: list[str] = []
         for session in open_sessions(self.state()):
             role, name = session["role"], session["session_id"]
@@ -283,6 +278,7 @@ class Agent:
             self.account.settle()
             self.ledger.refresh()
             self.tell_topics()
+        self.desk.settle()
         return found
 
     def settle(self) -> list[str]:
