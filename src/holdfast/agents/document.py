@@ -64,10 +64,6 @@ class OwnObject(OwnText):
     def _parsed(self, text: str) -> Record:
         return parsed(text)
 
-    def _read(self) -> Record:
-        """The document; what was edited by hand is taken in first."""
-        return self._parsed(self._document.read() or "")
-
     def _look(self) -> Record:
         """The document as the file has it, without a byte being written."""
         text = self._home.document(self.key).read()

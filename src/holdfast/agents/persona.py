@@ -31,9 +31,11 @@ class Persona(OwnObject):
     """The manifest of one agent."""
 
     def read(self) -> Record:
-        return self._read()
+        """The manifest; what was edited by hand is taken in first."""
+        return parsed(self._document.read() or "")
 
     def look(self) -> Record:
+        """The manifest as the file has it, without a byte being written."""
         return self._look()
 
     def change(self, change: Callable[[Record], Record], **more: Any) -> Edit:

@@ -155,7 +155,8 @@ class TaskList(OwnObject):
 
     def read(self) -> list[Record]:
         """Every task, in the order of the file; what was edited by hand is taken in first."""
-        return [with_status(task) for task in _tasks_in(self._read())]
+        found = parsed(self._document.read() or "", "tasks")
+        return [with_status(task) for task in _tasks_in(found)]
 
     def look(self) -> list[Record]:
         """Every task as the file has it, without a byte being written."""
