@@ -17,7 +17,7 @@ TREE: dict[str, Any] = {
         "runs": {"20261115-064402": {"__data__": [{"global_goal": "map the reef", "model": "m"}]}}
     },
     "moe": {"baton": {"__data__": [{"tick": 1, "text": "Bridge: the lamp is lit"}]}},
-    "web": {"a.org": {"a/b": {"__data__": [{"ts": 2.0, "text": "A page", "topic": "web-open"}]}}},
+    "web": {"a.org": {"a/b": {"__data__": [{"ts": 1794725022.5, "text": "A page", "topic": "web-open"}]}}},
     "retrieval": {"ivf": {"dim2": {"K2": {"centroids": "AAAA", "buckets": {"0": [1]}}}}},
 }
 

