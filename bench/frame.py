@@ -52,12 +52,10 @@ NAMES = (
     "mask",
     "jobs",
     "memory",
-    "retrieval",
-    "recall",
     "swarm",
 )
-BY_NAME_ONLY = ("peers", "improve")
-"""Not part of a run of all: it takes long and installs what it compares with."""
+BY_NAME_ONLY = ("peers", "improve", "retrieval", "recall")
+"""Not part of a run of all: they take long, install what they compare with, or embed much."""
 MOST_SPREAD = 0.30
 MOST_OTHERS = 0.25
 PAIRS, QUICK_PAIRS = 5, 3

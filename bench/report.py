@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import frame
+from bench import frame, memory_page
 from bench.peers import page as peers
 
 PAGE = frame.REPO / "docs/benchmarks.md"
@@ -39,8 +39,9 @@ def section(record: dict[str, Any]) -> str:
         *map(row, record["bars"]),
         "",
     ]
-    if record["name"] == "peers" and record["numbers"]:
-        rows.append(peers.page(record["numbers"]))
+    pages = {"peers": peers.page, "recall": memory_page.recall, "retrieval": memory_page.retrieval}
+    if record["name"] in pages and record["numbers"]:
+        rows.append(pages[record["name"]](record["numbers"]))
     return "\n".join(rows)
 
 
