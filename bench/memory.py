@@ -7,9 +7,7 @@ import time
 from bench.frame import (
     Bar,
     Outcome,
-    Sample,
     Setup,
-    measured,
     ratios,
     rounded,
     seconds_of,
@@ -33,23 +31,26 @@ def run(setup: Setup) -> Outcome:
     texts = [str(each["summary"]) for each in records(rng, 1_000)]
     place = setup.scratch / "home"
     with home_in(place) as home:
-        early, late = list[Sample](), list[Sample]()
+        early, late = list[list[float]](), list[list[float]]()
         with Topics(home, "rio") as small, Topics(home, "mia") as large:
             fill(home, small, texts, EARLY)
             fill(home, large, texts, count)
             added = iter(range(10**9))
 
-            def add(topics: Topics) -> int:
+            def add(topics: Topics) -> list[float]:
+                """Processor time of each of some adds; a few of them write the tree as well."""
+                spent = list[float]()
                 for _ in range(SAMPLE):
-                    number = next(added)
+                    number, began = next(added), time.process_time()
                     topics.add(f"work/{number % TOPICS}", texts[number % len(texts)])
-                return SAMPLE
+                    spent.append(time.process_time() - began)
+                return spent
 
             for _ in range(setup.pairs):
                 # In turns, so that whatever else the machine does falls on both.
                 for topics, some in rng.sample([(small, early), (large, late)], 2):
-                    some.append(measured(lambda topics=topics: add(topics)))
-            growth = [each.cpu for each in late], [each.cpu for each in early]
+                    some.append(add(topics))
+            shares = ratios(*([middle(each) for each in some] for some in (late, early)))
             first = seconds_of(lambda: large.under("work/7", SHOWN))
             spent = time.process_time()
             shown = [seconds_of(lambda: large.under("work/7", SHOWN)) for _ in range(20)]
@@ -64,15 +65,14 @@ def run(setup: Setup) -> Outcome:
     with Home.open(str(place)) as home, Topics(home, "mia") as topics:
         topics.under("work/7", SHOWN)
     whole = time.perf_counter() - began
-    shares = ratios(*growth)
     outcome.numbers["memory"] = {
         "data": count,
         "bytes_of_log": size,
         "bytes_of_tree": shown_size,
-        "add_cpu_us": {"early": rounded([each.cpu_each for each in early]),
-                       "late": rounded([each.cpu_each for each in late])},
-        "add_ms": {"early": rounded([1e3 / each.rate for each in early]),
-                   "late": rounded([1e3 / each.rate for each in late])},
+        "add_cpu_us": {name: rounded([middle(each) * 1e6 for each in some])
+                       for name, some in (("early", early), ("late", late))},
+        "add_cpu_us_mean": {name: rounded([sum(each) / SAMPLE * 1e6 for each in some])
+                            for name, some in (("early", early), ("late", late))},
         "ms_first_show": significant(first * 1e3),
         "ms_show_cpu": significant(spent),
         "ms_show": rounded([each * 1e3 for each in shown]),
@@ -83,7 +83,7 @@ def run(setup: Setup) -> Outcome:
         "s_tree_written": significant(written),
     }  # fmt: skip
     what = f"{count:,} data"
-    beside = tuple(each.cpu for each in early)
+    beside = tuple(middle(each) for each in early)
     outcome.bars += [
         Bar(f"{what}: processor time of an add, against {EARLY:,}", middle(shares), "<=",
             MOST_GROWTH, "×", timed=True, beside=beside),

@@ -23,11 +23,12 @@ _SEARCHED = {
 
 def recall(numbers: dict[str, Any]) -> str:
     facts, docs = numbers["facts"], numbers["docstrings"]
+    corrected, sure = facts["questions"]["of_updates"], facts["never_happened_told_apart"]
     rows = [
         f"{facts['texts']:,} texts of {facts['sessions']} sessions; "
         f"{facts['in_other_words']:.0%} of the questions share no word with the text that answers "
-        f"them. Stale: of {facts['questions']['of_updates']} facts that were corrected, the old one "
-        "stands above the new one. Forgotten: of 100 facts that were forgotten, shown.",
+        f"them. Stale: how often of {corrected} facts that were corrected the old one stands above "
+        "the new one. Forgotten: how many of 100 facts that were forgotten are shown.",
         "",
         "| | R@5 | R@10 | nDCG@10 | stale | forgotten | µs of processor time, without embedding |",
         "|---|---|---|---|---|---|---|",
@@ -47,8 +48,8 @@ def recall(numbers: dict[str, Any]) -> str:
     rows += [
         "",
         f"R@5 by kind of question: {kinds}. Of a question about what never happened, the best "
-        f"score is below that of one with an answer in {facts['never_happened_told_apart']:.0%} of all "
-        f"pairs. {facts['bytes_a_text']:,} bytes a text, with log, index and vectors.",
+        f"score is below that of one with an answer in {sure:.0%} of all pairs. "
+        f"{facts['bytes_a_text']:,} bytes a text, with log, index and vectors.",
         "",
         f"{docs['count']} docstrings by module and name: nDCG@10 {docs['ndcg_10_words']:.3f} by "
         f"words, {docs['ndcg_10_words_and_meaning']:.3f} with meaning; the difference is "
