@@ -8,7 +8,7 @@ from holdfast.ops.operation import CLI, Table, append, change, destroy, read
 NOUNS = {
     "session": "Runs of an agent, each with exactly one end",
     "inbox": "Messages to agents, leased until they are acknowledged",
-    "memory": "Notes that an agent keeps across its sessions",
+    "memory": "Agent memory: notes, data by topic, search",
     "task": "Tasks of agents",
     "agent": "Agents, their personas and counters",
     "job": "Work in phases, reviewed",
