@@ -100,7 +100,7 @@ manual: docs/ops,share/guides,wiki/runbooks,papers/old,handbook/two
 failed: a full disk,a stale lock,an old certificate,a lost packet,a typo
 """
 _VALUES: dict[str, list[str]] = {
-    name: values.strip().split(",")
+    name: [*map(str, values.strip().split(","))]
     for name, found, values in (line.partition(":") for line in _SAID_VALUES.split("\n"))
     if found
 }

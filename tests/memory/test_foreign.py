@@ -11,13 +11,14 @@ import pytest
 from holdfast.contracts.swarm import FMM
 from tests.ledger.shell import Shell
 
+PAGE = {"ts": 1794725022.5, "text": "A page", "topic": "web-open"}
 TREE: dict[str, Any] = {
     "chat": {"user": {"tick": {"__data__": [{"ts": 1794725021.58, "text": "Tick 1: is it on?"}]}}},
     "goals": {
         "runs": {"20261115-064402": {"__data__": [{"global_goal": "map the reef", "model": "m"}]}}
     },
     "moe": {"baton": {"__data__": [{"tick": 1, "text": "Bridge: the lamp is lit"}]}},
-    "web": {"a.org": {"a/b": {"__data__": [{"ts": 1794725022.5, "text": "A page", "topic": "web-open"}]}}},
+    "web": {"a.org": {"a/b": {"__data__": [PAGE]}}},
     "retrieval": {"ivf": {"dim2": {"K2": {"centroids": "AAAA", "buckets": {"0": [1]}}}}},
 }
 
