@@ -111,9 +111,10 @@ class Scene:
             command = f"command:{sys.executable} -I -S {self._live}"
             roles = ["--executor", f"{command}/agent.py", "--planner", f"{command}/planner.py"]
         summed = "awk -F= '{ s += $2 } END { print s }' numbers.txt"
-        code = self._run(
-            "init", "--topic", "sum", "--repo", str(self.source), "--benchmark", summed,
-            "--format", "number", "--sealed", "sealed.txt", "--planners", "2", "--trust", *roles,
+        code = self.run(
+            "improve", "init", "--topic", "sum", "--repo", str(self.source), "--benchmark", summed,
+            "--format", "number", "--sealed", "sealed.txt", "--planners", "2", "--trust",
+            "--max-iterations", str(ROUNDS), *roles,
         )  # fmt: skip
         assert code == 0, self.told()
         shutil.copytree(self._live, self._saved, symlinks=True)
@@ -158,11 +159,11 @@ class Scene:
 
     # -- running -----------------------------------------------------------------------
 
-    def _run(self, *words: str) -> int:
+    def run(self, *words: str) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self.start(*words), 0)[1])
 
     def start(self, *words: str, act: Act = _nothing) -> int:
-        """`holdfast improve words…` as a child of ours, which has everything loaded already."""
+        """`holdfast words…` as a child of ours, which has everything loaded already."""
         child = os.fork()
         if child == 0:
             code = 70
@@ -174,21 +175,21 @@ class Scene:
                     os.dup2(out, number)
                 with ExitStack() as stack:
                     act(stack)
-                    code = holdfast(["--home", str(self.home), "improve", *words])
+                    code = holdfast(["--home", str(self.home), *words])
             finally:
                 os._exit(code)
         return child
 
     def go(self, act: Act = _nothing) -> int:
         """Run the campaign to its last round; how that ended."""
-        child = self.start("run", "sum", *self._rounds(), act=act)
+        child = self.start("improve", "run", "sum", act=act)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def killed_within(self, seconds: float, share: float) -> bool:
         """Kill a run at a share of its time; earlier, if it was faster than that."""
         while seconds > 0.05:
             self.anew()
-            child = self.start("run", "sum", *self._rounds())
+            child = self.start("improve", "run", "sum")
             time.sleep(share * seconds)
             os.kill(child, signal.SIGKILL)
             if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
@@ -196,15 +197,9 @@ class Scene:
             seconds /= 2
         return False
 
-    def _rounds(self) -> list[str]:
-        """So many as are left of all."""
-        file = self.home / "improve/sum/journal.jsonl"
-        ended = file.read_bytes().count(b'"event":"ended"') if file.exists() else 0
-        return ["--rounds", str(max(1, ROUNDS - ended))]
-
     def is_over(self) -> bool:
         file = self.home / "improve/sum/journal.jsonl"
-        return file.read_bytes().count(b'"event":"ended"') == ROUNDS
+        return b'"status":"max_iterations"' in file.read_bytes()
 
     def told(self) -> str:
         return (self.place / "told").read_text(encoding="utf-8")[-600:]
@@ -351,7 +346,9 @@ def _one(result: Result, scene: Scene, expected: End, case: Case, name: str) -> 
     result.tried += 1
     result.fired += case.strike(scene)
     says: list[str] = []
-    if not scene.is_over() and scene.go() != 0:
+    if scene.is_over():
+        scene.run("rebuild")  # shows what a dead one did not
+    elif scene.go() != 0:
         says = [f"it cannot go on: {scene.told()}"]
     says = says or list(complaints(expected, scene.end(), scene))
     if says:
