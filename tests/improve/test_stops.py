@@ -180,6 +180,28 @@ def test_a_run_refuses_settings_that_scores_do_not_belong_to(
     assert desk.asked() == []
 
 
+def test_roles_are_set_together_and_places_not_at_all(desk: Campaigns) -> None:
+    begun(desk)
+    assert desk("improve", "set", "sort", "executor", "null").code == 0
+    found = json.loads(desk.settings().read_text())
+    assert (found["executor"], found["planner"]) == ("null", "null")
+    for key, value in (("repo_path", "/tmp"), ("target_branch", "dev")):
+        assert desk("improve", "set", "sort", key, value).code == 1
+    data = desk.loop(code=1)
+    assert (data["status"], data["merged"], desk.asked()) == ("circuit_breaker", 0, [])
+
+
+def test_a_branch_that_is_checked_out_is_not_moved_until_it_is_left(desk: Campaigns) -> None:
+    begun(desk)
+    desk.play(winning(4))
+    git(desk.source, "checkout", "-q", "improve/sort_faster")
+    assert "checked out" in desk.loop("--rounds", "1", code=1)["message"]
+    assert (desk.source / "solve.py").read_text().startswith("FACTOR = 3")
+    git(desk.source, "checkout", "-q", "main")
+    assert desk.loop("--rounds", "1", "--resume")["best"] == 4
+    assert desk.asked() == ["1/executor_1"]
+
+
 def test_broken_settings_stop_everything_and_are_left_alone(desk: Campaigns) -> None:
     begun(desk)
     desk.settings().write_text("not json")

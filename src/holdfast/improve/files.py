@@ -35,10 +35,11 @@ IDEA_TEMPLATE = """\
 <!-- One idea per section (`## Title` and what to try).  Planners take them before their own. -->
 <!-- An idea is used in one round and removed from here. -->
 """
-FIXED = {
-    *("repo_path", "target_branch", "topic_slug", "benchmark_command", "benchmark_format"),
-    *("benchmark_direction", "primary_metric", "sealed_files", "holdout_command"),
-    *("screen_command", "pass_env", "seed"),
+PLACED = {"repo_path", "target_branch", "topic_slug"}
+"""Settings that a campaign begins with, and keeps."""
+FIXED = PLACED | {
+    *("benchmark_command", "benchmark_format", "benchmark_direction", "primary_metric"),
+    *("sealed_files", "holdout_command", "screen_command", "pass_env", "seed"),
 }
 """Settings under which scores were measured: they stay as they were at `improve init`."""
 ROLES = ("researcher", "planner", "architect", "critic", "executor")

@@ -162,7 +162,8 @@ class Engine:
             lines.append(_changed("current_phase", state["phase"], active, "goal.md"))
         if lines:
             self.journal.write(*lines)
-            self.steps.settings = checked(self.journal.known()["settings"])
+        # Also what `improve set` wrote, from another process.
+        self.steps.settings = checked(self.journal.known()["settings"])
 
     def _meet_branch(self) -> None:
         """See whether the user moved the branch; then what it has now is measured anew."""

@@ -313,15 +313,15 @@ def set_(
     is measured anew.
     """
     from holdfast.improve import campaign as campaigns_
-    from holdfast.improve.files import FIXED, checked, parsed_setting
+    from holdfast.improve.files import FIXED, PLACED, ROLES, checked, parsed_setting
 
     with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
         state = journal.state()
         new = parsed_setting(key, value)
         settings = checked({**state["settings"], key: new})
-        if key in FIXED and state["rounds"]:
+        if key in PLACED or (key in FIXED and state["round"] is not None):
             raise Conflict(
-                f"{key} is what the scores of {plural(len(state['rounds']), 'round')} depend on",
+                f"the scores of this campaign depend on {key}",
                 hint="begin another campaign: `holdfast improve init`",
             )
         if state["settings"].get(key) == getattr(settings, key):
@@ -332,7 +332,10 @@ def set_(
             runs = max(5, settings.benchmark_repeats or 0)
             baseline = campaigns_.measured(parts, state["base"], runs)
             journal.write(*([line] if line else []), baseline)
-        campaigns_.changed_settings(journal, {key: new}, "user")
+        changes = {key: new}
+        if key in ROLES:
+            changes = campaigns_.with_roles(checked(state["settings"]), changes)
+        campaigns_.changed_settings(journal, changes, "user")
         journal.lines.flush()
     return Change(journal.place.name, applied=True, detail=f"{key} is {value} from the next round")
 
