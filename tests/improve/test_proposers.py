@@ -14,7 +14,7 @@ import pytest
 from holdfast.codec import Record
 from holdfast.contracts.kinds import kind
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
-from holdfast.improve.proposers import Edit, builtin, carry_out, mutations
+from holdfast.improve.proposers import Edit, builtin, mutations
 from holdfast.improve.search import constants
 from tests.improve.campaigns import Campaigns
 from tests.workspace.test_workspace import git
@@ -276,13 +276,13 @@ def test_an_edit_whose_text_has_moved_is_found_and_one_that_is_gone_is_refused()
     edit = Edit("a.py", 'A = "1"', 'A = "2"', 1)
     plan: Record = {"steps": [{"step": 1, "file": "a.py", "change": edit.change()}]}
     files = Texts({"a.py": '\n\nA = "1"\n'})
-    carry_out(plan, files)
+    builtin("mutate").execute(plan, files)
     assert files["a.py"] == '\n\nA = "2"\n'
     with pytest.raises(Conflict, match="0 times"):
-        carry_out(plan, files)
+        builtin("mutate").execute(plan, files)
     plan["steps"][0]["change"] = "make it better"
     with pytest.raises(HoldfastError, match="holds no edit"):
-        carry_out(plan, files)
+        builtin("mutate").execute(plan, files)
 
 
 def test_a_name_that_is_no_proposer_is_refused_with_those_there_are() -> None:

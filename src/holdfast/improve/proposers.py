@@ -9,34 +9,40 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from random import Random
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.improve.search import DRAWS, Files, Tried, constants, next_texts, rewritten
+from holdfast.improve.search import DRAWS, Draw, Files, Tried, constants, next_texts, rewritten
 from holdfast.text import clip, plural
 from holdfast.userfile import read
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _CHANGE = re.compile(rf"(?:line (\d+): )?replace ({_STRING}) by ({_STRING})")
+_NOTHING = "nothing"
 _WRITE = re.compile(rf"write ({_STRING})")
 _VALUES = re.compile(r"values (\{.*\})", re.DOTALL)
 _SHOWN, _PARTS = 3, 8
 NAMES = (*DRAWS, "mutate", "patches:FILE", "null")
 
 
-class Proposer(Protocol):
-    def plan(self, request: Record, files: Files) -> Record:
-        """What to try, as a plan of the contract."""
-        ...
+Plan = Callable[[Record, Files], Record]
+
+
+class Proposer(NamedTuple):
+    plan: Plan
+    """What to try, as a plan of the contract."""
 
     def execute(self, plan: Record, files: Files) -> None:
-        """Do what the plan says."""
-        ...
+        """Make the edits of a plan; Conflict where the text is not what the plan says."""
+        known = set(files.paths())
+        for step in objects_in(plan.get("steps")):
+            _edit(step, files, known)
 
 
 class Edit(NamedTuple):
@@ -58,36 +64,35 @@ def builtin(name: str) -> Proposer:
     """A proposer by its name; UsageError if there is none."""
     kind, _, argument = name.partition(":")
     if name in DRAWS:
-        return _Search(name)
+        return Proposer(partial(_searched, DRAWS[name]))
     if kind == "patches" and argument:
-        return _Patches(argument)
-    plain = {"mutate": _Mutate, "null": _Null}.get(name)
-    if plain is None:
+        return Proposer(partial(_patched, argument))
+    plain: dict[str, Plan] = {"mutate": _mutated, "null": _unchanged}
+    if name not in plain:
         raise UsageError(f"no such proposer: {name[:80]}", hint=", ".join(NAMES))
-    return plain()
+    return Proposer(plain[name])
 
 
-def carry_out(plan: Record, files: Files) -> None:
-    """Make the edits of a plan; Conflict where the text is not what the plan says."""
-    known = set(files.paths())
-    for step in objects_in(plan.get("steps")):
-        path, change = str(step.get("file")), str(step.get("change"))
-        if whole := _WRITE.fullmatch(change):
-            files.write(path, json.loads(whole[1]))
-            continue
-        found = _CHANGE.fullmatch(change)
-        if found is None:
-            raise UsageError(f"step {step.get('step')} holds no edit: {change[:80]!r}")
-        old, new = json.loads(found[2]), json.loads(found[3])
-        text = files.read(path) if path in known else ""
-        lines, at = text.split("\n"), int(found[1] or 0) - 1
-        if 0 <= at < len(lines) and lines[at] == old:
-            lines[at] = new
-            files.write(path, "\n".join(lines))
-        elif text.count(old) == 1:
-            files.write(path, text.replace(old, new))
-        else:
-            raise Conflict(f"{path}: the text to replace is there {text.count(old)} times")
+def _edit(step: Mapping[str, Any], files: Files, known: Collection[str]) -> None:
+    path, change = str(step.get("file")), str(step.get("change"))
+    if change == _NOTHING:
+        return
+    if whole := _WRITE.fullmatch(change):
+        files.write(path, json.loads(whole[1]))
+        return
+    found = _CHANGE.fullmatch(change)
+    if found is None:
+        raise UsageError(f"step {step.get('step')} holds no edit: {change[:80]!r}")
+    old, new = json.loads(found[2]), json.loads(found[3])
+    text = files.read(path) if path in known else ""
+    lines, at = text.split("\n"), int(found[1] or 0) - 1
+    if 0 <= at < len(lines) and lines[at] == old:
+        lines[at] = new
+        files.write(path, "\n".join(lines))
+    elif text.count(old) == 1:
+        files.write(path, text.replace(old, new))
+    else:
+        raise Conflict(f"{path}: the text to replace is there {text.count(old)} times")
 
 
 # --- the parts of a plan --------------------------------------------------------------------
@@ -149,55 +154,48 @@ def _plan(
 # --- search ---------------------------------------------------------------------------------
 
 
-class _Search:
-    def __init__(self, name: str) -> None:
-        self._draws = DRAWS[name]
-
-    def plan(self, request: Record, files: Files) -> Record:
-        listed = cast("list[str]", _input(request).get("constants") or [])
-        found = constants(files, listed)
-        if not found:
-            raise NotFound(
-                "no numbers to search over",
-                hint="declare them in a comment: `# search: LOW..HIGH`, or name another planner",
-            )
-        higher = _input(request).get("direction") != "lower_is_better"
-        tried: list[Tried] = []
-        for row in _proposals(request):
-            outcome = object_of(object_of(row.get("plan")).get("expected_outcome"))
-            if match := _VALUES.search(str(outcome.get("rationale"))):
-                known = object_of(decode(match[1].encode(), limit=MAX_DOCUMENT))
-                point = [each.share(float(known.get(each.name, each.value))) for each in found]
-                score = row.get("score")
-                loss = None if score is None else -score if higher else score
-                tried.append(Tried(point, loss))
-        random = _random(request)
-        way, draw = self._draws[_place(request) % len(self._draws)]
-        texts = next_texts(found, draw, tried, random)
-        lines: dict[tuple[str, int], list[tuple[Any, str]]] = {}
-        for each, text in zip(found, texts, strict=True):
-            lines.setdefault((each.path, each.line), []).append((each, text))
-        edits: list[Edit] = []
-        for (path, number), numbers in lines.items():
-            line = files.read(path).split("\n")[number]
-            new = rewritten(line, numbers)
-            edits += [Edit(path, line, new, number + 1)] if new != line else []
-        moved = [
-            f"{each.name} = {text}"
-            for each, text in zip(found, texts, strict=True)
-            if float(text) != each.value
-        ]
-        more = f" and {plural(len(moved) - _SHOWN, 'more number')}" if len(moved) > _SHOWN else ""
-        values = {each.name: float(text) for each, text in zip(found, texts, strict=True)}
-        return _plan(
-            request,
-            f"{', '.join(moved[:_SHOWN])}{more} ({way} of round {request['round']}) score better",
-            edits,
-            f"{way}, after {plural(len(tried), 'measured point')}; values {json.dumps(values)}",
+def _searched(draws: Sequence[tuple[str, Draw]], request: Record, files: Files) -> Record:
+    listed = cast("list[str]", _input(request).get("constants") or [])
+    found = constants(files, listed)
+    if not found:
+        raise NotFound(
+            "no numbers to search over",
+            hint="declare them in a comment: `# search: LOW..HIGH`, or name another planner",
         )
-
-    def execute(self, plan: Record, files: Files) -> None:
-        carry_out(plan, files)
+    higher = _input(request).get("direction") != "lower_is_better"
+    tried: list[Tried] = []
+    for row in _proposals(request):
+        outcome = object_of(object_of(row.get("plan")).get("expected_outcome"))
+        if match := _VALUES.search(str(outcome.get("rationale"))):
+            known = object_of(decode(match[1].encode(), limit=MAX_DOCUMENT))
+            point = [each.share(float(known.get(each.name, each.value))) for each in found]
+            score = row.get("score")
+            loss = None if score is None else -score if higher else score
+            tried.append(Tried(point, loss))
+    random = _random(request)
+    way, draw = draws[_place(request) % len(draws)]
+    texts = next_texts(found, draw, tried, random)
+    lines: dict[tuple[str, int], list[tuple[Any, str]]] = {}
+    for each, text in zip(found, texts, strict=True):
+        lines.setdefault((each.path, each.line), []).append((each, text))
+    edits: list[Edit] = []
+    for (path, number), numbers in lines.items():
+        line = files.read(path).split("\n")[number]
+        new = rewritten(line, numbers)
+        edits += [Edit(path, line, new, number + 1)] if new != line else []
+    moved = [
+        f"{each.name} = {text}"
+        for each, text in zip(found, texts, strict=True)
+        if float(text) != each.value
+    ]
+    more = f" and {plural(len(moved) - _SHOWN, 'more number')}" if len(moved) > _SHOWN else ""
+    values = {each.name: float(text) for each, text in zip(found, texts, strict=True)}
+    return _plan(
+        request,
+        f"{', '.join(moved[:_SHOWN])}{more} ({way} of round {request['round']}) score better",
+        edits,
+        f"{way}, after {plural(len(tried), 'measured point')}; values {json.dumps(values)}",
+    )
 
 
 # --- mutation -------------------------------------------------------------------------------
@@ -221,27 +219,22 @@ _WORDS = {"min": "max", "max": "min", "any": "all", "all": "any", "True": "False
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
 
 
-class _Mutate:
+def _mutated(request: Record, files: Files) -> Record:
     """One small change of Python source that was not tried before."""
-
-    def plan(self, request: Record, files: Files) -> Record:
-        done = _hypotheses(request)
-        edits = [
-            edit
-            for path in sorted(files.paths())
-            if path.endswith(".py")
-            for edit in mutations(path, files.read(path))
-            if _hypothesis(edit) not in done
-        ]
-        if not edits:
-            raise NotFound("no mutation is left to try", hint="name another planner")
-        # No two planners of a round try the same.
-        part = edits[_place(request) :: _PARTS] or edits
-        edit = _random(request).choice(part)
-        return _plan(request, _hypothesis(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
-
-    def execute(self, plan: Record, files: Files) -> None:
-        carry_out(plan, files)
+    done = _hypotheses(request)
+    edits = [
+        edit
+        for path in sorted(files.paths())
+        if path.endswith(".py")
+        for edit in mutations(path, files.read(path))
+        if _hypothesis(edit) not in done
+    ]
+    if not edits:
+        raise NotFound("no mutation is left to try", hint="name another planner")
+    # No two planners of a round try the same.
+    part = edits[_place(request) :: _PARTS] or edits
+    edit = _random(request).choice(part)
+    return _plan(request, _hypothesis(edit), [edit], f"one of {plural(len(edits), 'mutation')}")
 
 
 def _hypothesis(edit: Edit) -> str:
@@ -319,39 +312,32 @@ def _between(
 # --- patches, and nothing -------------------------------------------------------------------
 
 
-class _Patches:
+def _patched(path: str, request: Record, files: Files) -> Record:
     """A recorded list, in its order: `[{"hypothesis": …, "edits": [{"file": …, …}]}]`."""
+    done = _hypotheses(request)
+    patches = [each for each in _listed(path) if each["hypothesis"] not in done]
+    if _place(request) >= len(patches):
+        raise NotFound(f"{path}: every patch was tried", hint="add one to the list")
+    patch = patches[_place(request)]
+    edits = [
+        Edit(str(each["file"]), str(each.get("replace", "")), str(each.get("by", "")))
+        for each in objects_in(patch["edits"])
+    ]
+    family = str(patch.get("approach_family", ""))
+    return _plan(request, str(patch["hypothesis"]), edits, f"from {path}", family)
 
-    def __init__(self, path: str) -> None:
-        self._path = path
 
-    def plan(self, request: Record, files: Files) -> Record:
-        done = _hypotheses(request)
-        patches = [each for each in self._listed() if each["hypothesis"] not in done]
-        if _place(request) >= len(patches):
-            raise NotFound(f"{self._path}: every patch was tried", hint="add one to the list")
-        patch = patches[_place(request)]
-        edits = [
-            Edit(str(each["file"]), str(each.get("replace", "")), str(each.get("by", "")))
-            for each in objects_in(patch["edits"])
-        ]
-        family = str(patch.get("approach_family", ""))
-        return _plan(request, str(patch["hypothesis"]), edits, f"from {self._path}", family)
-
-    def execute(self, plan: Record, files: Files) -> None:
-        carry_out(plan, files)
-
-    def _listed(self) -> list[dict[str, Any]]:
-        try:
-            listed = list(objects_in(decode(read(self._path), limit=MAX_DOCUMENT)))
-            wrong = next((each for each in listed if not _is_patch(each)), None)
-            if wrong is None and listed:
-                return listed
-            why = f"no hypothesis or edits: {clip(str(wrong), 80)}" if wrong else "empty"
-        except (OSError, DecodeError) as error:
-            why = str(error)
-        hint = '`[{"hypothesis": "…", "edits": [{"file": "f.py", "replace": "1", "by": "2"}]}]`'
-        raise UsageError(f"{self._path} is no list of patches: {why}", hint=hint)
+def _listed(path: str) -> list[dict[str, Any]]:
+    try:
+        listed = list(objects_in(decode(read(path), limit=MAX_DOCUMENT)))
+        wrong = next((each for each in listed if not _is_patch(each)), None)
+        if wrong is None and listed:
+            return listed
+        why = f"no hypothesis or edits: {clip(str(wrong), 80)}" if wrong else "empty"
+    except (OSError, DecodeError) as error:
+        why = str(error)
+    hint = '`[{"hypothesis": "…", "edits": [{"file": "f.py", "replace": "1", "by": "2"}]}]`'
+    raise UsageError(f"{path} is no list of patches: {why}", hint=hint)
 
 
 def _is_patch(value: Mapping[str, Any]) -> bool:
@@ -359,14 +345,9 @@ def _is_patch(value: Mapping[str, Any]) -> bool:
     return bool(value.get("hypothesis") and edits and all(each.get("file") for each in edits))
 
 
-class _Null:
+def _unchanged(request: Record, files: Files) -> Record:
     """Changes nothing: the control that must never win."""
-
-    def plan(self, request: Record, files: Files) -> Record:
-        path = next(iter(sorted(files.paths())), "")
-        hypothesis = f"Nothing is changed by {request['id']} in round {request['round']}"
-        plan = _plan(request, hypothesis, [Edit(path, "", "")], "a control")
-        return {**plan, "steps": [{"step": 1, "file": path, "change": "nothing"}]}
-
-    def execute(self, plan: Record, files: Files) -> None:
-        pass
+    path = next(iter(sorted(files.paths())), "")
+    hypothesis = f"Nothing is changed by {request['id']} in round {request['round']}"
+    plan = _plan(request, hypothesis, [Edit(path, "", "")], "a control")
+    return {**plan, "steps": [{"step": 1, "file": path, "change": _NOTHING}]}
