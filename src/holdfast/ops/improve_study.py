@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 from holdfast.charts import png, svg
@@ -13,9 +14,10 @@ from holdfast.improve.journal import Journal, campaigns
 from holdfast.improve.overview import overview
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
-from holdfast.ops.improve import Campaign, Session, Trust, confirm, open_campaign, short
+from holdfast.ops.improve import Campaign, Session, Trust, confirm, open_campaign, summary
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
+from holdfast.text import clip, one_line, plural
 from holdfast.userfile import put_over
 
 Round = Annotated[int | None, Arg("Of which round")]
@@ -56,7 +58,8 @@ def show(
         data = overview(journal.state(), alive=journal.holder() is not None)
         root = journal.place.root
     if round is None:
-        return Show({**short(data), "rounds": data["rounds"]})
+        rounds = (_round_line(each) for each in data["rounds"])
+        return Show(_brief(data), text="".join([summary(data), "\n", *rounds]))
     shown = of_home(call.home(), root)
     plans = shown.plans(round)
     if not plans and not shown.merge_report(round):
@@ -64,7 +67,7 @@ def show(
     found = {"campaign": data["campaign"], "round": round, "plans": plans}
     found |= {"brief": shown.brief(round), "results": shown.results(round)}
     found |= {"history": shown.history(round), "merge_report": shown.merge_report(round)}
-    return Show(found)
+    return Show(found, text="\n".join(_round_lines(found)))
 
 
 @example("holdfast improve plot sort --out sort.svg")
@@ -182,7 +185,13 @@ def replay(
     data |= {"now": decided.candidate, "base_now": decided.base, "better_now": decided.accepted}
     data |= {"pairs": decided.pairs, "interval": decided.interval, "why": decided.why}
     same = decided.accepted == row["is_winner"]
-    return Show({**data, "same_outcome": same}, exit_code=0 if same else ATTENTION)
+    text = f"{row['executor']} of round {round}: {decided.why}, {decided.candidate:g} against "
+    text += (
+        f"{decided.base:g} in {plural(decided.pairs, 'pair')}; recorded {_figure(data['recorded'])}"
+    )
+    text += ", the same outcome" if same else ", and another outcome"
+    code = 0 if same else ATTENTION
+    return Show({**data, "same_outcome": same}, text=text, exit_code=code)
 
 
 # --- shared ---------------------------------------------------------------------------------
@@ -245,6 +254,37 @@ def _curve(call: Context, name: str | None, session: str | None) -> tuple[str, A
             if folder is None:
                 raise
     return folder, shown.in_folder(folder).curve
+
+
+def _round_line(one: Record) -> str:
+    what = object_of(one["winner"]).get("hypothesis") or one["reason"] or ""
+    return f"round {one['iteration']:<4} {one['status']:<15} {_figure(one['best']):<10} {clip(one_line(str(what)), 100)}\n"
+
+
+def _round_lines(found: Record) -> Iterator[str]:
+    """Each plan with its reviews and what came of it."""
+    report = found["merge_report"]
+    outcome = report.get("status", "under way")
+    why = f": {report['reason']}" if report.get("reason") else ""
+    yield f"round {found['round']} of {found['campaign']}: {outcome}{why}"
+    results = {each.get("plan_id"): each for each in found["results"]}
+    for plan in found["plans"]:
+        critic, architect = (
+            object_of(plan.get(f"{who}_review")) for who in ("critic", "architect")
+        )
+        yield f"\n{plan.get('planner_id')}, {plan.get('approach_family')}: {plan.get('hypothesis')}"
+        reason = f": {critic['rejection_reason']}" if critic.get("rejection_reason") else ""
+        yield f"  critic: {critic.get('verdict', 'not yet')}{reason}"
+        advice = [architect.get("feedback"), *(architect.get("structural_concerns") or ())]
+        yield f"  architect: {': '.join(filter(None, [architect.get('verdict', 'none'), *advice]))}"
+        if (result := results.get(plan.get("plan_id"))) is not None:
+            yield f"  {result['executor_id']}: {result['status']} {_figure(result['benchmark_score'])}"
+            if failure := object_of(result.get("failure_analysis")):
+                yield f"  {failure['category']}: {failure['what']}; lesson: {failure['lesson']}"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
 
 
 def _brief(data: Record) -> Record:
