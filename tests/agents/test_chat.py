@@ -31,6 +31,14 @@ replies:
 
 
 @pytest.fixture
+def shell(shell: Shell) -> Shell:
+    """Memory is searched by words: what weighs meanings takes longer to load than a chat."""
+    with (shell.home / "holdfast.toml").open("a", encoding="utf-8") as settings:
+        settings.write('\n[memory]\nembedder = "none"\n')
+    return shell
+
+
+@pytest.fixture
 def script(tmp_path: Path) -> str:
     path = tmp_path / "script.yaml"
     path.write_text(SCRIPT, encoding="utf-8")

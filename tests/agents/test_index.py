@@ -11,7 +11,7 @@ import pytest
 
 from tests.ledger.shell import PATIENCE, Shell
 
-PROCESSES, TURNS = 8, 200 // 2
+PROCESSES, TURNS = 8, 50
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ ARGUMENTS = [
 SCREENS = REPO / "build" / "screens"
 SIZES = {"desk": (1280, 860), "phone": (390, 844)}
 THEMES = ("light", "dark")
+SEEN = (("light", "desk"), ("dark", "phone"))
+"""What pictures are taken of."""
 
 
 class Visit:
@@ -66,12 +68,16 @@ class Visit:
         self.page.emulate_media(color_scheme=theme)
         self.page.set_viewport_size({"width": width, "height": height})
 
-    def looks(self, name: str) -> Iterator[tuple[str, str]]:
-        """The page that is open by day and by night, on a desk and on a phone; none is too wide."""
+    def looks(self, name: str = "") -> Iterator[tuple[str, str]]:
+        """The page that is open by day and by night, on a desk and on a phone; none is too wide.
+
+        One that has a name is seen twice afterwards.
+        """
         for theme in THEMES:
             for size in SIZES:
                 self.wear(theme, size)
-                self.picture(f"{name}-{theme}-{size}")
+                if name and (theme, size) in SEEN:
+                    self.picture(f"{name}-{theme}-{size}")
                 width = self.page.evaluate("document.documentElement.scrollWidth")
                 assert width <= SIZES[size][0], (name, theme, size)
                 yield theme, size

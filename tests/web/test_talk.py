@@ -37,6 +37,8 @@ def a_talk(place: Path, *asked: str) -> Shell:
     script.write_text(SCRIPT, encoding="utf-8")
     settings = shell.home / "holdfast.toml"
     told = settings.read_text("utf-8") + f'\n[models]\ndefault = "scripted:{script}"\n'
+    # What weighs meanings takes longer to load than a turn.
+    told += '\n[memory]\nembedder = "none"\n'
     settings.write_text(told, encoding="utf-8")
     for text in asked:
         shell("agent", "chat", "rio", text)
