@@ -146,7 +146,9 @@ def _tarred(folder: str) -> Iterator[bytes]:
     # The repository last: as long as it is missing, what was unpacked is not all there.
     names = set(os.listdir(folder)) - _LEFT_OUT
     pending = sorted(names, key=lambda name: (name == _REPOSITORY, name), reverse=True)
-    with tarfile.open(fileobj=io.BytesIO(), mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(  # direct write: only makes headers, in memory
+        fileobj=io.BytesIO(), mode="w", format=tarfile.PAX_FORMAT
+    ) as tar:
         while pending:  # in the order of tarfile, which goes no deeper than Python can recurse
             path = os.path.join(folder, name := pending.pop())
             try:
