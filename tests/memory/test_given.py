@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import select
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from holdfast.agents.agent import opened
+from holdfast.agents.context import gather
+from holdfast.agents.recall import recalled
+from holdfast.store.home import Home
 from tests.ledger.shell import Shell
 
 
@@ -89,3 +95,16 @@ def test_a_chat_goes_on_where_no_index_can_be_written(shell: Shell) -> None:
     assert said.code == 0, said.err
     found = shell("memory", "search", "port", "--agent", "rio", "--json").rows()
     assert "rio#1" in [hit["id"] for hit in found]
+
+
+def test_a_sensitive_question_is_not_shown_to_a_server_of_embeddings(shell: Shell) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        address = f"http://127.0.0.1:{server.server_port}/v1"
+        with (shell.home / "holdfast.toml").open("a", encoding="utf-8") as settings:
+            settings.write(f'[memory]\nembedder = "openai-compatible:m@{address}"\n')
+        remember(shell, "The deploy listens on port 8081", topic="ops")
+        with Home.open(str(shell.home)) as home, opened(home, "rio") as agent:
+            given = gather(home, agent)
+            assert recalled(home, agent, given, "Which port?", sensitive=True) == given
+        waiting, _, _ = select.select([server], [], [], 0)
+        assert waiting == []

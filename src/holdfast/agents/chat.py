@@ -103,7 +103,9 @@ class Chat:
 
         given = gather(self._home, self._agent)
         seen = [each.text for each in self.recent()] if manner.history else []
-        given = recalled(self._home, self._agent, given, text, seen=seen)
+        given = recalled(
+            self._home, self._agent, given, text, seen=seen, sensitive=manner.sensitive
+        )
         question = Question(
             text,
             self._persona,

@@ -34,11 +34,15 @@ def recalled(
     *,
     seen: Sequence[str] = (),
     keep: bool = True,
+    sensitive: bool = False,
 ) -> Given:
     """The same with what memory has about this, or about the tasks; without what was `seen`.
 
-    Without `keep` nothing is written, not even an index.
+    Without `keep` nothing is written, not even an index.  What is `sensitive` is not shown to the
+    server of an embedder.
     """
+    if sensitive and served(home.settings.embedder) is not None:
+        return given
     left = given.so_far or given.last or {}
     tasks = [str(task.get("description") or "") for task in given.tasks[:3]]
     about = about or "\n".join(filter(None, [str(left.get("next_priority") or ""), *tasks]))
