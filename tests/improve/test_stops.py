@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.agents.world import until
 from tests.improve.campaigns import Campaigns
 from tests.improve.desk import marked
 from tests.improve.test_planning import CHEAP
@@ -148,6 +149,20 @@ def test_a_run_that_is_stopped_leaves_no_process_and_goes_on(desk: Campaigns, ho
     assert "--resume" in desk.loop("--rounds", "1", code=1)["hint"]
     desk.play({"executor_1": {"factor": 4}})
     assert desk.loop("--rounds", "1", "--resume")["best"] == 4
+
+
+def test_a_benchmark_that_runs_is_ended_by_a_stop_and_made_again(desk: Campaigns) -> None:
+    slow = f"test -e slow && sleep 1000; {CHEAP}"
+    desk.init("--format", "number", "--planners", "2", benchmark=slow)
+    desk.play({"executor_1": {"factor": 4}, "executor_2": {"factor": 5, "write": {"slow": ""}}})
+    process = desk.started("--rounds", "1")
+    wanted = "evaluate/executor_2"
+    until(lambda: any(wanted in each["steps"] for each in desk.journal("intent")))
+    assert desk("improve", "stop", "sort").code == 0
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    done = [each["step"] for each in desk.journal("done")]
+    assert "evaluate/executor_1" in done and wanted not in done
 
 
 def test_a_setting_counts_from_the_next_round_and_is_an_event(desk: Campaigns) -> None:

@@ -6,10 +6,10 @@ that a second time changes nothing.  Here also stand the limits: nothing is begu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.clock import instant_of, utc_stamp
 from holdfast.codec import Record
@@ -28,6 +28,7 @@ from holdfast.store.failpoints import hit
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
+T = TypeVar("T")
 _LOOK, _SHOW = 0.2, 0.5
 """Seconds between two looks for a request to stop while programs run, and of the documents."""
 _INLINE = 8 << 10
@@ -160,16 +161,20 @@ class Steps:
             else:
                 waiting[self._pool.submit(each.call.make)] = step
         while waiting:
-            ended, _ = wait(waiting, _LOOK, FIRST_COMPLETED)
+            for future in self._ended(waiting):
+                step = waiting.pop(future)
+                self._take(step, asks[step], future.result())
+
+    def _ended(self, waiting: Collection[Future[T]]) -> set[Future[T]]:
+        """Those that are done; if somebody asks to stop, everything else is ended."""
+        while not (ended := wait(waiting, _LOOK, FIRST_COMPLETED).done):
             try:
-                self.look()
+                self._heed()
             except Halted:
                 end_around(self.around)
                 wait(waiting)
                 raise
-            for future in ended:
-                step = waiting.pop(future)
-                self._take(step, asks[step], future.result())
+        return ended
 
     def _take(self, step: str, asked: Ask, answer: Answer) -> None:
         paid: Record = {}
@@ -221,15 +226,18 @@ class Steps:
         """Tried twice where the fault is not the candidate's; then the run ends, resumable."""
         told: Record = {}
         for _ in range(2):
-            with Around(self.around):
-                found = evaluator.evaluate(commit, seed=seed)
-            self.look()
+            future = self._pool.submit(self._evaluated, evaluator, commit, seed)
+            found = self._ended([future]).pop().result()
             if not found.is_ours:
                 return found
             told = found.failure or {}
         raise StorageError(
             f"{told['what']}: {told['why']}", hint="repair it, then run the campaign again"
         )
+
+    def _evaluated(self, evaluator: Evaluator, commit: str, seed: int) -> Evaluation:
+        with Around(self.around):
+            return evaluator.evaluate(commit, seed=seed)
 
     def _kept(self, raw: str) -> str:
         """An output as a line can hold it; a long one is kept beside the journal by its hash."""
@@ -245,13 +253,16 @@ class Steps:
 
     # -- limits ------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Halted if somebody asked for it, or the time is over."""
-        state = self.journal.state()
-        if state["stopping"]:
+    def _heed(self) -> None:
+        """Halted if somebody asked to stop."""
+        if self.journal.state()["stopping"]:
             raise Halted("user_stopped", "stopped by `improve stop`")
         if why := self._stopping():
             raise Halted("user_stopped", why)
+
+    def look(self) -> None:
+        """Halted if somebody asked to stop, or the time is over: nothing more is begun."""
+        self._heed()
         s, now = self.settings, self.clock.now()
         if (self._limits.deadline is not None and now >= self._limits.deadline) or (
             s.deadline is not None and now >= instant_of(s.deadline)
