@@ -24,9 +24,8 @@ class LiveLine:
     ) -> None:
         self._stream, self._says, self._paint = stream, says, paint
         self._ended, self._turn = threading.Event(), threading.Lock()
-        self._drawn: int = 0
+        self._drawn: int = 0  # lines of ours at the foot
         self._text: str = ""
-        """How many lines of ours are at the foot, and what they say."""
         self._thread = threading.Thread(target=self._keep_drawing, daemon=True)
 
     def __enter__(self) -> Self:
