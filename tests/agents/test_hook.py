@@ -24,13 +24,6 @@ from tests.ledger.shell import PATIENCE, Ran, Shell, ended, entries_in
 CLAUDE = "8c35adc1-1c1f-4bb8-9d0e-2f0f4f7c1a11"
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path)
-    made("init", "rio", "--timezone", "UTC")
-    return made
-
-
 def event(name: str, **fields: Any) -> dict[str, Any]:
     common = {
         "session_id": CLAUDE,

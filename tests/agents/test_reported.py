@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,13 +204,6 @@ def test_whatever_is_claimed_has_the_types_of_a_session(claims: list[dict[str, A
 
 
 # --- through a session ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path)
-    made("init", "rio", "--timezone", "UTC")
-    return made
 
 
 def run(shell: Shell, code: str) -> Ran:

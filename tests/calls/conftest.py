@@ -1,5 +1,5 @@
 """An agent, as its users meet it."""
 
-from tests.agents.conftest import shell
+from tests.agents.conftest import settled, shell
 
-__all__ = ["shell"]
+__all__ = ["settled", "shell"]
