@@ -6,7 +6,7 @@ python tools/generate_docs.py --check    exit 1 if one is not what would be writ
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -58,11 +58,11 @@ EXITS = """\
 """
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if stale")
     parser.add_argument("--into", type=Path, default=DOCS, help="another directory than docs")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(words)
     stale = list(stale_pages(chosen.into))
     for path, wanted in stale:
         if chosen.check:

@@ -401,6 +401,6 @@ class HomeMachine(StoreMachine):
 
 
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestMemory.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestHome = HomeMachine.TestCase
-TestHome.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestHome.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
