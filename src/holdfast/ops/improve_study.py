@@ -258,7 +258,8 @@ def _curve(call: Context, name: str | None, session: str | None) -> tuple[str, A
 
 def _round_line(one: Record) -> str:
     what = object_of(one["winner"]).get("hypothesis") or one["reason"] or ""
-    return f"round {one['iteration']:<4} {one['status']:<15} {_figure(one['best']):<10} {clip(one_line(str(what)), 100)}\n"
+    start = f"round {one['iteration']:<4} {one['status']:<15} {_figure(one['best']):<10}"
+    return f"{start} {clip(one_line(str(what)), 100)}\n"
 
 
 def _round_lines(found: Record) -> Iterator[str]:
@@ -278,7 +279,8 @@ def _round_lines(found: Record) -> Iterator[str]:
         advice = [architect.get("feedback"), *(architect.get("structural_concerns") or ())]
         yield f"  architect: {': '.join(filter(None, [architect.get('verdict', 'none'), *advice]))}"
         if (result := results.get(plan.get("plan_id"))) is not None:
-            yield f"  {result['executor_id']}: {result['status']} {_figure(result['benchmark_score'])}"
+            score = _figure(result["benchmark_score"])
+            yield f"  {result['executor_id']}: {result['status']} {score}"
             if failure := object_of(result.get("failure_analysis")):
                 yield f"  {failure['category']}: {failure['what']}; lesson: {failure['lesson']}"
 
