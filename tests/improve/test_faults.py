@@ -134,7 +134,7 @@ def test_hooks_of_the_user_are_not_run(desk: Campaigns) -> None:
 def test_benchmarks_never_run_at_the_same_time(desk: Campaigns) -> None:
     watched = f"date +%s%N; sleep 0.05; date +%s%N; {CHEAP}"
     desk.init("--format", "number", "--planners", "3", benchmark=watched)
-    desk.play({f"executor_{at}": {"factor": at} for at in (1, 2, 4)})
+    desk.play({f"executor_{at}": {"factor": at + 3} for at in (1, 2, 3)})
     desk.loop("--rounds", "1")
     raws = [desk.result(1, at)["benchmark_raw"].split() for at in (1, 2, 3)]
     times = [int(each) for raw in raws for each in raw[:2]]
