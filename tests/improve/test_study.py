@@ -43,6 +43,11 @@ def test_list_and_show_tell_of_every_campaign_and_of_a_round_in_full(run: Campai
     assert {each["status"] for each in found["results"]} == {"success", "regression"}
     lessons = [each["failure_analysis"]["lesson"] for each in found["history"]["losers"]]
     assert lessons and found["merge_report"]["status"] == "merged"
+    text = asked(run, "show", "--round", "1")
+    for wanted in ("round 1 of sort: merged", "  critic: approved", "  architect: approve"):
+        assert wanted in text
+    assert "  executor_1: regression 12\n  regression: the benchmark gives 12" in text
+    assert "round 1    merged          24" in asked(run, "show")
     assert "no such round: 9" in run("improve", "show", "--round", "9").err
 
 
@@ -105,6 +110,10 @@ def test_replay_measures_a_candidate_again_and_says_if_the_outcome_is_another(
     found = json.loads(asked(run, "replay", "--round", "1", "--json"))["data"]
     assert (found["recorded"], found["now"], found["base_now"]) == (24, 24, 18)
     assert found["same_outcome"] and found["better_now"]
+    text = asked(run, "replay", "--round", "1")
+    assert text == (
+        "executor_2 of round 1: better, 24 against 18 in 1 pair; recorded 24, the same outcome\n"
+    )
     lost = ("replay", "--round", "1", "--executor", "executor_1", "--json")
     assert json.loads(asked(run, *lost))["data"]["better_now"] is False
     assert run.journal() == before

@@ -258,8 +258,8 @@ def _curve(call: Context, name: str | None, session: str | None) -> tuple[str, A
 
 def _round_line(one: Record) -> str:
     what = object_of(one["winner"]).get("hypothesis") or one["reason"] or ""
-    start = f"round {one['iteration']:<4} {one['status']:<15} {_figure(one['best']):<10}"
-    return f"{start} {clip(one_line(str(what)), 100)}\n"
+    columns = f"round {one['iteration']:<4} {one['status']:<15} {_figure(one['best']):<10}"
+    return f"{columns} {clip(one_line(str(what)), 100)}\n"
 
 
 def _round_lines(found: Record) -> Iterator[str]:
