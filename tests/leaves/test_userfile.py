@@ -57,7 +57,6 @@ def test_a_pipe_is_read_until_its_writer_ends(tmp_path: Path) -> None:
     "words",
     [
         ["agent", "new", "b", "--from"],
-        ["task", "import"],
         ["ledger", "verify", "--against"],
         ["task", "add", "--agent", "rio"],
     ],

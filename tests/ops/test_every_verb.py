@@ -150,7 +150,6 @@ def shell(tmp_path: Path, settled: Path) -> Shell:
 
 
 FILES = {
-    "task import": {"queue.md": "## rio\n- [ ] Look into it\n"},
     "memory ingest": {"docs/fees.md": "The fees are 2 %.\n", "notes.txt": "Ask Ada.\n"},
 }
 """What stands in the working directory before a verb."""

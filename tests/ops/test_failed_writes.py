@@ -111,11 +111,6 @@ def alert(shell: Shell) -> tuple[str, ...]:
     return ("alert-1",)
 
 
-def board(shell: Shell) -> tuple[str, ...]:
-    (shell.cwd / "queue.md").write_text("## rio\n- [ ] Look into it\n", encoding="utf-8")
-    return ("queue.md",)
-
-
 def foreign_tree(shell: Shell) -> tuple[str, ...]:
     folder = shell.cwd / "tree/g/ledger/rio"
     folder.mkdir(parents=True)
@@ -280,7 +275,6 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "task drop": (task, OF_RIO),
     "task reopen": (finished_task, OF_RIO),
     "task board": (task, ("--out", "queue.md")),
-    "task import": (board, ()),
     "memory note": (nothing, (*OF_RIO, "--section", "dead ends", "Nothing there")),
     "agent new": (nothing, ("ada", "--role", "reviewer")),
     "agent edit": (nothing, ("rio", "--role", "reviewer")),

@@ -11,34 +11,19 @@ told from one that may be made anew.  What an agent wrote stands in it as text, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple, cast
+from typing import cast
 
-from holdfast.agents.tasks import OPEN, PRIORITIES, TYPES
+from holdfast.agents.tasks import OPEN, PRIORITIES
 from holdfast.codec import Record
 
 DONE_SHOWN = 10
 """How many finished tasks of an agent are shown, the newest."""
 _STAMP = re.compile(r"<!-- tasks of a Holdfast home ([0-9a-f]{16}) -->\n")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#&])")
-_ESCAPED = re.compile(r"\\([\\`*_\[\]<>|#&])")
-_ITEM = re.compile(r"[-*+][ \t]+\[([ xX])\][ \t]+(.*)")
-_OWN_ID = re.compile(r"task-[0-9]+(?!\S)")
-_WORDS = re.compile(r"[ \t]*(?:\(([^()]*)\))?(.*)")
 _STATES = ("active", "pending", "parked", "completed", "dropped")
 _RANK = {name: number for number, name in enumerate(PRIORITIES)}
-
-
-class Item(NamedTuple):
-    """A line of a board."""
-
-    agent: str
-    id: str | None
-    done: bool
-    priority: str | None
-    type: str | None
-    text: str
 
 
 def state_of(task: Record) -> str:
@@ -112,48 +97,3 @@ def _item(task: Record, *, finished: bool) -> str:
 
 def _plain(text: object) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
-
-
-# --- read again -----------------------------------------------------------------------------
-
-
-Known = Callable[[str], Collection[str]]
-"""The ids of the tasks that an agent has."""
-
-
-def items_in(page: str, known: Known | None = None) -> list[Item]:
-    """What a board says is to be done or done, whoever wrote it: a checklist below `## AGENT`."""
-    found: list[Item] = []
-    agent = ""
-    for line in page.splitlines():
-        if line.startswith("## "):
-            agent = line[3:].strip()
-        elif (item := _ITEM.fullmatch(line.strip())) and agent:
-            found.append(_read(agent, item[1], item[2], known(agent) if known else None))
-    return found
-
-
-def _read(agent: str, mark: str, line: str, ids: Collection[str] | None) -> Item:
-    written, id = _id_before(line, ids)
-    parts = _WORDS.fullmatch(line[len(written) :])
-    words, rest = parts.groups() if parts else (None, line)
-    said = [word.strip() for word in (words or "").split(",")]
-    priority = next((word for word in said if word in PRIORITIES), None)
-    type = next((word for word in said if word in TYPES), None)
-    if words is not None and priority is None and type is None:
-        rest = f"({words}){rest}"  # brackets of the text itself
-    # What we put behind a text of ours; in a text of theirs a dash is a dash.
-    text = rest.partition(" — ")[0] if id is not None else rest
-    return Item(agent, id, mark in "xX", priority, type, _ESCAPED.sub(r"\1", text).strip())
-
-
-def _id_before(line: str, ids: Collection[str] | None) -> tuple[str, str | None]:
-    """The id that a line begins with, as it is written there and as it is, if there is one."""
-    spellings = {_plain(id): id for id in ids or ()}
-    fits = [each for each in spellings if f"{line} ".startswith(f"{each} ")]
-    if fits:
-        longest = max(fits, key=len)
-        return longest, spellings[longest]
-    own = _OWN_ID.match(line)
-    # One that the agent does not have says nothing.
-    return (own[0], own[0] if ids is None else None) if own else ("", None)

@@ -58,7 +58,6 @@ OPERATIONS = (
     change("task drop", "Drop a task that will not be done"),
     change("task reopen", "Reopen a task, also a parked one"),
     change("task board", "Show all agents' tasks on one page of Markdown", faces=CLI),
-    change("task import", "Import tasks from an edited board", "task:import_board", CLI),
     change("memory note", "Add a note to one of the five sections of memory.md"),
     append("memory add", "Add a datum to a topic of an agent's memory"),
     read("memory tree", "List the topics of an agent's memory"),

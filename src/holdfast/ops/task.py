@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Annotated, Literal
 
 from holdfast import userfile
-from holdfast.agents.board import Item, in_order, is_untouched, items_in, parked_because, state_of
 from holdfast.agents.board import board as page_of
+from holdfast.agents.board import in_order, is_untouched, parked_because, state_of
 from holdfast.agents.tasks import OPEN, New, TaskList, Verb
 from holdfast.codec import Record
-from holdfast.errors import BadName, Corrupt, HoldfastError, NotFound, UsageError, typed
+from holdfast.errors import Corrupt, HoldfastError, UsageError
 from holdfast.ids import agent_id
 from holdfast.ledger.book import agents
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
 from holdfast.ops.operation import example
-from holdfast.ops.parameter import Arg, DryRun
+from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line
 
 Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
@@ -24,7 +23,6 @@ Priority = Literal["high", "medium", "low"]
 Whose = Annotated[str, Arg("Whose task")]
 Id = Annotated[str, Arg("Which task", positional=True, metavar="ID")]
 Outcome = Annotated[str | None, Arg("What came of it, in a line")]
-_LARGEST_BOARD = 8 << 20
 
 
 def _read(call: Context, tasks: TaskList) -> list[Record]:
@@ -192,78 +190,8 @@ def board(
     if there and not is_untouched(there):
         raise UsageError(
             f"{out} was edited, or is no board",
-            hint=f"`holdfast task import {out}` takes the edits in; then move it away",
+            hint="move it away, or give another file",
             path=out,
         )
     written = userfile.put_over(out, page.encode())
     return Change(out, written, f"{len(listed)} agents on the board {out}")
-
-
-@example("holdfast task import queue.md", columns="agent id state text")
-def import_board(
-    call: Context,
-    file: Annotated[str, Arg("A board, made by us or by hand", positional=True, metavar="FILE")],
-    *,
-    dry_run: DryRun = False,
-) -> Rows:
-    with typed("reading the board", file):
-        try:
-            page = userfile.read(file, _LARGEST_BOARD).decode(errors="replace")
-        except FileNotFoundError:
-            hint = f"`holdfast task board --out {file}` writes one"
-            raise NotFound(f"there is no board {file}", hint=hint, path=file) from None
-    home = call.home_to_change()
-    known, rows = agents(home, call.layout), list[Record]()
-
-    @cache
-    def ids(agent: str) -> set[str]:
-        name = _agent_called(agent, known)
-        if not name:
-            return set()
-        with call.agent(name, change=True) as one:
-            return _ids(one.desk.tasks.read())
-
-    for item in items_in(page, ids):
-        item = item._replace(text=home.mask(item.text))
-        row: Record = {"agent": item.agent, "id": item.id, "state": "known", "text": item.text}
-        rows.append(row)
-        name = _agent_called(item.agent, known)
-        if not name:
-            row["state"] = "no such agent"
-            continue
-        with call.agent(name, change=True) as one:
-            row |= _take_in(one.desk.tasks, item, dry_run=dry_run)
-    counts = tally(rows, "state")
-    return Rows(rows, counts, exit_code=ATTENTION if "no such agent" in counts else 0)
-
-
-def _agent_called(word: str, known: list[str]) -> str:
-    """The agent that is meant; empty if there is none."""
-    try:
-        name = agent_id(word).lower()
-    except BadName:
-        return ""
-    return name if name in known else ""
-
-
-def _take_in(tasks: TaskList, item: Item, *, dry_run: bool) -> Record:
-    """What became of a line: a box that was ticked ends a task, a line that is new makes one."""
-    there = _meant(tasks.read(), item)
-    if there is not None:
-        ticked = item.done and there.get("status") in OPEN
-        if ticked and not dry_run:
-            tasks.move(str(there["id"]), "done", "ticked on the board")
-        return {"id": there["id"], "state": "completed" if ticked else "known"}
-    if item.done or not item.text:
-        return {"state": "skipped"}
-    new = New(item.text, item.type or "research", item.priority or "medium")
-    return {"id": None if dry_run else tasks.add(new).task["id"], "state": "added"}
-
-
-def _meant(tasks: list[Record], item: Item) -> Record | None:
-    """The task that has the id of a line; of a line without one, a task that says the same."""
-    if item.id is not None:
-        return next((task for task in tasks if task.get("id") == item.id), None)
-    wanted = one_line(item.text).casefold()
-    same = [t for t in tasks if one_line(str(t.get("description"))).casefold() == wanted]
-    return min(same, key=lambda task: task.get("status") not in OPEN, default=None)
