@@ -470,6 +470,15 @@ def test_an_effect_happens_once_whenever_its_process_dies(
     log.close()
 
 
+def test_a_line_that_is_appended_to_the_log_of_a_state_counts_and_is_durable(home: Home) -> None:
+    with opened(home) as log:
+        put(log, 1)
+        cursor = log.log.append({"n": 2})
+        assert log.log.write(lambda head: ([], head)).value == cursor
+        assert log.log.settle() == cursor
+        assert log.state() == from_the_start(home)
+
+
 def test_a_decision_by_a_preview_knows_a_foreign_line_before_its_own(home: Home) -> None:
     with opened(home) as log:
         put(log, 1)

@@ -200,8 +200,7 @@ class Recall:
         progress: Progress,
     ) -> array[float] | None:
         """The vector of a question, after the texts have theirs."""
-        vectors = self.vectors
-        if vectors is None:
+        if not self.index.size() or (vectors := self.vectors) is None:
             return None
         try:
             if left := vectors.catch_up(agents, patience, progress):
