@@ -476,6 +476,7 @@ def test_a_line_that_is_appended_to_the_log_of_a_state_counts_and_is_durable(hom
         cursor = log.log.append({"n": 2})
         assert log.log.write(lambda head: ([], head)).value == cursor
         assert log.log.settle() == cursor
+        log.log.write(lambda _: ([{"n": 3}], None))
         assert log.state() == from_the_start(home)
 
 
