@@ -122,7 +122,7 @@ extras() {
 import tomllib
 with open("pyproject.toml", "rb") as file:
     extras = tomllib.load(file)["project"]["optional-dependencies"]
-for name in ("acp", "llm", "embedded", "memory", "otel", "plot"):
+for name in ("acp", "llm", "embedded", "memory", "otel", "plot", "search"):
     print(*extras[name], sep="\n")
 END
 }
