@@ -32,7 +32,22 @@ def test_an_executor_that_fails_does_not_hurt_the_others(
     found = desk.result(1, 1)
     assert (found["status"], found["benchmark_score"]) == ("error", None)
     assert set(found["failure_analysis"]) == {"what", "why", "category", "lesson"}
+    assert found["failure_analysis"]["why"] in found["failure_analysis"]["what"]
     assert desk.report(1)["winner"]["executor_id"] == "executor_2"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ['{"hypothesis": "\\ud800"}', "[" * 100_000, '{"hypothesis":' + "[" * 100_000, '{"a": NaN}'],
+    ids=["half a character", "deep", "deep object", "not a number"],
+)
+def test_a_reply_that_is_no_strict_json_is_none_and_the_edits_count(
+    desk: Campaigns, reply: str
+) -> None:
+    begun(desk, "--planners", "1")
+    desk.play({"executor_1": {"factor": 4, "reply": reply}})
+    data = desk.loop("--rounds", "1")
+    assert (data["best"], data["iterations"]) == (4, 1)
 
 
 def test_what_is_in_the_folder_counts_whatever_was_done_to_the_index(desk: Campaigns) -> None:

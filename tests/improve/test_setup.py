@@ -86,6 +86,7 @@ def test_another_command_needs_trust_of_its_own(desk: Campaigns) -> None:
         (("--population", "0"), "population"),
         (("--sealed", "../x"), "../x"),
         (("--planner", "nobody"), "nobody"),
+        (("--executor", "patches:none.json"), "none.json"),
         (("--target-branch", "nowhere"), "nowhere"),
     ],
 )
@@ -94,7 +95,9 @@ def test_what_is_wrong_is_named_before_anything_runs(
 ) -> None:
     ran = desk(
         "improve", "init", "--topic", "sort", "--repo", str(desk.source), "--benchmark",
-        f"touch {desk.place}/ran; echo 1", "--trust", "--format", "number", *words, "--json",
+        f"touch {desk.place}/ran; echo 1", "--trust", "--format", "number",
+        *(() if "--planner" in words or "--executor" in words else ("--executor", "null")),
+        *words, "--json",
     )  # fmt: skip
     assert ran.code in (2, 3, 4)
     error = ran.error()
@@ -105,6 +108,7 @@ def test_what_is_wrong_is_named_before_anything_runs(
 def test_a_benchmark_that_does_not_work_makes_no_campaign(desk: Campaigns) -> None:
     error = desk.init(benchmark="echo nothing; exit 3", code=3)
     assert "does not work" in error["message"]
+    assert "uncommitted" in error["hint"]
     assert desk.refs() == {"refs/heads/main"}
     assert desk("improve", "status", "sort").code == 4
 

@@ -92,6 +92,13 @@ def test_a_target_that_is_met_already_takes_no_round(desk: Campaigns) -> None:
     begun(desk, "--target", "3")
     data = desk.loop()
     assert (data["status"], data["iterations"], desk.asked()) == ("target_reached", 0, [])
+    assert data["next"] == "holdfast improve set sort target_value VALUE"
+
+
+@pytest.mark.parametrize("limit", ["--max-cost", "--eval-budget"])
+def test_a_budget_below_nothing_is_refused(desk: Campaigns, limit: str) -> None:
+    begun(desk)
+    assert limit in desk.loop(limit, "-1", code=2)["message"]
 
 
 def test_no_more_evaluations_are_made_than_allowed_and_none_is_lost(desk: Campaigns) -> None:

@@ -161,6 +161,20 @@ def test_the_hold_out_is_opened_once_and_nobody_reads_it_before(desk: Campaigns)
     assert "hold-out" in desk.loop("--rounds", "1", code=1)["message"]
 
 
+def test_a_hold_out_that_fails_is_named_and_no_round_is_under_way_any_more(
+    desk: Campaigns,
+) -> None:
+    desk.init("--format", "number", "--planners", "1", "--holdout", "exit 3", benchmark=CHEAP)
+    desk.play({"1/executor_1": {"factor": 4}, "2/executor_1": {"factor": 5}})
+    desk.loop("--rounds", "1")
+    desk.loop("--rounds", "1", "--eval-budget", "0", code=1)
+    ran = desk("improve", "finalize", "sort", "--skip-control")
+    assert "hold-out the benchmark ended with exit code 3" in ran.out
+    assert "exit code 3" in desk("improve", "report", "sort").out
+    status = desk("improve", "status", "sort").out
+    assert status.startswith("sort is finalized\n") and "in round" not in status
+
+
 def test_losers_are_found_by_their_tags_after_a_collection(desk: Campaigns) -> None:
     desk.init("--format", "number", "--planners", "2", benchmark=CHEAP)
     desk.play({"executor_1": {"factor": 5}, "executor_2": {"factor": 1}})

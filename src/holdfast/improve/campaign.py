@@ -264,8 +264,9 @@ def _runs(evaluator: Evaluator, commit: str, runs: int) -> tuple[list[Evaluation
         if each.score is None:
             told = each.failure or {}
             raise ConfigError(
-                f"the benchmark does not work on the unchanged repository: {told.get('what')}",
-                hint=f"{told.get('why', '')[:300]}: run it there yourself",
+                "the benchmark does not work on the unchanged repository: "
+                f"{told.get('what')}; {told.get('why')}",
+                hint="run it in a fresh checkout: uncommitted and ignored files are not there",
             )
         found.append(each)
     return found, noise_of([each.score for each in found if each.score is not None])

@@ -49,7 +49,7 @@ def finalized(
         evaluator = parts.evaluator(settings.holdout_command)
         base, result = (evaluator.evaluate(state[which]) for which in ("base", "head"))
         holdout = {"base": base.score, "result": result.score}
-        holdout |= {"failure": (result.failure or base.failure or {}).get("what")}
+        holdout |= {"failure": (base.failure or result.failure or {}).get("what")}
     commit = there or workshop.repo.commit(tree, (state["base"],), _message(state))
     if there is None:
         workshop.repo.publish(commit, name, expected=None)

@@ -57,11 +57,12 @@ class Making(Asker):
             commit = taken(answer)
         except HoldfastError as error:
             lesson = "quote the text as it stands in the file"
-            told = failure("the edits could not be applied", error.message, lesson=lesson)
+            what = f"the edits could not be applied: {error.message}"
+            told = failure(what, error.message, lesson=lesson)
         if answer.why:
             category = "timeout" if answer.why.startswith("timed_out") else "logic_error"
             lesson = "a smaller change, which the executor can finish"
-            told = failure("the executor failed", answer.why, category, lesson)
+            told = failure(f"the executor failed: {answer.why}", answer.why, category, lesson)
         changed = self.workshop.changed(parent, commit) if commit != parent else {}
         told = told or self._wrong(parent, commit, changed)
         targets = [each.removeprefix("./") for each in plan["target_files"]]

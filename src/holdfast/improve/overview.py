@@ -19,11 +19,12 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
     start, best = baseline.get("score"), state["best"]
     gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
-    one: Record = state["round"] or {"ended": True, "number": None, "step": None}
+    over: Record = {"ended": True, "number": None, "step": None}
+    one: Record = over if state["finalized"] else state["round"] or over
     return {
         "campaign": state["campaign"],
         "status": "finalized" if state["finalized"] else status,
-        "why": state["why"],
+        "why": "" if state["finalized"] else state["why"],
         "next": _next(state, status),
         "objective": settings.get("objective", ""),
         "metric": settings.get("primary_metric", ""),
@@ -71,6 +72,8 @@ def _next(state: State, status: str) -> str:
     name = state["campaign"]
     if state["finalized"]:
         return f"git log -p {state['finalized']['branch']}"
+    if status == "target_reached" and state["head"] == state["base"]:
+        return f"holdfast improve set {name} target_value VALUE"
     if status == "error":
         return f"repair what is named above, then holdfast improve run {name} --resume"
     if status in ("interrupted", "idle", "running"):

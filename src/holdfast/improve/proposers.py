@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.improve.search import DRAWS, Draw, Files, Tried, constants, next_texts, rewritten
+from holdfast.improve.search import DRAWS, Draw, Files, Tried, cma, constants, next_texts, rewritten
 from holdfast.text import clip, plural
 from holdfast.userfile import read
 
@@ -61,11 +61,14 @@ class Edit(NamedTuple):
 
 
 def builtin(name: str) -> Proposer:
-    """A proposer by its name; UsageError if there is none."""
+    """A proposer by its name; an error if there is none, or it lacks its library or list."""
     kind, _, argument = name.partition(":")
     if name in DRAWS:
+        if name != "search:random":
+            cma()
         return Proposer(partial(_searched, DRAWS[name]))
     if kind == "patches" and argument:
+        _listed(argument)
         return Proposer(partial(_patched, argument))
     plain: dict[str, Plan] = {"mutate": _mutated, "null": _unchanged}
     if name not in plain:

@@ -51,7 +51,8 @@ def _result(facts: Record) -> Iterator[str]:
         ("branch", f"`{facts['branch']}`"),
     ]
     if (held := object_of(object_of(facts.get("finalized")).get("holdout"))) != {}:
-        rows.append(("hold-out", f"{_figure(held['base'])} → {_figure(held['result'])}"))
+        scores = f"{_figure(held['base'])} → {_figure(held['result'])}"
+        rows.append(("hold-out", held["failure"] or scores))
     yield _table((facts["metric"], ""), rows)
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.calls.call import ask
-from holdfast.codec import MAX_DOCUMENT, Record, encode
+from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode_record, encode
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.improve.proposers import builtin
 from holdfast.models.command import open_command
@@ -245,9 +245,7 @@ def last_object(text: str) -> Record | None:
     inner = text[text.find("{") : text.rfind("}") + 1] if "{" in text else ""
     for each in (*lines[-1:], inner):
         try:
-            found = json.loads(each)
-        except ValueError:
+            return decode_record(each.encode("utf-8", "surrogatepass"))
+        except DecodeError:
             continue
-        if isinstance(found, dict):
-            return cast("Record", found)
     return None

@@ -208,16 +208,20 @@ def _uniform(start: list[float], tried: Sequence[Tried], random: Random) -> list
     return [random.random() for _ in start]
 
 
-def _cma(start: list[float], tried: Sequence[Tried], random: Random) -> list[float]:
-    """A draw of CMA-ES after every whole population of what was tried."""
+def cma() -> tuple[Any, Any]:
+    """numpy and CMA-ES."""
     try:
-        np: Any = import_module("numpy")
-        made: Any = import_module("cmaes").CMA
+        return import_module("numpy"), import_module("cmaes").CMA
     except ImportError:
         raise ConfigError(
             "CMA-ES needs the extra `search`",
-            hint="`pip install 'holdfast[search]'`, or the proposer search:random",
+            hint="`pip install 'holdfast[search]'`, or --executor search:random",
         ) from None
+
+
+def _cma(start: list[float], tried: Sequence[Tried], random: Random) -> list[float]:
+    """A draw of CMA-ES after every whole population of what was tried."""
+    np, made = cma()
     bounds = np.array([[0.0, 1.0]] * len(start))
     found = made(np.array(start), _SIGMA, bounds=bounds, seed=random.getrandbits(31))
     size: int = found.population_size

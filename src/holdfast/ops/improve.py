@@ -165,6 +165,8 @@ def run(
 
     if (planners is not None and planners < 1) or (rounds is not None and rounds < 1):
         raise UsageError("--planners and --rounds begin at 1", hint="leave them out")
+    if (max_cost or 0) < 0 or (eval_budget or 0) < 0:
+        raise UsageError("--max-cost and --eval-budget begin at 0", hint="leave them out")
     home = call.home_to_change()
     when = None
     if deadline is not None:
@@ -414,7 +416,7 @@ def finalize(
             journal.disown()
     told = ""
     if (held := found["holdout"]) is not None:
-        told = f"; hold-out {held['base']} → {held['result']}"
+        told = f"; hold-out {held['failure'] or '{base} → {result}'.format(**held)}"
     detail = f"{found['branch']} has it all in one commit{told}; look: git log -p {found['branch']}"
     return Change(journal.place.name, applied=True, detail=detail, data=found)
 

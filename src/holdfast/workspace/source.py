@@ -114,7 +114,7 @@ def repository_of(source: str, *, needed: bool) -> Source | None:
 def origin_of(facts: Facts) -> Source:
     """The repository that a job started from, which is not any that its folder lies in by now."""
     found = source_of(facts.source) if facts.worktree and facts.source else None
-    what = "the job did not start from a git repository, or it is gone"
+    what = f"no git repository, or it is gone: {facts.source}"
     if found is not None:
         same = found.directory == facts.repository
         if facts.repository is None:
@@ -122,7 +122,8 @@ def origin_of(facts: Facts) -> Source:
         if same:
             return found
         what = f"{facts.source} is in another repository now: {found.directory}"
-    raise ConfigError(what, hint="take what you need from `job diff --patch`", path=facts.source)
+    hint = "put it back, or take what you need from `job diff --patch` or `improve diff`"
+    raise ConfigError(what, hint=hint, path=facts.source)
 
 
 def check_source(source: str, folder: str) -> None:
