@@ -175,6 +175,16 @@ def test_a_hold_out_that_fails_is_named_and_no_round_is_under_way_any_more(
     assert status.startswith("sort is finalized\n") and "in round" not in status
 
 
+def test_what_an_executor_reports_breaks_no_message_and_no_terminal(desk: Campaigns) -> None:
+    desk.init("--format", "number", "--planners", "1", benchmark=CHEAP)
+    desk.play({"executor_1": {"factor": 4, "reply": {"hypothesis": "Four\n\n# \x1b[2Jis more"}}})
+    desk.loop("--rounds", "1")
+    assert "\x1b" not in desk("improve", "report", "sort").out
+    desk("improve", "finalize", "sort", "--skip-control")
+    body = git(desk.source, "log", "-1", "--format=%b", "review/sort_faster")
+    assert body.splitlines()[-1] == "- round 1: Four # \x1b[2Jis more (4)"
+
+
 def test_losers_are_found_by_their_tags_after_a_collection(desk: Campaigns) -> None:
     desk.init("--format", "number", "--planners", "2", benchmark=CHEAP)
     desk.play({"executor_1": {"factor": 5}, "executor_2": {"factor": 1}})

@@ -10,7 +10,7 @@ from holdfast.improve.campaign import Confirm, Parts, check_trust
 from holdfast.improve.control import measure
 from holdfast.improve.files import checked
 from holdfast.improve.journal import Journal, State
-from holdfast.text import plural
+from holdfast.text import one_line, plural
 
 
 def finalized(
@@ -61,7 +61,7 @@ def finalized(
 def _message(state: State) -> str:
     merged = [each for each in state["rounds"] if each["status"] == "merged"]
     lines = [
-        f"{state['settings'].get('objective') or state['campaign']}: "
+        f"{one_line(state['settings'].get('objective', '')) or state['campaign']}: "
         f"{state['baseline']['score']:g} → {state['best']:g}",
         "",
         f"{plural(len(merged), 'gain')} in {plural(state['iterations'], 'round')}, "
@@ -70,5 +70,7 @@ def _message(state: State) -> str:
     ]
     for each in merged:
         for one in (each["winner"], *each.get("stacked", ())):
-            lines.append(f"- round {each['iteration']}: {one['hypothesis']} ({one['score']:g})")
+            lines.append(
+                f"- round {each['iteration']}: {one_line(one['hypothesis'])} ({one['score']:g})"
+            )
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from holdfast.improve.roles import Answer, executing, is_built_in
 from holdfast.improve.sealing import violations
 from holdfast.improve.steps import Ask, Bar
 from holdfast.improve.tournament import Entrant
+from holdfast.text import one_line
 from holdfast.workspace.repo import Checkout
 
 
@@ -70,7 +71,7 @@ class Making(Asker):
         result |= {"failure": told, "seconds": answer.seconds, "at": self.steps.now()}
         result["strayed"] = sorted(path for path in changed if targets and path not in targets)[:20]
         if (hypothesis := (answer.value or {}).get("hypothesis")) and not targets:
-            result["hypothesis"] = str(hypothesis)[:500]
+            result["hypothesis"] = one_line(str(hypothesis))[:500]
         return result
 
     def _wrong(self, parent: str, commit: str, changed: Mapping[str, Any]) -> Record | None:

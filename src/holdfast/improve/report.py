@@ -102,7 +102,8 @@ def _cell(value: Any) -> str:
 
 def _plain(text: str) -> str:
     """A text of anybody's as Markdown that shows it."""
-    return _MARKUP.sub(r"\\\1", one_line(text))
+    shown = "".join(each if each.isprintable() else " " for each in text)
+    return _MARKUP.sub(r"\\\1", one_line(shown))
 
 
 def _figure(value: float | None) -> str:

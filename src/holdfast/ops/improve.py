@@ -157,7 +157,7 @@ def run(
     trust: Trust = False,
     **roles: Unpack[RoleFields],
 ) -> Show:
-    """Ctrl-C ends it with what runs; the next run goes on with the round, and nothing that was
+    """Ctrl-C ends it with what runs; --resume goes on with the round, and nothing that was
     measured is measured again. Exits with 0 when the target or the rounds are reached, with 130
     when it was stopped, with 1 for any other end.
     """
