@@ -115,13 +115,10 @@ class Evaluator:
         benchmark: Benchmark,
         sealed: Sealed,
         clock: Clock,
-        *,
-        hidden: Sequence[str] = (),
     ) -> None:
-        """`folder` is for checkouts; `hidden` is what a benchmark cannot see in the sandbox."""
+        """`folder` is for checkouts."""
         self.repo, self.benchmark, self.sealed = repo, benchmark, sealed
         self._folder, self._clock = folder, clock
-        self._hidden = tuple(hidden)
         self.isolation: Literal["sandbox", "none"] = "sandbox"
         try:
             bubblewrap()
@@ -139,14 +136,8 @@ class Evaluator:
 
     def key(self, commit: str, seed: int) -> str:
         """What makes two measurements the same: files, seals, command and seed."""
-        parts = [
-            self.repo.git.root(commit),
-            self.sealed.base,
-            list(self.sealed.paths),
-            self.benchmark.digest,
-            seed,
-        ]
-        return sha256(encode(parts)).hexdigest()
+        files = (self.repo.git.root(commit), self.sealed.base, list(self.sealed.paths))
+        return sha256(encode([*files, self.benchmark.digest, seed])).hexdigest()
 
     def _measured(self, commit: str, seed: int, trace: bytearray | None) -> Evaluation:
         folder = os.path.join(self._folder, "measured")
@@ -176,7 +167,6 @@ class Evaluator:
         if self.isolation == "sandbox":
             sandbox = Sandbox(
                 checkout.path,
-                hidden=self._hidden,
                 network=False,
                 frozen=tuple(
                     path

@@ -70,7 +70,6 @@ def _message(state: State) -> str:
     ]
     for each in merged:
         for one in (each["winner"], *each.get("stacked", ())):
-            lines.append(
-                f"- round {each['iteration']}: {one_line(one['hypothesis'])} ({one['score']:g})"
-            )
+            what = one_line(one["hypothesis"])
+            lines.append(f"- round {each['iteration']}: {what} ({one['score']:g})")
     return "\n".join(lines)

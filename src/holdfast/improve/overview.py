@@ -19,8 +19,7 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
     start, best = baseline.get("score"), state["best"]
     gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
-    over: Record = {"ended": True, "number": None, "step": None}
-    one: Record = over if state["finalized"] else state["round"] or over
+    one: Record = {"ended": True} if state["finalized"] or not state["round"] else state["round"]
     return {
         "campaign": state["campaign"],
         "status": "finalized" if state["finalized"] else status,
@@ -99,13 +98,8 @@ def family_statistics(state: State) -> list[Record]:
     """Each family with how often it was tried and won, and what it brought."""
     found: dict[str, Record] = {}
     for row in state["rows"]:
-        blank: Record = {
-            "family": row["approach_family"],
-            "tried": 0,
-            "won": 0,
-            "gain": 0.0,
-            "seconds": 0.0,
-        }
+        blank: Record = {"family": row["approach_family"], "tried": 0, "won": 0, "gain": 0.0}
+        blank["seconds"] = 0.0
         one = found.setdefault(row["approach_family"], blank)
         one["tried"] += 1
         one["won"] += row["is_winner"]

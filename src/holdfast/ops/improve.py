@@ -441,11 +441,7 @@ def open_campaign(call: Context, home: Home, name: str | None, session: str | No
 
 
 def _telling(call: Context) -> Callable[[str], None]:
-    def tell(text: str) -> None:
-        if call.tell is not None:
-            call.tell(text)
-
-    return tell
+    return call.tell or (lambda _: None)
 
 
 def confirm(call: Context, *, trust: bool) -> Callable[[str], bool] | None:

@@ -122,8 +122,7 @@ def origin_of(facts: Facts) -> Source:
         if same:
             return found
         what = f"{facts.source} is in another repository now: {found.directory}"
-    hint = "put it back, or take what you need from `job diff --patch` or `improve diff`"
-    raise ConfigError(what, hint=hint, path=facts.source)
+    raise ConfigError(what, hint="put it back, or take what `diff` prints", path=facts.source)
 
 
 def check_source(source: str, folder: str) -> None:
