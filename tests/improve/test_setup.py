@@ -117,8 +117,8 @@ def test_a_second_campaign_of_one_name_or_one_branch_is_refused(desk: Campaigns)
     desk.init("--format", "number", benchmark=CHEAP)
     assert "exists" in desk.init("--format", "number", benchmark=CHEAP, code=1)["message"]
     ran = desk(
-        "improve", "init", "--topic", "other", "--objective", "Sort faster", "--executor", "null", "--repo",
-        str(desk.source), "--benchmark", CHEAP, "--format", "number", "--trust", "--json",
+        "improve", "init", "--topic", "other", "--objective", "Sort faster", "--executor", "null",
+        "--repo", str(desk.source), "--benchmark", CHEAP, "--format", "number", "--trust", "--json",
     )  # fmt: skip
     assert "branch improve/sort_faster" in ran.error()["message"]
 
