@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 
 from holdfast.contracts.swarm import FMM
 from holdfast.memory.ingest import PIECE, pieces
+from holdfast.memory.ingest import ingest as take_in
+from holdfast.memory.topics import Topics
+from holdfast.store.home import Home
 from tests.ledger.shell import Shell
 
 
@@ -111,3 +115,32 @@ def test_an_empty_file_is_no_data(shell: Shell, tmp_path: Path) -> None:
     done = ingest(shell, tmp_path / "empty.txt")
     assert list(done["skipped"].values()) == ["empty"]
     assert data(shell, "/") == []
+
+
+def test_a_name_that_is_not_utf8_stops_no_other_file(shell: Shell, docs: Path) -> None:
+    (docs / os.fsdecode(b"bad\xff.md")).write_text("Lost.\n", encoding="utf-8")
+    os.mkfifo(docs / "pipe")
+    done = ingest(shell, docs)
+    assert len(done["added"]) == 2
+    assert done["skipped"].pop(f"{docs}/bad\\udcff.md") == "its name is not UTF-8"
+    assert done["skipped"].pop(f"{docs}/pipe") == "not a regular file"
+
+
+def test_what_is_not_read_now_is_not_gone(home: Home, docs: Path) -> None:
+    (docs / "link.md").symlink_to(docs / "fees.md")
+    with Topics(home, "rio") as topics:
+        take_in(topics, [str(docs), str(docs / "link.md")])
+
+        def denied(folder: object) -> object:
+            # The tests may run as root, who may read every folder.
+            if str(folder).endswith("/api"):
+                raise PermissionError(13, "Permission denied", folder)
+            return scandir(folder)
+
+        scandir = os.scandir
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "scandir", denied)
+            done = take_in(topics, [str(docs)], prune=True)
+        assert done.skipped[f"{docs}/api"] == "Permission denied"
+        assert done.gone == []
+        assert len(topics.under()) == 3

@@ -48,15 +48,20 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
         known = _known(topics, root)
         if not os.path.lexists(root) and not known:
             raise NotFound(f"no such file or folder: {root}", hint="name one that exists")
-        found = list(_files(root))
+        found = list(_files(root, done.skipped))
         for path in found:
-            old = known.get(path, [])
+            old, name = known.get(path, []), path.encode(errors="backslashreplace").decode()
+            if name != path:
+                done.skipped[name] = "its name is not UTF-8"
+                continue
             try:
                 data = read(path, LARGEST, plain=True)
                 text = data.decode()
-            except (OSError, UnicodeDecodeError, HoldfastError) as error:
-                why = getattr(error, "message", str(error))
-                done.skipped[path] = "not UTF-8 text" if isinstance(error, ValueError) else why
+            except OSError as error:
+                done.skipped[path] = str(error.strerror)
+                continue
+            except (UnicodeError, HoldfastError) as error:
+                done.skipped[path] = getattr(error, "message", "not UTF-8 text")
                 continue
             digest = f"sha256:{sha256(data).hexdigest()}"
             if old and {datum.meta.get("hash") for datum in old} == {digest}:
@@ -76,6 +81,8 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
                 topics.append(lines)
                 lines = []
         for path in sorted(known.keys() - set(found)):
+            if os.path.lexists(path) or any(path.startswith(f"{each}/") for each in done.skipped):
+                continue  # a link, or in a folder that cannot be read
             done.gone.append(path)
             if prune:
                 lines.append(forget_line([datum.id for datum in known[path]], "asked", now))
@@ -93,12 +100,16 @@ def _known(topics: Topics, root: str) -> dict[str, list[Datum]]:
     return known
 
 
-def _files(root: str) -> Iterator[str]:
+def _files(root: str, skipped: dict[str, str]) -> Iterator[str]:
     """The file, or all in the folder but hidden ones; links in it are not followed."""
+
+    def unread(error: OSError) -> None:
+        skipped[str(error.filename)] = str(error.strerror)
+
     if not os.path.isdir(root):
         yield from [root] if os.path.exists(root) else []
         return
-    for folder, below, names in os.walk(root):
+    for folder, below, names in os.walk(root, onerror=unread):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in sorted(names):
             path = f"{folder}/{name}"
