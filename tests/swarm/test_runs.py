@@ -202,3 +202,29 @@ def test_a_list_shows_each_run_with_its_state(garden: Garden) -> None:
     )
     assert garden("swarm", "show", "none").code == 4
     assert garden("swarm", "stop", "one", "--json").json()["applied"] is False
+
+
+def test_a_damaged_line_of_a_run_hides_no_other_run(garden: Garden) -> None:
+    garden.swarm("--agents", ALL, "--ticks", "2", model=garden.script(SAYING, SUMMARY))
+    garden.swarm("--agents", "rio", "--ticks", "1", name="two", model="scripted:echo")
+    log, state = garden.home / "swarms/one.jsonl", garden.home / "swarms/one.json"
+    whole = log.read_bytes()
+    first = whole.replace(b'"agents":["rio","kim","ada"]', b'"agents":5')
+    assert first != whole
+    lines = whole.splitlines(keepends=True)
+    cut = [[*lines[:at], b"garbage{\n", *lines[at + 1 :]] for at in range(len(lines))]
+    for number, damaged in enumerate([first, *map(b"".join, cut)]):
+        log.write_bytes(damaged)
+        state.unlink(missing_ok=True)
+        rows = {row["run"] for row in garden("swarm", "list", "--json").rows()}
+        words = ("resume", "one", "--ticks", "4"), ("show", "one"), ("stop", "one")
+        ran = [garden("swarm", *each) for each in words]
+        if number < 2:
+            assert rows == {"two"}
+            assert [each.code for each in ran] == [6, 6, 6]
+            assert "swarms/one.jsonl is damaged" in garden("swarm", "list").err
+        else:
+            assert rows == {"one", "two"}
+            assert ran[1].code == 0
+        assert garden("swarm", "analyze", "one").code == 0, "by its document where that is left"
+        assert not any("this is a bug" in each.err for each in ran)

@@ -13,7 +13,7 @@ from holdfast import userfile
 from holdfast.agents.history import check_in_service
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import Conflict, UsageError, typed
+from holdfast.errors import Conflict, Corrupt, NotFound, UsageError, typed
 from holdfast.ids import agent_id
 from holdfast.layout import ROUTER_WEIGHTS
 from holdfast.models.registry import acts, open_model
@@ -153,8 +153,12 @@ def list_(call: Context) -> Rows:
     rows: list[Record] = []
     for name in run_names(home, call.layout):
         with Run(home, name, call.layout) as one:
-            if (state := one.state())["run"]:
-                rows.append(_row(one, state))
+            try:
+                rows.append(_row(one, one.check_exists()))
+            except Corrupt as error:
+                call.warn(error.message)
+            except NotFound:
+                pass  # it was not begun
     rows.sort(key=lambda row: row["created"], reverse=True)
     return Rows(rows, tally(rows, "status"))
 

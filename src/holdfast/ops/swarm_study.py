@@ -198,7 +198,8 @@ def _in_home(context: Context, name: str) -> tuple[str, bytes]:
     stems = [name] if name.startswith(KINDS) else [f"{kind}{name}" for kind in KINDS]
     if name in run_names(home, context.layout):  # its document may lag behind its log
         with Run(home, name, context.layout) as one:
-            return KINDS[0] + name, b"".join(one.chunks(one.state()))
+            if (state := one.state())["run"]:
+                return KINDS[0] + name, b"".join(one.chunks(state))
     for stem in stems if len(key_parts(name)) == 1 else ():
         text = home.document(f"{folder}/{stem}.json").read()
         if text is not None:

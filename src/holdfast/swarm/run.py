@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode
-from holdfast.errors import BadName, Busy, Conflict, LeaseLost, NotFound
+from holdfast.errors import BadName, Busy, Conflict, Corrupt, LeaseLost, NotFound
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.state.statelog import StateLog
 from holdfast.store.failpoints import hit
@@ -123,8 +123,11 @@ class Run:
     # -- reading -----------------------------------------------------------------------
 
     def check_exists(self) -> State:
-        """The state; NotFound if there is no such run."""
+        """The state; NotFound if there is no such run, Corrupt if its first line is damaged."""
         state = self.state()
+        if not state["run"] and self.lines.log.head().seq:
+            what = f"{self.key}.jsonl is damaged: it does not begin with the plan of a run"
+            raise Corrupt(what, hint="restore the file from a backup, or choose another run")
         if not state["run"]:
             raise NotFound(f"no such run: {self.name}", hint="`holdfast swarm list` shows runs")
         return state
@@ -145,10 +148,10 @@ class Run:
             if kind == "plan":
                 plan = record
             elif kind in EVENTS or kind in ("input_goal", "error"):
-                event = {"t": record["t"], "type": kind}
+                event = {"t": record.get("t"), "type": kind}
                 event |= {name: record[name] for name in record if name not in _INNER}
                 if kind == "moe":
-                    event |= {"router_scores": plan["scores"], "reason": plan["reason"]}
+                    event |= {"router_scores": plan.get("scores", {}), "reason": plan.get("reason")}
                 yield event
 
     def show(self) -> None:

@@ -7,12 +7,14 @@ was said stands in the log, from which the document of the run is made.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from holdfast.codec import Record, pretty
 from holdfast.store.primitives import Line
 from holdfast.store.view import Shape
 from holdfast.swarm.prompts import noted
+from holdfast.swarm.spec import spec_of
 
 State = dict[str, Any]
 EVENTS = {"handoff": "to", "broadcast": "to", "moe": "expert", "aggregate": "summarizer"}
@@ -40,19 +42,22 @@ def fold(state: State, line: Line) -> State:
     act = _ACTS.get(event) if isinstance(event, str) else None
     if act is None or not isinstance(fence, int) or 0 < fence < state["fence"]:
         return state
+    if not state["run"] and event != "new":
+        return state  # what the run is stood in a line that is damaged
     state["fence"] = max(fence, state["fence"])
     state["updated"] = record.get("ts", state["updated"])
-    act(state, record)
+    with suppress(KeyError, TypeError):  # a line that was edited by hand
+        act(state, record)
     return state
 
 
 def _new(state: State, record: Record) -> None:
     if state["run"]:
         return
-    spec: Record = record["spec"]
-    state |= {"run": record["run"], "status": RUNNING, "created": record.get("t"), "spec": spec}
-    state["counts"] = {agent: {"chat": 0, "errors": 0} for agent in spec["agents"]}
-    state["baton"] = spec["goal"]
+    spec = spec_of(record)
+    state["counts"] = {agent: {"chat": 0, "errors": 0} for agent in spec.agents}
+    state |= {"run": record["run"], "status": RUNNING, "created": record["t"]}
+    state |= {"spec": record["spec"], "baton": spec.goal}
 
 
 def _plan(state: State, record: Record) -> None:
