@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from holdfast.errors import BadName, BadValue, NotFound
 from holdfast.memory.datum import Datum, datum_line
 from holdfast.memory.names import data_in
+from holdfast.memory.search import Recall
 from holdfast.memory.topics import Topics
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
@@ -245,6 +247,35 @@ def test_an_index_that_was_lost_or_damaged_changes_no_answer(home: Home) -> None
     index.unlink()
     with Topics(home, "rio") as topics:
         assert (topics.under("a"), topics.topics()) == before
+
+
+@pytest.mark.parametrize("page", [1, 3, 9, 25])
+def test_an_index_of_which_some_pages_are_damaged_is_made_again(home: Home, page: int) -> None:
+    index = Path(home.path, "cache/memory/index.sqlite3")
+
+    def damage() -> None:
+        with Recall(home) as recall:
+            assert len(recall.search("text 3")) == 6
+        size = index.stat().st_size
+        assert size > page * 4096
+        os.truncate(index, page * 4096)
+        with index.open("ab") as file:
+            file.write(b"\xa5" * (size - page * 4096))
+
+    with Topics(home, "rio") as topics:
+        topics.add_all([datum_line("a", f"text {number}", ts=1.0) for number in range(5)])
+        topics.add("b", "text 5")
+    damage()
+    with Topics(home, "rio") as topics:
+        assert len(topics.under()) == 6
+    damage()
+    with Topics(home, "rio") as topics:
+        topics.forget([topics.add("a", "text 6")])
+        assert topics.behind() == ""
+    damage()
+    with Recall(home) as recall:
+        assert recall.reindex() > 0
+        assert recall.index.size() == 6
 
 
 def test_the_index_of_another_log_is_not_used(home: Home) -> None:

@@ -16,12 +16,12 @@ import os
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, wraps
 from hashlib import blake2b
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from holdfast.codec import encode
 from holdfast.errors import HoldfastError
@@ -125,6 +125,10 @@ class Index:
         for suffix in ("", "-wal", "-shm"):
             self._remove(self.path + suffix)
         return self._open()
+
+    def renew(self) -> None:
+        self.db.close()
+        self.db = self._anew()
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -345,6 +349,25 @@ class Index:
 
     def close(self) -> None:
         self.db.close()
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def lasting(method: _Method) -> _Method:
+    """Begins a method again on a new index if the one that it used turns out to be damaged."""
+
+    @wraps(method)
+    def again(self: Any, *args: Any, **given: Any) -> Any:
+        try:
+            return method(self, *args, **given)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # as in `_open`
+            self.index.renew()
+            return method(self, *args, **given)
+
+    return cast("_Method", again)
 
 
 def _text(row: Sequence[Any]) -> Text:

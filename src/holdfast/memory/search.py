@@ -20,7 +20,7 @@ from holdfast.codec import Record, decode_record
 from holdfast.errors import DiskFull, ModelError, StorageError
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.embed import Embedder, open_embedder
-from holdfast.memory.index import FOLDER, Index, open_index
+from holdfast.memory.index import FOLDER, Index, lasting, open_index
 from holdfast.memory.rank import allowed, best_by_words, bm25, chosen_terms, columns
 from holdfast.memory.reading import Progress, Reading
 from holdfast.memory.sources import Text
@@ -117,12 +117,14 @@ class Recall:
 
     # -- reading on --------------------------------------------------------------------
 
+    @lasting
     def read_on(self, agents: Sequence[str] | None = None, progress: Progress = None) -> int:
         """Index what was written since the last look; how many lines and files that were."""
         count = Reading(self._home, self.index).read_on(self._layout, agents, progress)
         self.index.count()
         return count
 
+    @lasting
     def reindex(self, progress: Progress = None) -> int:
         """Make the index anew from all logs; vectors of texts that are still there are kept."""
         if self.index.folder is None:
@@ -137,6 +139,7 @@ class Recall:
             self.index.wipe()
         return self.read_on(None, progress)
 
+    @lasting
     def build(self, progress: Progress = None) -> dict[str, Record]:
         """Give every text its vector and FAISS its file; what is known of it, for each agent."""
         if self.vectors is None:
@@ -157,6 +160,7 @@ class Recall:
 
     # -- searching ---------------------------------------------------------------------
 
+    @lasting
     def search(
         self,
         query: str,

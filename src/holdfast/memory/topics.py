@@ -18,7 +18,7 @@ from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Part
 from holdfast.memory.datum import Datum, agent_of, datum_line, datum_of, forget_line, index_line
-from holdfast.memory.index import Index, open_index, some_of
+from holdfast.memory.index import Index, lasting, open_index, some_of
 from holdfast.memory.names import DATA, ROOT, node
 from holdfast.memory.reading import GONE, IVF, Reading
 from holdfast.memory.sources import foreign_lines, is_foreign, topics_origin
@@ -76,14 +76,14 @@ class Topics:
         """Names under which hand-edited trees were kept."""
 
     @cached_property
-    def _index(self) -> Index:
+    def index(self) -> Index:
         return open_index(self._home, keep=self._keep)
 
     def _current(self) -> str:
         """Where the data stand in the index, after every line of the log."""
         origin = topics_origin(self._home, self.log.key, self.fmm, self.agent.lower())
-        self._index.check()
-        Reading(self._home, self._index).follow(origin)
+        self.index.check()
+        Reading(self._home, self.index).follow(origin)
         return origin.key
 
     def now(self) -> float:
@@ -188,10 +188,11 @@ class Topics:
         """What is known of the index of each dimension."""
         return [fields for _, fields in self._marks(IVF)]
 
+    @lasting
     def _index_after(self, query: str, *values: object) -> list[Any]:
         """What the index answers to a query about this log."""
         origin = self._current()
-        return self._index.db.execute(query, (origin, *values)).fetchall()
+        return self.index.db.execute(query, (origin, *values)).fetchall()
 
     def _marks(self, kind: str) -> list[Any]:
         rows = self._index_after("SELECT value FROM marks WHERE origin=? AND kind=?", kind)
@@ -229,10 +230,11 @@ class Topics:
             self._home.notice("tree_not_written", f"{self.fmm}: {error.message}")
             self._shown(0, MAX_DOCUMENT)
 
+    @lasting
     def show(self) -> None:
         """Write `fmm.json` as the log says."""
         self._changed, data = False, pretty(self.tree())
-        head, cell = self._index.position(self.log.key), self._home.cell(self.fmm)
+        head, cell = self.index.position(self.log.key), self._home.cell(self.fmm)
         try:
             if not head.seq:
                 return
@@ -269,11 +271,12 @@ class Topics:
         now = self._home.clock.boottime()
         self._next = now + max(_PAUSE, size * _A_BYTE)
         shown = {"seq": seq, "at": now, "bytes": size, "is": self._home.version(self.fmm)}
-        with self._index.writing():
-            self._index.state(f"shown {self.fmm}", encode(shown).decode())
+        with self.index.writing():
+            self.index.state(f"shown {self.fmm}", encode(shown).decode())
 
+    @lasting
     def _last_shown(self) -> Record:
-        found = self._index.fact(f"shown {self.fmm}")
+        found = self.index.fact(f"shown {self.fmm}")
         return decode_record(found.encode()) if found else {}
 
     def behind(self) -> str:
@@ -290,9 +293,9 @@ class Topics:
         """Bring the tree up to date unless that takes too long, and let go."""
         if self._changed and self._is_due():
             self.follow()
-        if "_index" in vars(self):
-            self._index.close()
-            del self._index
+        if "index" in vars(self):
+            self.index.close()
+            del self.index
         self.log.close()
 
     def _is_due(self) -> bool:
