@@ -228,3 +228,22 @@ def test_a_damaged_line_of_a_run_hides_no_other_run(garden: Garden) -> None:
             assert ran[1].code == 0
         assert garden("swarm", "analyze", "one").code == 0, "by its document where that is left"
         assert not any("this is a bug" in each.err for each in ran)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--model", "nosuch:model"),
+        ("--model", "command:/no/such/program"),
+        ("--model", "scripted:echo", "--summarizer-model", "nosuch:model"),
+        ("--model", "scripted:echo", "--baseline", "--name", "x" * 60),
+        ("--model", "scripted:echo", "--baseline", "--name", "two"),
+    ],
+)
+def test_what_cannot_be_run_leaves_no_run(garden: Garden, words: tuple[str, ...]) -> None:
+    garden.swarm("--agents", "rio", "--ticks", "1", name="two-baseline", model="scripted:echo")
+    given = ("swarm", "run", "--name", "one", "--agents", ALL, "--goal", GOAL, *words)
+    ran = garden(*given)
+    assert ran.code in (1, 2, 4), ran.err
+    assert "this is a bug" not in ran.err
+    assert [row["run"] for row in garden("swarm", "list", "--json").rows()] == ["two-baseline"]

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 from holdfast import userfile
@@ -119,6 +120,10 @@ def run(
     router = _router(home, spec)
     if dry_run:
         return _would_run(spec, router)
+    if baseline and name and f"{name}{BASELINE}" in run_names(home, call.layout):
+        raise Conflict(f"run {name}{BASELINE} already exists", hint="choose another --name")
+    if baseline and name:
+        Run(home, f"{name}{BASELINE}", call.layout).close()  # BadName before anything is paid
     with _created(call, home, name, spec, first_plan(spec, router)) as made:
         state = _go(call, made, router)
     if baseline and state["status"] == DONE:
@@ -202,13 +207,11 @@ def _spec(
     model, models = fields.get("model"), dict(fields["models"])
     for name in agents:
         named = models.get(name) or model
-        ref = named or unsaid(home, name)
-        if (
-            not acts(ref or "") or named is None
-        ):  # a program is not begun to see whether it is there
-            chosen(call, home, name, named).close()
-        if ref is not None:
+        _opened(call, home, name, named).close()
+        if (ref := named or unsaid(home, name)) is not None:
             models[name] = ref
+    if names and (ref := fields.get("summarizer_model")):
+        _opened(call, home, agents[0], ref).close()
     model = model or next(iter(models.values()), "")
     if fields.get("topology", "moe") not in get_args(Topology):
         raise UsageError(f"no topology {fields['topology']!r}", hint=", ".join(get_args(Topology)))
@@ -303,12 +306,6 @@ def _would_run(spec: Spec, router: Router) -> Show:
 
 def _go(call: Context, one: Run, router: Router, changes: Record | None = None) -> State:
     """Run until it is done or stopped, telling each tick."""
-    home = one.home
-
-    def opened(agent: str, ref: str) -> Model:
-        # A program may have had an effect: it is not asked again by itself.
-        return open_model(ref) if acts(ref) else chosen(call, home, agent, ref)
-
     telling = _Telling(call, one)
     live = nullcontext() if call.live is None else call.live(telling.now)
     one.own()
@@ -317,12 +314,22 @@ def _go(call: Context, one: Run, router: Router, changes: Record | None = None) 
             one.write({"event": "go", "changes": changes})
         with stoppable() as stop, live:
             runner = Runner(
-                one, opened, layout=call.layout, router=router, watch=telling.tick, stopping=stop
+                one,
+                partial(_opened, call, one.home),
+                layout=call.layout,
+                router=router,
+                watch=telling.tick,
+                stopping=stop,
             )
             with closing(runner):
                 return runner.go()
     finally:
         one.disown()
+
+
+def _opened(call: Context, home: Home, agent: str, ref: str | None) -> Model:
+    # A program may have had an effect: it is not asked again by itself.
+    return open_model(ref) if ref and acts(ref) else chosen(call, home, agent, ref)
 
 
 @contextmanager

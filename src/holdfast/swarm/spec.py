@@ -104,6 +104,7 @@ def check(spec: Spec) -> None:
     cost = spec.max_cost_usd
     wrong = cost is not None and not 0 < cost < 1e9
     _refuse(wrong, f"--max-cost is {cost}", "in USD, above 0")
+    _refuse(not spec.timeout > 0, f"--timeout is {spec.timeout:g}", "seconds, above 0")
     for agent in {*spec.goals, *spec.models, spec.summarizer} - {*spec.agents}:
         _refuse(bool(agent), f"{agent} is not in the swarm", f"one of {', '.join(spec.agents)}")
     most = max(spec.messages(1), spec.messages(spec.ticks))
