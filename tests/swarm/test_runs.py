@@ -247,3 +247,10 @@ def test_what_cannot_be_run_leaves_no_run(garden: Garden, words: tuple[str, ...]
     assert ran.code in (1, 2, 4), ran.err
     assert "this is a bug" not in ran.err
     assert [row["run"] for row in garden("swarm", "list", "--json").rows()] == ["two-baseline"]
+
+
+def test_a_folder_with_the_name_of_a_run_does_not_hide_it(garden: Garden) -> None:
+    garden.swarm("--agents", "rio", "--ticks", "1", model="scripted:echo")
+    (garden.cwd / "one").mkdir()
+    ran = garden("swarm", "analyze", "one")
+    assert (ran.code, ran.err) == (0, "")

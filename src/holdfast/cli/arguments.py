@@ -48,9 +48,9 @@ def _names_file(value: str, parameter: Parameter) -> bool:
 
 
 def _is_there(path: str) -> bool:
-    """Whether something has that name: also a pipe, as `<(…)` of a shell is one."""
+    """Whether a file has that name, or a pipe, as `<(…)` of a shell is one."""
     try:
-        return os.path.exists(path)
+        return os.path.exists(path) and not os.path.isdir(path)
     except ValueError:
         return False
 

@@ -50,19 +50,9 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
             raise NotFound(f"no such file or folder: {root}", hint="name one that exists")
         found = list(_files(root, done.skipped))
         for path in found:
-            old, name = known.get(path, []), path.encode(errors="backslashreplace").decode()
-            if name != path:
-                done.skipped[name] = "its name is not UTF-8"
+            if (data := _content(path, done.skipped)) is None:
                 continue
-            try:
-                data = read(path, LARGEST, plain=True)
-                text = data.decode()
-            except OSError as error:
-                done.skipped[path] = str(error.strerror)
-                continue
-            except (UnicodeError, HoldfastError) as error:
-                done.skipped[path] = getattr(error, "message", "not UTF-8 text")
-                continue
+            old, text = known.get(path, []), data.decode()
             digest = f"sha256:{sha256(data).hexdigest()}"
             if old and {datum.meta.get("hash") for datum in old} == {digest}:
                 done.unchanged += 1
@@ -80,12 +70,11 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
             if len(lines) >= _AT_ONCE:
                 topics.append(lines)
                 lines = []
-        for path in sorted(known.keys() - set(found)):
-            if os.path.lexists(path) or any(path.startswith(f"{each}/") for each in done.skipped):
-                continue  # a link, or in a folder that cannot be read
-            done.gone.append(path)
-            if prune:
-                lines.append(forget_line([datum.id for datum in known[path]], "asked", now))
+        gone = [each for each in known.keys() - set(found) if _is_gone(each, done.skipped)]
+        done.gone += sorted(gone)
+        if prune and gone:
+            ids = [datum.id for path in gone for datum in known[path]]
+            lines.append(forget_line(ids, "asked", now))
     topics.append(lines)
     return done
 
@@ -98,6 +87,30 @@ def _known(topics: Topics, root: str) -> dict[str, list[Datum]]:
         if isinstance(origin, str) and (origin == root or origin.startswith(f"{root}/")):
             known.setdefault(origin, []).append(datum)
     return known
+
+
+def _content(path: str, skipped: dict[str, str]) -> bytes | None:
+    """The text in a file; None, and why, if it is not taken."""
+    try:
+        path.encode()
+        data = read(path, LARGEST, plain=True)
+        data.decode()
+        return data
+    except OSError as error:
+        why = str(error.strerror)
+    except UnicodeEncodeError:
+        why = "its name is not UTF-8"
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except HoldfastError as error:
+        why = error.message
+    skipped[path.encode(errors="backslashreplace").decode()] = why
+    return None
+
+
+def _is_gone(path: str, skipped: dict[str, str]) -> bool:
+    """Not if it is a link now, or in a folder that cannot be read."""
+    return not os.path.lexists(path) and not any(path.startswith(f"{each}/") for each in skipped)
 
 
 def _files(root: str, skipped: dict[str, str]) -> Iterator[str]:

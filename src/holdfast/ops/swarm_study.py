@@ -119,14 +119,15 @@ def test(
     """
     if iterations is not None and duration is not None:
         raise UsageError("both --iterations and --duration", hint="give one of them")
-    if not 1 <= (iterations or 1) <= harness.MOST_ITERATIONS or max_forks < 0:
+    steps = _STEPS if iterations is None else iterations
+    if not 1 <= steps <= harness.MOST_ITERATIONS or max_forks < 0:
         hint = f"--iterations 1 to {harness.MOST_ITERATIONS}, --max-forks 0 or more"
         raise UsageError("no such number of steps or forks", hint=hint)
     plan = harness.Plan(max_forks=max_forks)
     if duration is not None:
         plan = plan._replace(seconds=seconds_of(duration))
     else:
-        plan = plan._replace(iterations=iterations or _STEPS)
+        plan = plan._replace(iterations=steps)
     home, layout = context.home_to_change(), context.layout
     with (
         opened(home, agent, layout) as one,
