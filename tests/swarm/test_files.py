@@ -86,7 +86,7 @@ def test_flags_go_before_what_the_file_says(garden: Garden) -> None:
         "agents: [rio]\nexplore: [1]\n", "agents: [rio]\nrepeatable: 1\n", "agents: [[rio]]",
         "agents: [5]", "agents: rio", "- rio", "agents: {rio: 5}\ntopology: star", "agents: [rio,",
         "agents: [rio, rio]", "agents: [nobody]", '{"agents": ["rio"], "ticks": 1e999}', "",
-        "agents: [rio]\ntimeout: soon",
+        "agents: [rio]\ntimeout: soon", "agents: [rio]\ntimeout: -5",
     ],
 )  # fmt: skip
 def test_a_file_that_makes_no_sense_is_refused_with_a_hint_and_runs_nothing(

@@ -118,7 +118,8 @@ def test_the_duration_ends_a_test_as_well(desk: Desk) -> None:
     run = tried(desk, "--duration", "0.2s", "--max-forks", "0")
     assert run["events"] and 0.2 <= run["elapsed_sec"] < 30
     desk.refused("swarm", "test", "--agent", "rio", "--duration", "1s", "--iterations", "3", code=2)
-    desk.refused("swarm", "test", "--agent", "rio", "--iterations", "0", code=2)
+    model = ("--model", "scripted:echo")
+    desk.refused("swarm", "test", "--agent", "rio", "--iterations", "0", *model, code=2)
     desk.refused("swarm", "test", "--agent", "nobody", "--model", "scripted:echo", code=4)
 
 

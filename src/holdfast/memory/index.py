@@ -120,15 +120,16 @@ class Index:
         self._inode = os.stat(self.path).st_ino if self.folder else 0
         return db
 
+    def renew(self) -> None:
+        """A damaged index is thrown away while it is used."""
+        self.db.close()
+        self.db = self._anew()
+
     def _anew(self) -> sqlite3.Connection:
-        """A damaged index, or one of another format, is thrown away."""
+        """So is one that is damaged from the start, or of another format."""
         for suffix in ("", "-wal", "-shm"):
             self._remove(self.path + suffix)
         return self._open()
-
-    def renew(self) -> None:
-        self.db.close()
-        self.db = self._anew()
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):

@@ -296,15 +296,9 @@ def _built(index: Index, embedder: str) -> Ivf | None:
     del rows
     size, dim = held.vectors.shape
     lists = min(1 << max(0, round(np.log2(4 * np.sqrt(size)))), max(1, size // 8))
-    made = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(dim),
-        dim,
-        lists,
-        faiss.ScalarQuantizer.QT_8bit,
-        faiss.METRIC_INNER_PRODUCT,
-    )
-    made.cp.seed, made.cp.max_points_per_centroid = 1, _TRAINED
-    made.cp.min_points_per_centroid = 1
+    coded = (dim, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    made = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dim), *coded)
+    made.cp.seed, made.cp.max_points_per_centroid, made.cp.min_points_per_centroid = 1, _TRAINED, 1
     made.train(held.vectors)
     made.add_with_ids(held.vectors, held.numbers)
     nprobe = min(lists, max(8, lists // _PROBED))

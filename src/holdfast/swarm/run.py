@@ -126,8 +126,7 @@ class Run:
         """The state; NotFound if there is no such run, Corrupt if its first line is damaged."""
         state = self.state()
         if not state["run"] and self.lines.log.head().seq:
-            what = f"{self.key}.jsonl is damaged: it does not begin with the plan of a run"
-            raise Corrupt(what, hint="restore the file from a backup, or choose another run")
+            raise Corrupt(f"{self.key}.jsonl is damaged", hint="restore the file from a backup")
         if not state["run"]:
             raise NotFound(f"no such run: {self.name}", hint="`holdfast swarm list` shows runs")
         return state

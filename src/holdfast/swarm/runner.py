@@ -240,13 +240,9 @@ class Runner:
             found = expert.recorded(call)
             if found is None or found.error != LOST_EFFECT:
                 return found
-            line = {
-                "event": "lost",
-                "tick": state["plan"]["tick"],
-                "call": ask.name,
-                **found.fields,
-            }
+            line = {"event": "lost", "tick": state["plan"]["tick"], "call": ask.name}
             line |= {"agent": ask.agent, "charge": str(call.charge), "turn": call.turn}
+            line |= found.fields
             self.run.write(line)
 
     # -- money -------------------------------------------------------------------------

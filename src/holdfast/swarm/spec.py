@@ -122,14 +122,10 @@ def _refuse(wrong: bool, message: str, hint: str) -> None:
 
 def summarizer(agents: tuple[str, ...], roles: dict[str, list[str]], named: str | None) -> str:
     """Which agent writes the baton: by its name, its place or a role; else by its own roles."""
-    if named:
-        if named in agents:
-            return named
-        if named.isdecimal() and int(named) < len(agents):
-            return agents[int(named)]
-        wanted: tuple[str, ...] = (named.lower(),)
-    else:
-        wanted = _SUMMARIZERS
+    places = {str(place): agent for place, agent in enumerate(agents)}
+    if found := named if named in agents else places.get(named or ""):
+        return found
+    wanted = (named.lower(),) if named else _SUMMARIZERS
     for agent in agents:
         if any(word in role.lower() for role in roles.get(agent, ()) for word in wanted):
             return agent
