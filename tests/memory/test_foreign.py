@@ -122,3 +122,15 @@ def test_an_agent_is_found_as_its_tree_spells_it(tmp_path: Path) -> None:
     tree = shell(*there, "tree", "--agent", "testharness", "--json").rows()
     assert len(tree) == 4
     assert not (tmp_path / "tree/cache").exists(), "a tree that is only looked at stays as it is"
+
+
+@pytest.mark.parametrize("ts", [1_795_108_301_070, 1e300, -1e18, True, "soon", None])
+def test_a_time_that_is_none_leaves_a_datum_without_one(shell: Shell, ts: object) -> None:
+    file = shell.home / "state/rio/fmm.json"
+    file.write_text(json.dumps({"a": {"__data__": [{"text": "red buoy", "ts": ts}]}}), "utf-8")
+    for words in (("show", "--topic", "/"), ("tree",), ("search", "buoy")):
+        ran = shell("memory", *words, "--agent", "rio")
+        assert ran.code == 0, ran.err
+    assert shell("memory", "add", "--agent", "rio", "--topic", "a", "--text", "Go on").code == 0
+    assert [each["ts"] == 0.0 for each in found(shell)] == [True, False]
+    assert shell("agent", "chat", "rio", "Which buoy?", "--model", "scripted:echo").code == 0

@@ -17,6 +17,8 @@ from holdfast.store.primitives import CONTROL, Line
 
 _OF_A_LINE = ("ts", "topic", "text", "fields", "ref", "fence", "event")
 _OF_A_DATUM = ("id", "meta", "data", "tags", "supersedes", "superseded_by", "source", "valid_until")
+_FAR = 6e10
+"""Seconds from 1970 that are no time of people: milliseconds, or an error."""
 
 
 class Datum(NamedTuple):
@@ -94,7 +96,7 @@ def entry_of(agent: str, line: Line) -> Entry | None:
     match record:
         case {"event": "forget", "ids": [*ids], "why": str(why)}:
             known = tuple(each for each in ids if isinstance(each, str))
-            return Forgotten(known, why, _instant(record.get("ts")))
+            return Forgotten(known, why, instant(record.get("ts")) or 0.0)
         case {"event": "index", "index": {"dim": int(dim), "K": int(size)} as fields}:
             return IvfNode(f"{INDEX}/dim{dim}/K{size}", cast("Record", fields))
         case {"event": _}:
@@ -119,7 +121,7 @@ def datum_of(id: str, record: Record) -> Datum:
     supersedes, until = record.get("supersedes"), record.get("valid_until")
     return Datum(
         id,
-        _instant(record.get("ts")),
+        instant(record.get("ts")) or 0.0,
         UNPLACED if fault(topic) else topic,
         text,
         cast("Record", meta) if isinstance(meta, dict) else {},
@@ -132,13 +134,16 @@ def datum_of(id: str, record: Record) -> Datum:
     )
 
 
-def _instant(stamp: object) -> float:
-    if isinstance(stamp, int | float):
-        return float(stamp)
-    try:
-        return instant_of(str(stamp))
-    except ValueError:
-        return 0.0  # edited by hand
+def instant(stamp: object) -> float | None:
+    """Seconds since the epoch of a number, a stamp or a date; None of what is no time of people."""
+    if isinstance(stamp, str):
+        try:
+            stamp = instant_of(stamp if len(stamp) > 10 else f"{stamp}T00:00:00Z")
+        except ValueError:
+            return None
+    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not abs(stamp) < _FAR:
+        return None
+    return float(stamp)
 
 
 def datum_line(
@@ -181,10 +186,10 @@ def _given(**known: object) -> Record:
 
 def foreign_line(topic: str, found: Record) -> Record:
     """The line that says the same as a datum in the tree of another system."""
-    text, meta, ts = found.get("text"), cast("object", found.get("meta")), found.get("ts")
+    text, meta = found.get("text"), cast("object", found.get("meta"))
     fields = {name: found[name] for name in found if name not in {*_OF_A_LINE, *_OF_A_DATUM}}
     return {
-        "ts": ts if isinstance(ts, int | float) else 0.0,
+        "ts": instant(found.get("ts")) or 0.0,
         "topic": UNPLACED if fault(topic) else topic,
         "text": text if isinstance(text, str) else "",
         **_given(

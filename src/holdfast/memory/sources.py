@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
-from holdfast.clock import instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, encode
 from holdfast.ids import is_agent_id
 from holdfast.layout import Layout
@@ -23,6 +22,7 @@ from holdfast.memory.datum import (
     datum_of,
     entry_of,
     foreign_line,
+    instant,
 )
 from holdfast.memory.names import data_in
 from holdfast.store.backend import Backend
@@ -210,7 +210,7 @@ def markdown_texts(origin: Origin, text: str) -> Iterator[Text]:
             agent=origin.agent,
             source=SUMMARY if origin.group else NOTE,
             text=said,
-            ts=_when({"ts": dated[1]}) if dated else None,
+            ts=instant(dated[1]) if dated else None,
             topic=heading,
             group=origin.group or f"{origin.key}#{heading}",
         )
@@ -241,12 +241,4 @@ def _word(value: object) -> str:
 
 
 def _when(record: Record) -> float | None:
-    value = record.get("ts", record.get("timestamp"))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    try:
-        return instant_of(value if len(value) > 10 else f"{value}T00:00:00Z")
-    except ValueError:
-        return None
+    return instant(record.get("ts", record.get("timestamp")))
