@@ -254,3 +254,12 @@ def test_a_folder_with_the_name_of_a_run_does_not_hide_it(garden: Garden) -> Non
     (garden.cwd / "one").mkdir()
     ran = garden("swarm", "analyze", "one")
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_other_files_in_the_folder_of_runs_stop_no_run(garden: Garden) -> None:
+    garden.swarm("--agents", ALL, "--ticks", "1", name="two", model="scripted:echo")
+    (garden.home / "swarms/two.json").write_text("[1]", encoding="utf-8")
+    (garden.home / "swarms/two (copy).jsonl").write_text("", encoding="utf-8")
+    garden.swarm("--agents", ALL, "--ticks", "1", model="scripted:echo")
+    listed = garden("swarm", "list", "--json")
+    assert {row["run"] for row in listed.rows()} == {"one", "two"}

@@ -200,4 +200,4 @@ def document_head(state: State) -> Record:
 def run_names(home: Home, layout: Layout = HOLDFAST) -> list[str]:
     """Every run, by name."""
     found = home.names(layout.path("swarms"))
-    return sorted({name.split(".")[0] for name in found if ".jsonl" in name})
+    return sorted(filter(_NAME.fullmatch, {n.split(".")[0] for n in found if ".jsonl" in n}))

@@ -308,8 +308,8 @@ class Runner:
         for name in run_names(self.home)[-_RUNS_WEIGHED:]:
             found = self.home.document(f"{HOLDFAST.path('swarms')}/{name}.json").read()
             with suppress(ValueError):
-                state: State = json.loads(found.data) if found else {}
-                chosen.update({} if name == self.run.name else state.get("chosen", {}))
+                state = object_of(json.loads(found.data) if found else {})
+                chosen.update({} if name == self.run.name else object_of(state.get("chosen")))
         return chosen
 
     def _end(self, state: State) -> None:
