@@ -15,7 +15,7 @@ from holdfast.cli.safe import safe
 from holdfast.errors import UsageError
 from holdfast.ops.parameter import Parameter
 
-_LIKE_A_FILE = re.compile(r"[^\s{}\[\]\"]*(?:/[^\s{}\[\]\"]*|\.[A-Za-z0-9]{1,8})")
+_LIKE_A_FILE = re.compile(r"\.{1,2}|[^\s{}\[\]\"]*(?:/[^\s{}\[\]\"]*|\.[A-Za-z0-9]{1,8})")
 
 
 def decoded(words: Sequence[str]) -> list[str]:
