@@ -120,6 +120,9 @@ def kill_once(chance: random.Random, means: Means, victim: Victim, scratch: Path
             assert find_survivors(wrapper.mark) == []
         elif victim == "both":
             end(wrapper.mark)
+            if keeper is None:
+                # Until it is a program of its own, a new keeper has the words of its wrapper.
+                eventually(lambda: living(word) == [])
         elif keeper is not None:
             while (line := wrapper.line()) and not line.startswith("ended"):
                 pass
