@@ -56,8 +56,8 @@ def check_trust(state: State, settings: Settings, confirm: Confirm | None) -> Re
     digest = trust_digest(settings)
     if digest in state["trusted"]:
         return None
-    told = [each for each in (settings.screen_command, settings.holdout_command) if each]
-    commands = "\n  ".join([settings.benchmark_command, *told])
+    others = [each for each in (settings.screen_command, settings.holdout_command) if each]
+    commands = "\n  ".join([settings.benchmark_command, *others])
     question = (
         f"Improve will run this again and again, with candidates of {settings.repo_path}:\n"
         f"  {commands}\nIt executes arbitrary code. Confirm? [yes/no] "
@@ -262,10 +262,10 @@ def _runs(evaluator: Evaluator, commit: str, runs: int) -> tuple[list[Evaluation
     for number in range(runs):
         each = evaluator.evaluate(commit, seed=number)
         if each.score is None:
-            told = each.failure or {}
+            failed = each.failure or {}
             raise ConfigError(
                 "the benchmark does not work on the unchanged repository: "
-                f"{told.get('what')}; {told.get('why')}",
+                f"{failed.get('what')}; {failed.get('why')}",
                 hint="run it in a fresh checkout: uncommitted and ignored files are not there",
             )
         found.append(each)

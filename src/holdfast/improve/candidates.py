@@ -109,7 +109,7 @@ class Workshop:
             here.remove_if_empty(name)
 
     def checkout(self, name: str, commit: str) -> Checkout:
-        """The files of a commit in a folder made anew."""
+        """The files of a commit in a fresh folder."""
         self.remove(name)
         return self.repo.checkout(commit, os.path.join(self.folder, name))
 

@@ -47,10 +47,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1])))
 module = importlib.util.module_from_spec(spec)
 sys.modules["evaluator"] = module
 spec.loader.exec_module(module)
-told = module.evaluate(os.path.abspath(sys.argv[2]))
-told = dict(getattr(told, "metrics", told))
+result = module.evaluate(os.path.abspath(sys.argv[2]))
+result = dict(getattr(result, "metrics", result))
 plain = {}
-for name, value in told.items():
+for name, value in result.items():
     value = value.item() if hasattr(value, "item") else value
     if finite(value):
         plain[str(name)] = value
@@ -130,9 +130,9 @@ class Evaluator:
 
     def lines_run(self, commit: str, *, seed: int = 0) -> bytes:
         """What `tracing` tells of a run; empty if no Python could be watched."""
-        told = bytearray()
-        self._measured(commit, seed, told)
-        return bytes(told)
+        trace = bytearray()
+        self._measured(commit, seed, trace)
+        return bytes(trace)
 
     def key(self, commit: str, seed: int) -> str:
         """What makes two measurements the same: files, seals, command and seed."""
@@ -150,8 +150,8 @@ class Evaluator:
                 checkout.remove()
         except (HoldfastError, OSError) as error:
             why = error.message if isinstance(error, HoldfastError) else str(error)
-            told = failure("the benchmark could not be run", why, "infrastructure")
-            return Evaluation("error", None, {}, "", 0.0, told)
+            failed = failure("the benchmark could not be run", why, "infrastructure")
+            return Evaluation("error", None, {}, "", 0.0, failed)
 
     def _run(self, checkout: Checkout, seed: int, trace: bytearray | None) -> Ended:
         limits, benchmark = self.benchmark.limits, self.benchmark
@@ -207,25 +207,25 @@ class Evaluator:
 
     def _judged(self, ended: Ended, checkout: Checkout) -> Evaluation:
         raw, seconds = ended.stdout.text, round(ended.duration, 6)
-        told = _outcome(ended, (0, 1) if self.benchmark.format == "pass_fail" else (0,))
+        failed = _outcome(ended, (0, 1) if self.benchmark.format == "pass_fail" else (0,))
         broken = checkout.broken()
         if broken:
             paths = ", ".join([*broken.added, *broken.changed, *broken.removed][:5])
-            told = failure(
+            failed = failure(
                 f"sealed files were changed while it ran: {paths}",
                 "the candidate's code writes where the benchmark lies",
                 "sealed_file_violation",
             )
-        if told is None:
+        if failed is None:
             benchmark = self.benchmark
             try:
                 found = score_in(raw, ended.code or 0, benchmark.format, benchmark.primary)
                 return Evaluation("ok", found.value, found.sub_scores, raw, seconds)
             except NoScore as error:
                 why = "what it prints is not in the format that was agreed on"
-                told = failure(str(error), why, "benchmark_parse_error")
-        status: Status = "timeout" if told["category"] == "timeout" else "error"
-        return Evaluation(status, None, {}, raw, seconds, told)
+                failed = failure(str(error), why, "benchmark_parse_error")
+        status: Status = "timeout" if failed["category"] == "timeout" else "error"
+        return Evaluation(status, None, {}, raw, seconds, failed)
 
 
 def _outcome(ended: Ended, fine: Sequence[int]) -> Record | None:

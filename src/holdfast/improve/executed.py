@@ -77,10 +77,10 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def executed_lines(told: bytes) -> dict[str, set[int]]:
+def executed_lines(trace: bytes) -> dict[str, set[int]]:
     """What `tracing` wrote, by file."""
     found: dict[str, set[int]] = {}
-    for line in told.splitlines():
+    for line in trace.splitlines():
         number, _, name = line.partition(b" ")
         if number.isdigit() and name:
             found.setdefault(name.decode("utf-8", "surrogateescape"), set()).add(int(number))

@@ -1,6 +1,6 @@
 """What a campaign has on disk: its places, and the files that people edit.
 
-Settings, goal.md, harness.md and idea.md belong to the user.  They are read anew before each
+Settings, goal.md, harness.md and idea.md belong to the user.  They are read again before each
 round; what was read stands in the journal, so that a round that is done again reads the same.
 """
 

@@ -21,7 +21,7 @@ def finalized(
 ) -> Record:
     """The branch and what the hold-out says; the same again if it was done already.
 
-    The control is measured if somebody is told of it.
+    Random search is measured unless `tell` is None.
     """
     state = journal.state()
     if state["finalized"]:

@@ -166,7 +166,7 @@ class Engine:
         self.steps.settings = checked(self.journal.known()["settings"])
 
     def _meet_branch(self) -> None:
-        """See whether the user moved the branch; then what it has now is measured anew."""
+        """See whether the user moved the branch; then its new head is measured."""
         state = self.journal.known()
         branch, head = state["branch"], self.workshop.repo.adopt(state["branch"])
         if head == state["head"]:

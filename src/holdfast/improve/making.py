@@ -52,23 +52,23 @@ class Making(Asker):
         self, plan: Record, parent: str, taken: Callable[[Answer], str], answer: Answer
     ) -> Record:
         """The commit of what an executor left, and what is wrong with it."""
-        told = None
+        failed = None
         commit = parent
         try:
             commit = taken(answer)
         except HoldfastError as error:
             lesson = "quote the text as it stands in the file"
             what = f"the edits could not be applied: {error.message}"
-            told = failure(what, error.message, lesson=lesson)
+            failed = failure(what, error.message, lesson=lesson)
         if answer.why:
             category = "timeout" if answer.why.startswith("timed_out") else "logic_error"
             lesson = "a smaller change, which the executor can finish"
-            told = failure(f"the executor failed: {answer.why}", answer.why, category, lesson)
+            failed = failure(f"the executor failed: {answer.why}", answer.why, category, lesson)
         changed = self.workshop.changed(parent, commit) if commit != parent else {}
-        told = told or self._wrong(parent, commit, changed)
+        failed = failed or self._wrong(parent, commit, changed)
         targets = [each.removeprefix("./") for each in plan["target_files"]]
         result: Record = {"plan_id": plan["plan_id"], "parent": parent, "commit": commit}
-        result |= {"failure": told, "seconds": answer.seconds, "at": self.steps.now()}
+        result |= {"failure": failed, "seconds": answer.seconds, "at": self.steps.now()}
         result["strayed"] = sorted(path for path in changed if targets and path not in targets)[:20]
         if (hypothesis := (answer.value or {}).get("hypothesis")) and not targets:
             result["hypothesis"] = one_line(str(hypothesis))[:500]

@@ -107,7 +107,7 @@ def _rows(state: State, settings: Settings, outcome: Outcome) -> list[Record]:
     for name, one in made.items():
         plan, found, its = plans[one["plan_id"]], judged.get(name), won.get(name)
         score = found["score"] if found else None
-        told = outcome.failures.get(name) or one["failure"] or (found and found["failure"])
+        failed = outcome.failures.get(name) or one["failure"] or (found and found["failure"])
         rows.append(
             {
                 "iteration": state["round"]["number"],
@@ -118,9 +118,9 @@ def _rows(state: State, settings: Settings, outcome: Outcome) -> list[Record]:
                 "sub_scores": dict(its.sub_scores) if its else found["sub_scores"] if found else {},
                 "executor": name,
                 "hypothesis": one.get("hypothesis", plan["hypothesis"]),
-                "status": "merged" if its else told["category"] if told else "beaten",
-                "failed": told is not None,
-                "failure": told,
+                "status": "merged" if its else failed["category"] if failed else "beaten",
+                "failed": failed is not None,
+                "failure": failed,
                 "commit": one["commit"] if one["commit"] != one["parent"] else None,
                 "parent": one["parent"],
                 "plan": _remembered(plan) if is_built_in(settings.planner) else None,
@@ -237,10 +237,10 @@ def meets(value: float | None, target: Any) -> bool:
 def line(state: State) -> str:
     """A round as one line of text."""
     last: Mapping[str, Any] = state["rounds"][-1]
-    told = f"round {last['iteration']}  {last['status']}"
+    shown = f"round {last['iteration']}  {last['status']}"
     if last["winner"]:
         before, after = last["baseline_score"], last["best"]
-        told += f"  {before:g} → {after:g}  {one_line(last['winner']['hypothesis'])}"
+        shown += f"  {before:g} → {after:g}  {one_line(last['winner']['hypothesis'])}"
     else:
-        told += f"  best {state['best']:g}  {one_line(str(last['reason']))}"
-    return clip(told, 160) + "\n"
+        shown += f"  best {state['best']:g}  {one_line(str(last['reason']))}"
+    return clip(shown, 160) + "\n"

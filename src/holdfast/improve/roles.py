@@ -130,12 +130,12 @@ def direct_plan(request: Record) -> Record:
     given = request["input"]
     idea = next(iter(given["ideas"]), None)
     aim = given["objective"] or f"improve {given['metric']}"
-    told = idea or f"{aim} (round {request['round']}, {request['id']})"
+    idea_or_aim = idea or f"{aim} (round {request['round']}, {request['id']})"
     return {
-        "hypothesis": told,
+        "hypothesis": idea_or_aim,
         "approach_family": given["families"][0],
         "target_files": [],
-        "steps": [{"step": 1, "file": ".", "change": told}],
+        "steps": [{"step": 1, "file": ".", "change": idea_or_aim}],
         "expected_outcome": {
             "metric": given["metric"],
             "estimated_impact": "unknown",
@@ -214,10 +214,10 @@ def asking(
 
 def _after(first: Answer, second: Answer) -> Answer:
     """The second try of a role, with what both cost."""
-    told = [answer.paid or {} for answer in (first, second)]
-    costs = [cost for each in told if (cost := each.get("cost_usd")) is not None]
-    paid = {**told[1], "cost_usd": sum(costs) if len(costs) == len(told) else None}
-    paid["tokens"] = sum(each.get("tokens") or 0 for each in told)
+    payments = [answer.paid or {} for answer in (first, second)]
+    costs = [cost for each in payments if (cost := each.get("cost_usd")) is not None]
+    paid = {**payments[1], "cost_usd": sum(costs) if len(costs) == len(payments) else None}
+    paid["tokens"] = sum(each.get("tokens") or 0 for each in payments)
     return second._replace(paid=paid, seconds=first.seconds + second.seconds)
 
 

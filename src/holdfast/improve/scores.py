@@ -36,16 +36,16 @@ def score_in(output: str, code: int, format: Format, primary: str) -> Score:
     if format == "number":
         return Score(_number(_parsed(line), "the last line"), {})
     try:
-        told = decode_record(line.encode("utf-8", "surrogatepass"))
+        result = decode_record(line.encode("utf-8", "surrogatepass"))
     except DecodeError as error:
         raise NoScore(f"the last line is no JSON object ({error}): {line[:120]!r}") from None
-    return _of_result(told, primary) if format == "python" else _of_object(told, primary)
+    return _of_result(result, primary) if format == "python" else _of_object(result, primary)
 
 
-def _of_object(told: Record, primary: str) -> Score:
-    if primary not in told:
+def _of_object(result: Record, primary: str) -> Score:
+    if primary not in result:
         raise NoScore(f"the last line has no {primary!r}")
-    subs = told.get("sub_scores", {})
+    subs = result.get("sub_scores", {})
     if not isinstance(subs, dict):
         raise NoScore("sub_scores is no object")
     found = cast("dict[str, object]", subs)
@@ -53,12 +53,12 @@ def _of_object(told: Record, primary: str) -> Score:
         name: None if value is None else _number(value, f"sub_scores.{name}")
         for name, value in found.items()
     }
-    return Score(_number(told[primary], primary), kept)
+    return Score(_number(result[primary], primary), kept)
 
 
-def _of_result(told: Record, primary: str) -> Score:
+def _of_result(result: Record, primary: str) -> Score:
     """What `evaluate(path)` returned: metrics by name, in the manner of OpenEvolve."""
-    metrics = told.get("metrics", told)
+    metrics = result.get("metrics", result)
     name = primary if primary in metrics else _COMBINED
     if name not in metrics:
         raise NoScore(f"evaluate returned neither {primary!r} nor {_COMBINED!r}")

@@ -166,7 +166,7 @@ class Steps:
                 self._take(step, asks[step], future.result())
 
     def _ended(self, waiting: Collection[Future[T]]) -> set[Future[T]]:
-        """Those that are done; if somebody asks to stop, everything else is ended."""
+        """Those that are done; on a request to stop, everything else is ended."""
         while not (ended := wait(waiting, _LOOK, FIRST_COMPLETED).done):
             try:
                 self._heed()
@@ -219,20 +219,20 @@ class Steps:
         if holds_even(result["score"], bar.score, bar.sd, higher=self.settings.higher):
             return {**result, "status": "success", "failure": None}
         what = f"{bar.name} gives {result['score']:g}, and gave {bar.score:g} before"
-        told = failure(what, "the change makes it worse", "regression")
-        return {**result, "status": "regression", "failure": told}
+        failed = failure(what, "the change makes it worse", "regression")
+        return {**result, "status": "regression", "failure": failed}
 
     def _measured(self, evaluator: Evaluator, commit: str, seed: int) -> Evaluation:
         """Tried twice where the fault is not the candidate's; then the run ends, resumable."""
-        told: Record = {}
+        failed: Record = {}
         for _ in range(2):
             future = self._pool.submit(self._evaluated, evaluator, commit, seed)
             found = self._ended([future]).pop().result()
             if not found.is_ours:
                 return found
-            told = found.failure or {}
+            failed = found.failure or {}
         raise StorageError(
-            f"{told['what']}: {told['why']}", hint="repair it, then run the campaign again"
+            f"{failed['what']}: {failed['why']}", hint="repair it, then run the campaign again"
         )
 
     def _evaluated(self, evaluator: Evaluator, commit: str, seed: int) -> Evaluation:
@@ -254,14 +254,14 @@ class Steps:
     # -- limits ------------------------------------------------------------------------
 
     def _heed(self) -> None:
-        """Halted if somebody asked to stop."""
+        """Halted on a request to stop."""
         if self.journal.state()["stopping"]:
             raise Halted("user_stopped", "stopped by `improve stop`")
         if why := self._stopping():
             raise Halted("user_stopped", why)
 
     def look(self) -> None:
-        """Halted if somebody asked to stop, or the time is over: nothing more is begun."""
+        """Halted on a request to stop, or when the time is over: nothing more is begun."""
         self._heed()
         s, now = self.settings, self.clock.now()
         if (self._limits.deadline is not None and now >= self._limits.deadline) or (

@@ -55,9 +55,9 @@ class Outcome(NamedTuple):
 
 
 class _Unfit(Exception):
-    def __init__(self, told: Record) -> None:
-        super().__init__(told["what"])
-        self.told = told
+    def __init__(self, failed: Record) -> None:
+        super().__init__(failed["what"])
+        self.failed = failed
 
 
 def hold(steps: Steps, workshop: Workshop, entrants: list[Entrant]) -> Outcome:
@@ -71,8 +71,8 @@ def hold(steps: Steps, workshop: Workshop, entrants: list[Entrant]) -> Outcome:
         try:
             won = _tried(steps, workshop, one, entrant, at)
         except _Unfit as unfit:
-            at.failures[entrant.executor] = unfit.told
-            lost = unfit.told["category"] == "regression"
+            at.failures[entrant.executor] = unfit.failed
+            lost = unfit.failed["category"] == "regression"
             at = at._replace(regressions=at.regressions or lost)
             continue
         at = at._replace(
@@ -97,17 +97,17 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
         raise _Unfit(failure(what, "the same change", lesson="try something else"))
     found, before, after = _contest(steps, one, entrant, trial["commit"], at)
     if not found.accepted:
-        told = f"{found.candidate:g} against {found.base:g} in {found.pairs} runs: {found.why}"
-        raise _Unfit(failure(told, "not better than what it is built on", "regression"))
+        compared = f"{found.candidate:g} against {found.base:g} in {found.pairs} runs: {found.why}"
+        raise _Unfit(failure(compared, "not better than what it is built on", "regression"))
     # Only sub-scores of the documented JSON are known to go the same way as the score.
     kept = before if steps.settings.benchmark_format == "json" else {}
     fell = regressed(
         kept, after, threshold=steps.settings.regression_threshold, higher=steps.settings.higher
     )
     if fell:
-        told = ", ".join(f"{each} {before[each]:g} → {after.get(each)}" for each in fell[:5])
+        drops = ", ".join(f"{each} {before[each]:g} → {after.get(each)}" for each in fell[:5])
         raise _Unfit(
-            failure(f"sub-scores fell: {told}", "a part was paid for with others", "regression")
+            failure(f"sub-scores fell: {drops}", "a part was paid for with others", "regression")
         )
     traced = steps.once(f"traced/{name}", _PHASE, partial(_traced, steps, workshop, trial, at))
     if traced["dead"]:
@@ -119,7 +119,7 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
     )
     given = steps.once(f"publish/{name}", _PHASE, partial(_publish, steps, workshop, made, at))
     if given["moved"]:
-        what = f"{steps.state['branch']} was moved by somebody else in between"
+        what = f"{steps.state['branch']} was moved by another process in between"
         raise _Unfit(failure(what, "the branch is not what was measured", "infrastructure"))
     return Won(entrant, made["commit"], at.best, found.candidate, after)
 
@@ -151,7 +151,7 @@ def _contest(
         step = f"pair/{entrant.executor}/{number:02}/{label}"
         found = steps.evaluate(step, _PHASE, of, seed=seed, fresh=True)
         if found["score"] is None:
-            told = (
+            failed = (
                 found["failure"]
                 if which
                 else failure(
@@ -160,7 +160,7 @@ def _contest(
                     "infrastructure",
                 )
             )
-            raise _Unfit(told)
+            raise _Unfit(failed)
         subs[which].append(found["sub_scores"])
         return found["score"]
 

@@ -2,7 +2,7 @@
 
 Not imported by Holdfast: it is copied beside a benchmark as `sitecustomize.py`, which every Python
 that the benchmark starts loads.  Each line is written the first time it runs, so that a process
-that is killed has still told what it ran.
+that is killed has still recorded what it ran.
 """
 
 import os

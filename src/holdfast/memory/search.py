@@ -96,7 +96,7 @@ class Recall:
         embedder: Embedder | None = None,
         served: Callable[[str], Embedder | None] = lambda ref: None,
     ) -> None:
-        """Without `keep` nothing is written: the index is made anew in memory.
+        """Without `keep` nothing is written: the index is built in memory.
 
         `served` opens the embedder of a server by the name that the settings have for it.
         """
@@ -126,7 +126,7 @@ class Recall:
 
     @lasting
     def reindex(self, progress: Progress = None) -> int:
-        """Make the index anew from all logs; vectors of texts that are still there are kept."""
+        """Rebuild the index from all logs; vectors of texts that are still there are kept."""
         if self.index.folder is None:
             # A search makes do with an index in memory; this would be gone when it returns.
             try:

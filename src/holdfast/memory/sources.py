@@ -133,12 +133,12 @@ def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
     chunk = datum.topic.startswith("ingest/")
     named = _word(datum.meta.get("origin" if chunk else "session_id"))
     # What a projection tells of a turn is found where it comes from.
-    told = "ref" in record and datum.topic.startswith("chat/") and "turn" in datum.meta
+    of_a_turn = "ref" in record and datum.topic.startswith("chat/") and "turn" in datum.meta
     return Text(
         *(datum.id, agent, CHUNK if chunk else TOPIC, said, datum.ts or None, datum.topic),
         *(named or f"{agent}:{datum.topic}", datum.tags, datum.valid_until, encode(record)),
         supersedes=datum.supersedes or "",
-        found=not (told or "sealed" in datum.meta),
+        found=not (of_a_turn or "sealed" in datum.meta),
     )
 
 
@@ -161,9 +161,9 @@ def ledger_line(origin: Origin, id: str, line: Line) -> Text | None:
     event = _word(record.get("event"))
     if event == "heartbeat" or (record.get("ref") and (event == "task_start" or "turn" in data)):
         return None
-    told = [_word(record.get("summary"))]
-    told += [value for value in data.values() if isinstance(value, str) and " " in value]
-    said, group = "\n".join(dict.fromkeys(filter(None, told))), _word(record.get("session_id"))
+    words = [_word(record.get("summary"))]
+    words += [value for value in data.values() if isinstance(value, str) and " " in value]
+    said, group = "\n".join(dict.fromkeys(filter(None, words))), _word(record.get("session_id"))
     return Text(id, origin.agent, LEDGER, said, _when(record), f"ledger/{event}", group)
 
 
@@ -179,9 +179,9 @@ def job_line(origin: Origin, id: str, line: Line) -> Text | None:
     record, event = line.record, line.record.get("event")
     if "sealed" in record:
         return None
-    told = _table(record.get("spec")) if event in ("new", "set") else record
+    fields = _table(record.get("spec")) if event in ("new", "set") else record
     names = _OF_JOBS.get(str(event), ("reason", "guidance", "error"))
-    said = [_word(told.get(name)) for name in names]
+    said = [_word(fields.get(name)) for name in names]
     if event == "reply" and said[0][:1] in ("{", "["):
         return None  # what it says is judged
     job = origin.group

@@ -1,6 +1,6 @@
 """The vectors of indexed texts: compared one by one while they are few, else by FAISS.
 
-FAISS searches the lists (IVF) whose centroids are nearest to the question.  Its file is made anew
+FAISS searches the lists (IVF) whose centroids are nearest to the question.  Its file is rebuilt
 when enough was added; what came since is compared one by one, so it is never behind.  A fact of the
 index says which file holds for which embedder and which numbers; any other file is not used.
 """
@@ -193,7 +193,7 @@ class Vectors:
         return ivf
 
     def is_due(self) -> bool:
-        """Whether so much came since FAISS's file was made that it is to be made anew."""
+        """Whether so much came since FAISS's file was made that it should be rebuilt."""
         recent, known = len(self._recent.numbers), len(self._faiss.numbers)
         return self._index.folder is not None and _HAS_FAISS and recent > max(EXACT, known // 4)
 

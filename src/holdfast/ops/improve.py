@@ -235,8 +235,8 @@ def _go(
     with stoppable() as stopping:
         steps = Steps(home, journal, settings, parts.benchmark, parts.screen, limits, stopping)
         try:
-            with _chart(call, journal, tell) as told:
-                return Engine(steps, parts.workshop, told).run(rounds, smoke=smoke)
+            with _chart(call, journal, tell) as echo:
+                return Engine(steps, parts.workshop, echo).run(rounds, smoke=smoke)
         finally:
             steps.close()
 
@@ -245,7 +245,7 @@ def _go(
 def _chart(
     call: Context, journal: Journal, tell: Callable[[str], None]
 ) -> Generator[Callable[[str], None]]:
-    """The scores so far, drawn anew after each round at the foot of a terminal."""
+    """The scores so far, drawn again after each round at the foot of a terminal."""
     if call.live is None:
         yield tell
         return
@@ -254,12 +254,12 @@ def _chart(
 
     drawn = [terminal(curve_of(overview(journal.known())))]
 
-    def told(text: str) -> None:
+    def echo(text: str) -> None:
         tell(text)
         drawn[0] = terminal(curve_of(overview(journal.known())))
 
     with call.live(lambda: drawn[0]):
-        yield told
+        yield echo
 
 
 def _check_open(journal: Journal, state: Any, *, resume: bool) -> None:
@@ -312,7 +312,7 @@ def set_(
     trust: Trust = False,
 ) -> Change:
     """Counts from the next round. What scores depend on can be set only before the first round, and
-    is measured anew.
+    is measured again.
     """
     from holdfast.improve import campaign as campaigns_
     from holdfast.improve.files import FIXED, PLACED, ROLES, checked, parsed_setting
@@ -414,10 +414,12 @@ def finalize(
             journal.lines.flush()
         finally:
             journal.disown()
-    told = ""
+    opened = ""
     if (held := found["holdout"]) is not None:
-        told = f"; hold-out {held['failure'] or '{base} → {result}'.format(**held)}"
-    detail = f"{found['branch']} has it all in one commit{told}; look: git log -p {found['branch']}"
+        opened = f"; hold-out {held['failure'] or '{base} → {result}'.format(**held)}"
+    detail = (
+        f"{found['branch']} has it all in one commit{opened}; look: git log -p {found['branch']}"
+    )
     return Change(journal.place.name, applied=True, detail=detail, data=found)
 
 
@@ -463,10 +465,10 @@ def short(data: Record) -> Record:
 
 def control(data: Record) -> str:
     """What random search came to, beside the result."""
-    told = data["control"]
-    if told["best"] is None:
-        return told["why"] or "not measured; `improve report --control` does"
-    return f"{told['best']:g} in {plural(told['n'], 'evaluation')}"
+    measured = data["control"]
+    if measured["best"] is None:
+        return measured["why"] or "not measured; `improve report --control` does"
+    return f"{measured['best']:g} in {plural(measured['n'], 'evaluation')}"
 
 
 def summary(data: Record) -> str:

@@ -34,9 +34,9 @@ def note(
     with call.agent(agent, change=True) as one:
         notes = one.desk.notes
         noted = notes.note(section, text)
-    told = "noted" if noted.applied else "known already"
+    outcome = "noted" if noted.applied else "known already"
     data = {"agent": notes.agent, "section": noted.section, "line": noted.line}
-    return Change(notes.key, noted.applied, f"{told} under {noted.section}: {noted.line}", data)
+    return Change(notes.key, noted.applied, f"{outcome} under {noted.section}: {noted.line}", data)
 
 
 @example("holdfast memory show --agent rio --for-prompt")
@@ -91,14 +91,14 @@ def add(
     until: Annotated[str | None, Arg("Valid until then: a date or a time", metavar="T")] = None,
 ) -> Change:
     """The rule for topics is in docs/memory.md. `memory show --topic` prints the ids of data."""
-    told = None if meta is None else _json(meta, "--meta")
-    if told is not None and not isinstance(told, dict):
+    metadata = None if meta is None else _json(meta, "--meta")
+    if metadata is not None and not isinstance(metadata, dict):
         raise UsageError("--meta is not an object", hint='such as {"by": "ana"}')
     with _topics(call, agent, change=True) as topics:
         id = topics.add(
             topic,
             text.rstrip("\n"),
-            meta=told,
+            meta=metadata,
             data=None if data is None else _json(data, "--data"),
             tags=tag,
             supersedes=supersedes,
@@ -179,9 +179,9 @@ def compact(
     applied = any(found) and not dry_run
     if applied:
         _clean(call, topics.agent)
-    told = f"{_count(len(found.duplicates), 'duplicate', 'duplicates')}, "
-    told += f"{len(found.superseded)} superseded"
-    detail = f"{'would take out' if dry_run else 'took out'} {told}"
+    removed = f"{_count(len(found.duplicates), 'duplicate', 'duplicates')}, "
+    removed += f"{len(found.superseded)} superseded"
+    detail = f"{'would take out' if dry_run else 'took out'} {removed}"
     return Change(topics.agent, applied, detail, found._asdict(), dry_run)
 
 

@@ -101,22 +101,25 @@ def run(
     if all ticks are done, with 1 if the run was stopped.
     """
     home = call.home() if dry_run else call.home_to_change()
-    told = SwarmFile({"goals": {}, "models": {}}, (), None, [])
+    from_file = SwarmFile({"goals": {}, "models": {}}, (), None, [])
     if file is not None:
-        told = read_swarm(_content(file), file)
-    for warning in told.warnings:
+        from_file = read_swarm(_content(file), file)
+    for warning in from_file.warnings:
         call.warn(warning)
-    fields = {**told.fields, **{key: value for key, value in given.items() if value is not None}}
+    fields = {
+        **from_file.fields,
+        **{key: value for key, value in given.items() if value is not None},
+    }
     if goal_file is not None:
         fields["goal"] = _content(goal_file).strip()
     more = {"goal": goal, "ticks": ticks, "max_cost_usd": max_cost}
     fields |= {key: value for key, value in more.items() if value is not None}
     if timeout is not None:
         fields["timeout"] = duration(timeout)
-    fields["goals"] = {**told.fields["goals"], **_pairs("--agent-goal", agent_goal)}
-    fields["models"] = {**told.fields["models"], **_pairs("--agent-model", agent_model)}
+    fields["goals"] = {**from_file.fields["goals"], **_pairs("--agent-goal", agent_goal)}
+    fields["models"] = {**from_file.fields["models"], **_pairs("--agent-model", agent_model)}
     names = tuple(filter(None, (each.strip() for each in (agents or "").split(","))))
-    spec = _spec(call, home, names or told.agents, fields, summarizer or told.summarizer)
+    spec = _spec(call, home, names or from_file.agents, fields, summarizer or from_file.summarizer)
     router = _router(home, spec)
     if dry_run:
         return _would_run(spec, router)

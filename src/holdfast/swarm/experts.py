@@ -103,8 +103,8 @@ class Expert:
     def ask(self, call: Prepared) -> Answer:
         """Make a call; StorageError if it cannot be recorded."""
         model, clock, prompt = self.model_of(call.ask), self._conversation.clock, call.ask.prompt
-        told = (self._session, prompt, model.ref, call.request, call.parts, call.reserved_usd)
-        asked = CallRequest(*told, turn=call.turn)
+        asking = (self._session, prompt, model.ref, call.request, call.parts, call.reserved_usd)
+        asked = CallRequest(*asking, turn=call.turn)
         try:
             with self._around:
                 result = recorded_call(model, asked, self._conversation, clock)
@@ -123,9 +123,9 @@ class Expert:
 
     def _heard(self, call: Prepared, text: str, error: str, known: Record) -> Answer:
         counts = [known.get("input_tokens"), known.get("output_tokens")]
-        told = [count for count in counts if isinstance(count, int)]
+        reported = [count for count in counts if isinstance(count, int)]
         length = len(call.request.text) + len(text)
-        tokens = sum(told) if len(told) == len(counts) else -(-length // LETTERS_PER_TOKEN)
+        tokens = sum(reported) if len(reported) == len(counts) else -(-length // LETTERS_PER_TOKEN)
         fields = known | {"tokens": tokens, "turn": call.turn, "charge": str(call.charge)}
         fields |= {"reserved_usd": call.reserved_usd}
         fields = {name: value for name, value in fields.items() if value is not None}

@@ -50,10 +50,10 @@ def read_swarm(text: str, name: str) -> SwarmFile:
     for section in _SECTIONS:
         if isinstance(given.get(section), dict):
             given = {**cast("Record", given.pop(section)), **given}
-    told = SwarmFile({"goals": {}, "models": {}}, (), None, warnings)
+    swarm = SwarmFile({"goals": {}, "models": {}}, (), None, warnings)
     for key, value in given.items():
-        told = _with(told, key.lower().replace("-", "_"), value, name)
-    return told
+        swarm = _with(swarm, key.lower().replace("-", "_"), value, name)
+    return swarm
 
 
 def _parsed(text: str, name: str) -> Json:
@@ -65,41 +65,41 @@ def _parsed(text: str, name: str) -> Json:
         return parse(f"--- {text.lstrip()}".encode(), name)  # keys without quotes
 
 
-def _with(told: SwarmFile, key: str, value: Any, name: str) -> SwarmFile:
+def _with(swarm: SwarmFile, key: str, value: Any, name: str) -> SwarmFile:
     match key:
         case "agents":
-            return told._replace(agents=_agents(told, value, name))
+            return swarm._replace(agents=_agents(swarm, value, name))
         case "goals" if isinstance(value, dict):
-            _goals(told, cast("Record", value))
+            _goals(swarm, cast("Record", value))
         case "goal" | "goals":
-            told.fields["goal"] = _text(value)
+            swarm.fields["goal"] = _text(value)
         case "agent_goals":
-            _goals(told, {"agents": value})
+            _goals(swarm, {"agents": value})
         case "summarizer" | "summariser" | "summarizer_role_hint":
-            return told._replace(summarizer=_text(value))
+            return swarm._replace(summarizer=_text(value))
         case "baton" if isinstance(value, dict):
             for part, inner in cast("Record", value).items():
-                told = _with(told, f"baton_{part}", inner, name)
+                swarm = _with(swarm, f"baton_{part}", inner, name)
         case _ if _NAMES.get(key, key) in _FIELDS:
-            _take(told, key, value, name)
+            _take(swarm, key, value, name)
         case _ if key not in _SILENT:
-            told.warnings.append(f"{name}: {key} is not read")
+            swarm.warnings.append(f"{name}: {key} is not read")
         case _:
             pass
-    return told
+    return swarm
 
 
-def _take(told: SwarmFile, key: str, value: Any, name: str) -> None:
+def _take(swarm: SwarmFile, key: str, value: Any, name: str) -> None:
     field = _NAMES.get(key, key)
     try:
-        told.fields[field] = _FIELDS[field](value)
+        swarm.fields[field] = _FIELDS[field](value)
     except (TypeError, ValueError, OverflowError, UsageError):
         raise BadValue(f"{name}: {key} is {value!r}", hint="see docs/swarm.md") from None
     if key == "cooldown_seconds":
-        told.warnings.append(f"{name}: cooldown counts ticks: {value} ticks, not seconds")
+        swarm.warnings.append(f"{name}: cooldown counts ticks: {value} ticks, not seconds")
 
 
-def _agents(told: SwarmFile, value: Any, name: str) -> tuple[str, ...]:
+def _agents(swarm: SwarmFile, value: Any, name: str) -> tuple[str, ...]:
     rows: list[Record] = []
     if isinstance(value, dict):
         rows = [object_of(inner) | {"id": id} for id, inner in cast("Record", value).items()]
@@ -114,22 +114,22 @@ def _agents(told: SwarmFile, value: Any, name: str) -> tuple[str, ...]:
         names.append(agent.lower())
         for key, of in (("goal", "goals"), ("subgoal", "goals"), ("model", "models")):
             if key in row:
-                told.fields[of][names[-1]] = str(row.pop(key))
+                swarm.fields[of][names[-1]] = str(row.pop(key))
         if row:
             unread = ", ".join(sorted(row))
-            told.warnings.append(f"{name}: agent {agent}: {unread} left out; see `agent edit`")
+            swarm.warnings.append(f"{name}: agent {agent}: {unread} left out; see `agent edit`")
     return tuple(names)
 
 
-def _goals(told: SwarmFile, goals: Record) -> None:
+def _goals(swarm: SwarmFile, goals: Record) -> None:
     for key, value in goals.items():
         if key in _GLOBAL:
-            told.fields["goal"] = _text(value)
+            swarm.fields["goal"] = _text(value)
         elif key in _LOCAL and isinstance(value, dict):
             inner = cast("Record", value)
-            told.fields["goals"] |= {agent.lower(): _text(goal) for agent, goal in inner.items()}
+            swarm.fields["goals"] |= {agent.lower(): _text(goal) for agent, goal in inner.items()}
         else:
-            told.fields["goals"][key.lower()] = _text(value)
+            swarm.fields["goals"][key.lower()] = _text(value)
 
 
 def _text(value: Any) -> str:

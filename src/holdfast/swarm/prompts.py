@@ -1,4 +1,4 @@
-"""What agents of a swarm are told: the documented prompts, with others' words between marks."""
+"""The documented prompts of a swarm, with others' words between marks."""
 
 from __future__ import annotations
 

@@ -133,12 +133,12 @@ class Runner:
             asks.append(Ask(agent, f"{tick}/{agent}", prompt, state["asked"].get(agent, 0)))
         lines: list[Record] = []
 
-        def heard(kind: str, asks: Sequence[Ask]) -> dict[str, str]:
+        def replies_of(kind: str, asks: Sequence[Ask]) -> dict[str, str]:
             found = list(zip(asks, self._ask_all(state, asks), strict=True))
             lines.extend(_line(kind, plan, *each) for each in found)
             return {ask.agent: reply.text for ask, reply in found if not reply.error}
 
-        replies, baton = heard(kind, asks), state["baton"]
+        replies, baton = replies_of(kind, asks), state["baton"]
         if replies and kind != "moe":
             baton = prompts.limited([*replies.values()][-1], spec)
         elif replies:
@@ -148,7 +148,7 @@ class Runner:
             agent = spec.summarizer
             number = state["asked"].get(agent, 0) + (agent in experts)
             prompt = prompts.summary_prompt(replies, spec.baton_sentences)
-            summary = heard("aggregate", [Ask(agent, f"{tick}/{agent}/baton", prompt, number)])
+            summary = replies_of("aggregate", [Ask(agent, f"{tick}/{agent}/baton", prompt, number)])
             baton = prompts.limited(summary.get(agent) or prompts.joined(replies), spec)
         if not experts:
             said = f"no expert in tick {tick}: {plan['reason']}"
@@ -199,16 +199,16 @@ class Runner:
 
     def _ask_all(self, state: State, asks: Sequence[Ask]) -> list[Answer]:
         """How each call ended, in the order in which they are given; made at once."""
-        heard: dict[str, Answer] = {}
+        answers: dict[str, Answer] = {}
         calls: list[Prepared] = []
         try:
             for number, ask in enumerate(asks):
                 found = self._before(state, ask) if self._look_back else None
                 lost = self.run.known()["lost"].get(ask.name, 0)
                 if found is not None:
-                    heard[ask.name] = found
+                    answers[ask.name] = found
                 elif lost and self._experts[ask.agent].acts(ask) and not self.spec.repeatable:
-                    heard[ask.name] = Answer("", LOST_EFFECT, {"t": self._clock.now()})
+                    answers[ask.name] = Answer("", LOST_EFFECT, {"t": self._clock.now()})
                 else:
                     call = self._prepared(ask, lost)
                     calls.append(self._funded(state, call, len(asks) - number))
@@ -221,8 +221,8 @@ class Runner:
             for call in calls
         }
         wait(asking.values())
-        heard |= {name: future.result() for name, future in asking.items()}
-        return [heard[ask.name] for ask in asks]
+        answers |= {name: future.result() for name, future in asking.items()}
+        return [answers[ask.name] for ask in asks]
 
     def _prepared(self, ask: Ask, lost: int) -> Prepared:
         """A call as it is named in the conversation and in the book; nothing is reserved for it."""
@@ -271,7 +271,7 @@ class Runner:
         return call._replace(charge=charge, reserved_usd=usd)
 
     def _refused(self, error: OverBudget, calls: Sequence[Prepared]) -> None:
-        """Stop the run where it is; what was heard in this tick is in the conversations."""
+        """Stop the run where it is; the replies of this tick are in the conversations."""
         for call in calls:
             self._account.release(call.charge, "not asked")
         audit.refused(self.home, f"a call of swarm {self.run.name}", error)
@@ -349,15 +349,15 @@ def first_plan(spec: Spec, router: Router) -> Record:
     return plan_of(spec, router, blank)
 
 
-def _line(kind: str, plan: Record, ask: Ask, heard: Answer) -> Record:
+def _line(kind: str, plan: Record, ask: Ask, answer: Answer) -> Record:
     """The event of a call."""
-    if heard.error:
-        told: Record = {"event": "error", "agent": ask.agent, "error": heard.error}
-        told |= {"summary": True} if kind == "aggregate" else {}
+    if answer.error:
+        line: Record = {"event": "error", "agent": ask.agent, "error": answer.error}
+        line |= {"summary": True} if kind == "aggregate" else {}
     else:
-        told = {"event": kind, **({} if kind in ("moe", "aggregate") else {"from": plan["from"]})}
-        told |= {EVENTS[kind]: ask.agent, "prompt": ask.prompt, "reply": heard.text}
-    return told | {"tick": plan["tick"]} | heard.fields
+        line = {"event": kind, **({} if kind in ("moe", "aggregate") else {"from": plan["from"]})}
+        line |= {EVENTS[kind]: ask.agent, "prompt": ask.prompt, "reply": answer.text}
+    return line | {"tick": plan["tick"]} | answer.fields
 
 
 def settled(line: Line) -> Record | None:
@@ -373,8 +373,8 @@ def _baton(line: Line) -> Record | None:
     record = line.record
     if record.get("event") != "tick" or record.get("kind") != "moe":
         return None
-    told = {"topic": "moe/baton", "text": record["baton"], "fields": {"tick": record["tick"]}}
-    return {"ts": record["t"], **told}
+    datum = {"topic": "moe/baton", "text": record["baton"], "fields": {"tick": record["tick"]}}
+    return {"ts": record["t"], **datum}
 
 
 def _goals(agent: str, line: Line) -> Record | None:

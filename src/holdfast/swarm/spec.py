@@ -1,4 +1,4 @@
-"""What a swarm is told to do: checked once, and recorded whole in the first line of its run."""
+"""The settings of a swarm: checked once, and recorded whole in the first line of its run."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _unknown(state: State, record: Record) -> None:
 
 
 def _lost(state: State, record: Record) -> None:
-    """A question whose process died: it may have been answered and paid."""
+    """A call whose process died: it may have been answered and paid."""
     name = record["call"]
     state["lost"][name] = state["lost"].get(name, 0) + 1
     state["lost_calls"] += 1
