@@ -55,12 +55,14 @@ def in_workers(pieces: Sequence[Piece], workers: int = WORKERS) -> Iterator[Done
                     if (child := os.fork()) == 0:
                         _run_piece(piece, place)
                     running[child] = (piece, place, time.monotonic())
-                child, _, used = os.wait4(-1, 0)
+                child, status, used = os.wait4(-1, 0)
                 piece, place, start = running.pop(child)
                 print_file(place / "output")
                 value = None
                 with contextlib.suppress(FileNotFoundError):
                     value = pickle.loads((place / "value").read_bytes())
+                if code := os.waitstatus_to_exitcode(status):
+                    say(f"{piece.name}: its process ended with {code}")
                 seconds, cpu = time.monotonic() - start, used.ru_utime + used.ru_stime
                 yield Done(piece.name, value, seconds, cpu)
         finally:
@@ -77,19 +79,21 @@ def _run_piece(piece: Piece, place: Path) -> NoReturn:
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM, 0, 0, 0)
+    status = 1
     try:
         output = os.open(place / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         value = piece.work(place)
         (place / "value").write_bytes(pickle.dumps(value))
+        status = 0
     except BaseException:
         traceback.print_exc()
     finally:
         end_survivors()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(status)
 
 
 def print_file(path: Path) -> None:
@@ -140,11 +144,13 @@ def end_survivors() -> None:
 def descendants(ancestor: int) -> dict[int, str]:
     """Living processes below `ancestor`, with their names."""
     parents: dict[int, tuple[int, str]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # Not Path.glob: it looks at what it found, and raises when a process has just ended.
+    for number in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            pid, _, rest = stat.read_text(encoding="utf-8", errors="replace").partition(" (")
+            text = Path("/proc", number, "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
+        pid, _, rest = text.partition(" (")
         name, _, fields = rest.rpartition(") ")
         state, parent = fields.split(" ", 2)[:2]
         if state != "Z":
