@@ -96,7 +96,7 @@ def test_the_manifest_is_whole_and_of_the_state_before_or_after_whenever_its_wri
                     steward.suspend(job)
 
     deaths, made = 0, 0
-    while made < UPDATES:
+    while made < UPDATES or deaths < 5:
         child = forked(update)
         time.sleep(chance.uniform(0.02, 0.4))
         os.kill(child, signal.SIGKILL)
@@ -112,7 +112,6 @@ def test_the_manifest_is_whole_and_of_the_state_before_or_after_whenever_its_wri
         assert file.read_bytes() in (before, now), f"after {made} updates"
         with Home.open(str(desk.home)) as home, Job(home, "demo") as job:
             job.catch_up()  # so that each death is judged by itself
-    assert deaths > 2
     assert desk("check").code == 0
 
 
