@@ -63,7 +63,7 @@ def test_what_is_in_the_folder_counts_whatever_was_done_to_the_index(desk: Campa
     desk.loop("--rounds", "1")
     assert desk.report(1)["winner"]["executor_id"] == "executor_1"
     assert "FACTOR = 5" in desk.solve()
-    assert git(desk.source, "show", "archive/round_1_executor_2:new.txt") == "x"
+    assert git(desk.source, "show", "archive/sort_faster/round_1_executor_2:new.txt") == "x"
 
 
 def test_no_change_is_no_candidate(desk: Campaigns) -> None:
@@ -97,7 +97,7 @@ def test_a_candidate_out_of_bounds_is_not_measured(
     assert (data["best"], data["evaluations"]) == (3, 5)
     found = desk.result(1, 1)
     assert (found["failure_analysis"]["category"], found["benchmark_score"]) == (category, None)
-    assert desk.report(1)["archived"] == ["archive/round_1_executor_1"]
+    assert desk.report(1)["archived"] == ["archive/sort_faster/round_1_executor_1"]
 
 
 def test_what_the_benchmark_leaves_behind_is_not_part_of_a_candidate(desk: Campaigns) -> None:
@@ -114,11 +114,11 @@ def test_what_a_crash_left_behind_is_made_anew(desk: Campaigns) -> None:
     (left / "junk").write_text("junk")
     for branch in ("experiment/round_1_executor_1", "mine"):
         git(desk.source, "branch", branch)
-    git(desk.source, "tag", "archive/round_1_executor_1")
+    git(desk.source, "tag", "archive/sort_faster/round_1_executor_1")
     git(desk.source, "worktree", "add", "-q", str(desk.place / "tree"), "mine")
     desk.play({"executor_1": {"factor": 1}})
     desk.loop("--rounds", "1")
-    assert "FACTOR = 1" in desk.solve("archive/round_1_executor_1")
+    assert "FACTOR = 1" in desk.solve("archive/sort_faster/round_1_executor_1")
     assert {"refs/heads/mine", "refs/heads/experiment/round_1_executor_1"} <= desk.refs()
     assert (desk.place / "tree/solve.py").exists()
     assert not left.exists()

@@ -23,9 +23,10 @@ def test_the_best_candidate_is_merged_and_the_others_are_kept_as_tags(desk: Camp
     assert report["winner"]["executor_id"] == "executor_2"
     assert (report["winner"]["score_before"], report["winner"]["score_after"]) == (18, 36)
     assert report["re_benchmark_score"] == 36
-    assert report["archived"] == ["archive/round_1_executor_1", "archive/round_1_executor_3"]
+    tags = [f"archive/sort_faster/round_1_executor_{at}" for at in (1, 3)]
+    assert report["archived"] == tags
     assert "FACTOR = 6" in desk.solve()
-    for tag, factor in (("archive/round_1_executor_1", 4), ("archive/round_1_executor_3", 5)):
+    for tag, factor in zip(tags, (4, 5), strict=True):
         assert f"FACTOR = {factor}\n" in desk.solve(tag)
     message = git(desk.source, "log", "-1", "--format=%s%n%P", "improve/sort_faster").splitlines()
     assert message[0].startswith("Iteration 1: ") and message[0].endswith("(score: 18 → 36)")
@@ -127,6 +128,6 @@ def test_reviews_are_stored_with_the_plan(desk: Campaigns) -> None:
     assert plan["critic_approved"] is True
     assert plan["architect_review"]["verdict"] == "approve"
     archived = (
-        desk.home / "improve/sort/state/plan_archive/round_1/plan_planner_a.json"
+        desk.home / "improve/sort/state/plan_archive/sort_faster/round_1/plan_planner_a.json"
     ).read_bytes()
     assert archived == (desk.home / "improve/sort/plans/round_1/plan_planner_a.json").read_bytes()

@@ -113,6 +113,25 @@ def test_a_benchmark_that_does_not_work_makes_no_campaign(desk: Campaigns) -> No
     assert desk("improve", "status", "sort").code == 4
 
 
+def test_a_hold_out_that_does_not_work_makes_no_campaign(desk: Campaigns) -> None:
+    error = desk.init("--format", "number", "--holdout", "exit 3", benchmark=CHEAP, code=3)
+    assert "the hold-out does not work on the unchanged repository" in error["message"]
+    assert desk.refs() == {"refs/heads/main"}
+
+
+def test_the_branch_that_is_checked_out_is_made_better_unless_another_is_named(
+    desk: Campaigns,
+) -> None:
+    git(desk.source, "checkout", "-q", "-b", "work")
+    (desk.source / "solve.py").write_text("FACTOR = 7\n")
+    git(desk.source, "commit", "-qam", "seven")
+    words = ("--format", "number", "--objective")
+    assert desk.init(*words, "Here", benchmark=CHEAP)["data"]["baseline"] == 7
+    assert json.loads(desk.settings().read_text())["target_branch"] == "work"
+    other = ("There", "--topic", "other", "--target-branch", "main")
+    assert desk.init(*words, *other, benchmark=CHEAP)["data"]["baseline"] == 3
+
+
 def test_a_second_campaign_of_one_name_or_one_branch_is_refused(desk: Campaigns) -> None:
     desk.init("--format", "number", benchmark=CHEAP)
     assert "exists" in desk.init("--format", "number", benchmark=CHEAP, code=1)["message"]

@@ -129,9 +129,9 @@ def test_a_run_tells_what_its_budget_buys(desk: Campaigns) -> None:
         "improve", "init", "--repo", str(desk.source), "--benchmark", CHEAP, "--format", "number",
         "--trust", "--topic", "sort", "--eval-budget", "2", "--executor", desk.agent,
     )  # fmt: skip
-    assert "2 evaluations buy about 1 proposals" in ran.err
+    assert "2 evaluations buy about 1 proposal\n" in ran.err
     ran = desk("improve", "run", "sort", "--eval-budget", "30")
-    assert "2 evaluations buy about 1 proposals" in ran.out + ran.err
+    assert "2 evaluations buy about 1 proposal\n" in ran.out + ran.err
 
 
 @pytest.mark.parametrize("how", ["signal", "verb"])
@@ -200,6 +200,13 @@ def test_a_run_refuses_settings_that_scores_do_not_belong_to(
     error = desk.loop("--rounds", "1", code=1)
     assert field in error["message"]
     assert desk.asked() == []
+
+
+def test_a_setting_that_is_not_there_is_answered_with_the_nearest(desk: Campaigns) -> None:
+    begun(desk)
+    for wrong, near in (("nothing", ""), ("plateau_windw", "did you mean plateau_window? ")):
+        error = desk("improve", "set", "sort", wrong, "1", "--json").error()
+        assert error["hint"] == f"{near}`holdfast schema settings` lists them"
 
 
 def test_roles_are_set_together_and_places_not_at_all(desk: Campaigns) -> None:

@@ -47,7 +47,12 @@ def test_list_and_show_tell_of_every_campaign_and_of_a_round_in_full(run: Campai
     for wanted in ("round 1 of sort: merged", "  critic: approved", "  architect: approve"):
         assert wanted in text
     assert "  executor_1: regression 12\n  regression: the benchmark gives 12" in text
+    assert "  executor_2: merged 24" in text
     assert "round 1    merged          24" in asked(run, "show")
+    run.play({"executor_2": {"factor": 4, "write": {"notes.txt": "even"}}})
+    run.loop("--rounds", "1")
+    even = asked(run, "show", "--round", "3")
+    assert "executor_2: not merged 24\n  regression: 24 against 24 in 1 pair: tie" in even
     assert "no such round: 9" in run("improve", "show", "--round", "9").err
 
 
@@ -62,6 +67,7 @@ def test_a_report_opens_with_what_blocks_and_what_to_do_next_above_the_chart(
     assert "holdfast improve run sort" in text[:chart]
     assert "| random search, same budget | not measured" in text
     assert "| best of N made from the base | 24, N = 2 |" in text
+    assert "best of 2 candidates made from the base" in asked(run, "status")
     assert "- round 1, " in text[text.index("## Lessons") :]
 
 

@@ -142,7 +142,9 @@ def test_older_candidates_are_built_on_where_there_is_a_population(desk: Campaig
 
 def test_the_hold_out_is_opened_once_and_nobody_reads_it_before(desk: Campaigns) -> None:
     secret = "echo 4711; sed -n 's/FACTOR = /1000/p' solve.py"
-    desk.init("--format", "number", "--planners", "1", "--holdout", secret, benchmark=CHEAP)
+    words = ("--format", "number", "--planners", "1", "--holdout", secret)
+    assert "10003" not in json.dumps(desk.init(*words, benchmark=CHEAP))
+    assert "10003" not in (desk.home / "improve/sort/journal.jsonl").read_text()
     assert desk("improve", "finalize", "sort").code == 1  # there is nothing to review
     desk.play({"executor_1": {"factor": 4}})
     desk.loop("--rounds", "1")
@@ -164,7 +166,8 @@ def test_the_hold_out_is_opened_once_and_nobody_reads_it_before(desk: Campaigns)
 def test_a_hold_out_that_fails_is_named_and_no_round_is_under_way_any_more(
     desk: Campaigns,
 ) -> None:
-    desk.init("--format", "number", "--planners", "1", "--holdout", "exit 3", benchmark=CHEAP)
+    fails = "grep -q 'FACTOR = 3' solve.py || exit 3; echo 1"
+    desk.init("--format", "number", "--planners", "1", "--holdout", fails, benchmark=CHEAP)
     desk.play({"1/executor_1": {"factor": 4}, "2/executor_1": {"factor": 5}})
     desk.loop("--rounds", "1")
     desk.loop("--rounds", "1", "--eval-budget", "0", code=1)
@@ -173,6 +176,14 @@ def test_a_hold_out_that_fails_is_named_and_no_round_is_under_way_any_more(
     assert "exit code 3" in desk("improve", "report", "sort").out
     status = desk("improve", "status", "sort").out
     assert status.startswith("sort is finalized\n") and "in round" not in status
+
+
+def test_a_campaign_without_a_hold_out_is_finalized_without_one(desk: Campaigns) -> None:
+    desk.init("--format", "number", "--planners", "1", benchmark=CHEAP)
+    desk.play({"executor_1": {"factor": 4}})
+    desk.loop("--rounds", "1")
+    assert desk("improve", "finalize", "sort", "--skip-control").code == 0
+    assert desk.loop("--rounds", "1", code=1)["message"] == "sort is finalized"
 
 
 def test_what_an_executor_reports_breaks_no_message_and_no_terminal(desk: Campaigns) -> None:
@@ -185,11 +196,21 @@ def test_what_an_executor_reports_breaks_no_message_and_no_terminal(desk: Campai
     assert body.splitlines()[-1] == "- round 1: Four # \x1b[2Jis more (4)"
 
 
+def test_two_campaigns_of_one_repository_keep_tags_of_their_own(desk: Campaigns) -> None:
+    for topic, objective, factor in (("sort", "Sort faster", 1), ("pack", "Pack tighter", 2)):
+        desk.init("--format", "number", "--planners", "1", "--topic", topic, "--objective",
+                  objective, benchmark=CHEAP)  # fmt: skip
+        desk.play({"executor_1": {"factor": factor}})
+        assert desk("improve", "run", topic, "--rounds", "1").code == 0
+    for name, factor in (("sort_faster", 1), ("pack_tighter", 2)):
+        assert f"FACTOR = {factor}" in desk.solve(f"archive/{name}/round_1_executor_1")
+
+
 def test_losers_are_found_by_their_tags_after_a_collection(desk: Campaigns) -> None:
     desk.init("--format", "number", "--planners", "2", benchmark=CHEAP)
     desk.play({"executor_1": {"factor": 5}, "executor_2": {"factor": 1}})
     desk.loop("--rounds", "1")
     git(desk.source, "gc", "-q", "--prune=now")
-    assert "FACTOR = 1" in desk.solve("archive/round_1_executor_2")
+    assert "FACTOR = 1" in desk.solve("archive/sort_faster/round_1_executor_2")
     rows = json.loads((desk.home / "improve/sort/tracking/raw_data.json").read_bytes())
     assert [row["benchmark_score"] for row in rows] == [5, 1]

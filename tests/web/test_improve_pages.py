@@ -73,6 +73,7 @@ def test_a_round_shows_its_plans_with_both_reviews_results_and_the_diff(board: B
     plans = part(page, "round")
     assert plans.count("<article") == 2 and plans.count("Architect") == 2
     assert "h001_hypothesis_count pass" in plans and "regression" in plans
+    assert "merged</span>" in plans and "success" not in plans
     assert "<ins>+FACTOR = 4</ins>" in part(page, "diff")
     other = page_of(board, "/improve/sort?round=1&executor=executor_1")
     assert "<ins>+FACTOR = 2</ins>" in part(other, "diff")

@@ -10,8 +10,8 @@ from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode, pretty
 from holdfast.contracts.improve import APPROACH_FAMILIES
 from holdfast.errors import ConfigError, Conflict, UsageError
-from holdfast.git.source import source_of
-from holdfast.improve.acceptance import LEAST_RUNS, Noise, noise_of
+from holdfast.git.source import Source, source_of
+from holdfast.improve.acceptance import LEAST_RUNS, noise_of
 from holdfast.improve.candidates import Workshop
 from holdfast.improve.evaluator import Benchmark, Evaluation, Evaluator
 from holdfast.improve.files import (
@@ -35,6 +35,7 @@ from holdfast.improve.roles import check_role, is_built_in
 from holdfast.improve.sealing import sealed_paths
 from holdfast.improve.views import Views
 from holdfast.proc.limits import Limits
+from holdfast.text import plural
 from holdfast.workspace.repo import Sealed
 
 _FILES = ".files"
@@ -129,6 +130,7 @@ def set_up(
     tell: Callable[[str], None],
 ) -> list[str]:
     """Make a campaign: files, trust, branch, noise and baseline; what is worth a warning."""
+    values = {"target_branch": head_of(values["repo_path"]), **values}
     settings, home, place = _whole(checked(values)), journal.home, journal.place
     if journal.state()["campaign"]:
         raise Conflict(
@@ -199,15 +201,22 @@ def _check_roles(settings: Settings) -> None:
         check_role(role, getattr(settings, role))
 
 
+def head_of(path: str) -> str:
+    """The branch that a repository has checked out; HEAD where that is none."""
+    return _source(path).branch() or "HEAD"
+
+
+def _source(path: str) -> Source:
+    source = source_of(path)
+    if source is None:
+        hint = "`git init` and commit there"
+        raise ConfigError(f"not in a git repository: {path}", hint=hint, path=path)
+    return source
+
+
 def _base_of(settings: Settings) -> str:
     """The commit that everything is measured against."""
-    source = source_of(settings.repo_path)
-    if source is None:
-        raise ConfigError(
-            f"not in a git repository: {settings.repo_path}",
-            hint="`git init` and commit there",
-            path=settings.repo_path,
-        )
+    source = _source(settings.repo_path)
     for name in (f"refs/heads/{settings.target_branch}", settings.target_branch):
         if (commit := source.commit_of(name)) is not None:
             return commit
@@ -244,32 +253,40 @@ def _texts(journal: Journal, settings: Settings) -> tuple[str, str]:
 
 
 def measured(parts: Parts, commit: str, runs: int) -> Record:
-    """The line of a baseline: so many runs of unchanged files, each with a seed of its own."""
-    found, noise = _runs(parts.benchmark, commit, runs)
+    """The line of a baseline: so many runs of unchanged files, each with a seed of its own.
+
+    The hold-out is run too, to see that it works; its score is kept from everybody.
+    """
+    if parts.settings.holdout_command:
+        _runs(parts.evaluator(parts.settings.holdout_command), commit, 1, "hold-out")
+    found = _runs(parts.benchmark, commit, runs, "benchmark")
+    noise = noise_of([score for _, score in found])
     line: Record = {"event": "baseline", "score": noise.mean, "sd": noise.sd, "runs": runs}
-    line |= {"scores": [each.score for each in found], "sub_scores": found[0].sub_scores}
-    line["seconds"] = round(sum(each.seconds for each in found) / runs, 6)
+    line |= {"scores": [score for _, score in found], "sub_scores": found[0][0].sub_scores}
+    line["seconds"] = round(sum(each.seconds for each, _ in found) / runs, 6)
     line["recorded_at"] = utc_stamp(parts.clock.now())
     line["screen"] = None
     if parts.screen is not None:
-        _, cheap = _runs(parts.screen, commit, LEAST_RUNS)
+        cheap = noise_of([score for _, score in _runs(parts.screen, commit, LEAST_RUNS, "screen")])
         line["screen"] = {"score": cheap.mean, "sd": cheap.sd}
     return line
 
 
-def _runs(evaluator: Evaluator, commit: str, runs: int) -> tuple[list[Evaluation], Noise]:
-    found: list[Evaluation] = []
+def _runs(
+    evaluator: Evaluator, commit: str, runs: int, name: str
+) -> list[tuple[Evaluation, float]]:
+    found: list[tuple[Evaluation, float]] = []
     for number in range(runs):
         each = evaluator.evaluate(commit, seed=number)
         if each.score is None:
             failed = each.failure or {}
             raise ConfigError(
-                "the benchmark does not work on the unchanged repository: "
+                f"the {name} does not work on the unchanged repository: "
                 f"{failed.get('what')}; {failed.get('why')}",
                 hint="run it in a fresh checkout: uncommitted and ignored files are not there",
             )
-        found.append(each)
-    return found, noise_of([each.score for each in found if each.score is not None])
+        found.append((each, each.score))
+    return found
 
 
 def warnings(settings: Settings, baseline: Record, isolation: str) -> list[str]:
@@ -284,18 +301,23 @@ def warnings(settings: Settings, baseline: Record, isolation: str) -> list[str]:
     families = len(APPROACH_FAMILIES) + len(settings.families)
     if settings.number_of_agents > families - 1:
         found.append(
-            f"{settings.number_of_agents} planners and {families} families: no two plans of a "
-            "round are of one family, so some will be rejected"
+            f"{plural(settings.number_of_agents, 'planner')} and {families} families: no two plans "
+            "of a round are of one family, so some will be rejected"
         )
     most = settings.budget_evaluations
     if most is not None and proposals(most, sd) < _FEW:
-        found.append(f"{most} evaluations buy about {proposals(most, sd)} proposals")
+        found.append(bought(most, sd))
     return found
 
 
 def proposals(evaluations: int, sd: float) -> int:
     """How many proposals a number of evaluations is worth: one run each, and pairs where noisy."""
     return int(evaluations / (1.5 if sd == 0 else 9))
+
+
+def bought(evaluations: int, sd: float) -> str:
+    many = plural(proposals(evaluations, sd), "proposal")
+    return f"{plural(evaluations, 'evaluation')} buy about {many}"
 
 
 # --- opening --------------------------------------------------------------------------------
@@ -344,9 +366,8 @@ def told_before(
     baseline = state["baseline"]
     limits = [each for each in (evaluations, settings.budget_evaluations) if each is not None]
     if limits:
-        many = proposals(min(limits), baseline["sd"])
-        yield f"{min(limits)} evaluations buy about {many} proposals\n"
+        yield f"{bought(min(limits), baseline['sd'])}\n"
     times = [each for each in (seconds, settings.budget_wall_s) if each is not None]
     if times and baseline["seconds"]:
         many = proposals(int(min(times) / baseline["seconds"]), baseline["sd"])
-        yield f"{min(times):.4g} s buy about {many} proposals\n"
+        yield f"{min(times):.4g} s buy about {plural(many, 'proposal')}\n"

@@ -14,6 +14,7 @@ from holdfast.improve.campaign import Parts
 from holdfast.improve.files import in_scope
 from holdfast.improve.journal import Journal
 from holdfast.improve.proposers import builtin
+from holdfast.text import plural
 
 
 def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Record:
@@ -38,5 +39,5 @@ def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Reco
         found = parts.benchmark.evaluate(commit)
         journal.write({"event": "control", "score": found.score, "why": None})
         if number % 20 == 0:
-            tell(f"control: {number} of {wanted} evaluations\n")
+            tell(f"control: {number} of {plural(wanted, 'evaluation')}\n")
     return journal.state()["control"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -77,19 +78,23 @@ def checked(values: Mapping[str, Any]) -> Settings:
             hint="`holdfast schema settings` shows what a setting can be",
         ) from None
     if unknown := sorted(made.model_extra or {}):
-        raise UsageError(
-            f"no such setting: {unknown[0]}", hint=", ".join(sorted(Settings.model_fields))
-        )
+        raise _no_such_setting(unknown[0])
     return made
+
+
+def _no_such_setting(name: str) -> UsageError:
+    known = list(Settings.model_fields)
+    near = [each for each in known if name in each] or get_close_matches(name, known, 1)
+    meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
+    return UsageError(
+        f"no such setting: {name[:80]}", hint=f"{meant}`holdfast schema settings` lists them"
+    )
 
 
 def parsed_setting(key: str, text: str) -> Any:
     """The value that `improve set KEY VALUE` means."""
     if key not in Settings.model_fields:
-        close = [name for name in Settings.model_fields if key in name]
-        raise UsageError(
-            f"no such setting: {key[:80]}", hint=", ".join(close or Settings.model_fields)
-        )
+        raise _no_such_setting(key)
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     kind = str(Settings.model_fields[key].annotation)
     if isinstance(default, list):

@@ -94,11 +94,12 @@ class Engine:
         if s.target_value is not None and gain(s.target_value, best, higher=s.higher) >= 0:
             return "target_reached", f"{best:g} meets the target {s.target_value:g}"
         if state["plateau"] >= s.plateau_window:
-            return "plateau", f"{state['plateau']} small gains in a row"
+            return "plateau", f"{plural(state['plateau'], 'small gain')} in a row"
         if state["iterations"] >= s.max_iterations:
             return "max_iterations", f"{plural(state['iterations'], 'round')} done"
         if state["breaker"] >= s.circuit_breaker_threshold:
-            return "circuit_breaker", f"{state['breaker']} rounds in a row without a winner"
+            lost = plural(state["breaker"], "round")
+            return "circuit_breaker", f"{lost} in a row without a winner"
         return None
 
     # -- one round ---------------------------------------------------------------------
@@ -189,10 +190,11 @@ class Engine:
 
     def _archived(self, outcome: Outcome) -> Record:
         """Tag what lost in the user's repository."""
-        kept, one = {each.entrant.executor for each in outcome.won}, self.steps.state["round"]
+        kept, state = {each.entrant.executor for each in outcome.won}, self.journal.known()
+        number = state["round"]["number"]
         tags = {
-            f"archive/round_{one['number']}_{name}": each["commit"]
-            for name, each in results(self.journal.known(), "execute/").items()
+            f"archive/{state['goal_slug']}/round_{number}_{name}": each["commit"]
+            for name, each in results(state, "execute/").items()
             if name not in kept and each["commit"] != each["parent"]
         }
         if self.steps.settings.archive_tags:

@@ -45,9 +45,10 @@ def _result(facts: Record) -> Iterator[str]:
         rows.append(("target", _figure(facts["target"])))
     rows.append(("noise, sd", _figure(facts["noise_sd"])))
     rows += compared(facts)
+    unknown = plural(facts["unknown_costs"], "call")
     rows += [
         ("evaluations", facts["evaluations"]),
-        ("cost", f"{facts['cost_usd']:.4f} USD, unknown for {facts['unknown_costs']} calls"),
+        ("cost", f"{facts['cost_usd']:.4f} USD, unknown for {unknown}"),
         ("branch", f"`{facts['branch']}`"),
     ]
     if (held := object_of(object_of(facts.get("finalized")).get("holdout"))) != {}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -119,6 +119,29 @@ class Shown:
             if found:
                 return [self.document(f"{folder}/{name}", "plan") for name in found]
         return []
+
+    def judged_plans(self, number: int) -> Iterator[dict[str, Any]]:
+        """The plans of a round, each with its reviews, its result and what became of it."""
+        history = self.history(number)
+        won = [object_of(history.get("winner")), *objects_in(history.get("stacked"))]
+        merged = {each.get("plan_id") for each in won}
+        lost = {each.get("plan_id"): each for each in objects_in(history.get("losers"))}
+        results = {each.get("plan_id"): each for each in self.results(number)}
+        for plan in self.plans(number):
+            name = plan.get("plan_id")
+            result, loser = object_of(results.get(name)), object_of(lost.get(name))
+            outcome = "merged" if name in merged else result.get("status")
+            if outcome == "success":
+                outcome = "not merged" if history else "measured"
+            failure = loser.get("failure_analysis") or result.get("failure_analysis")
+            yield {
+                **plan,
+                "critic": object_of(plan.get("critic_review")),
+                "architect": object_of(plan.get("architect_review")),
+                "result": result,
+                "outcome": outcome,
+                "failure": object_of(failure),
+            }
 
     def results(self, number: int) -> list[dict[str, Any]]:
         folder = f"state/benchmark_results/round_{number}"

@@ -24,6 +24,7 @@ from holdfast.improve.views import Views
 from holdfast.proc.around import Around
 from holdfast.proc.survivors import end_around
 from holdfast.store.failpoints import hit
+from holdfast.text import plural
 
 if TYPE_CHECKING:
     from holdfast.store.home import Home
@@ -281,7 +282,7 @@ class Steps:
         }
         for name, (most, used) in limits.items():
             if most is not None and used >= most:
-                raise Halted("budget", f"{used} of {most} evaluations are used ({name})")
+                raise Halted("budget", f"{used} of {plural(most, 'evaluation')} used ({name})")
 
     # -- what others see ---------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from holdfast.improve.evaluator import failure
 from holdfast.improve.executed import changed_statements, executed_lines, never_ran
 from holdfast.improve.roles import seed_of
 from holdfast.improve.steps import Steps
-from holdfast.text import one_line
+from holdfast.text import one_line, plural
 
 _PHASE = "tournament"
 
@@ -97,7 +97,8 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
         raise _Unfit(failure(what, "the same change", lesson="try something else"))
     found, before, after = _contest(steps, one, entrant, trial["commit"], at)
     if not found.accepted:
-        compared = f"{found.candidate:g} against {found.base:g} in {found.pairs} runs: {found.why}"
+        pairs = plural(found.pairs, "pair")
+        compared = f"{found.candidate:g} against {found.base:g} in {pairs}: {found.why}"
         raise _Unfit(failure(compared, "not better than what it is built on", "regression"))
     # Only sub-scores of the documented JSON are known to go the same way as the score.
     kept = before if steps.settings.benchmark_format == "json" else {}

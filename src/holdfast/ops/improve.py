@@ -60,11 +60,11 @@ class InitFields(RoleFields, total=False):
     family: Annotated[Sequence[str], Arg("A family of plans beyond the known ones; repeatable")]
     bench_timeout: Annotated[str | None, Arg("The most that one run may take", metavar="D")]
     repeats: Annotated[int | None, Arg("Runs by which noise is measured, 5 at least")]
-    holdout: Annotated[str | None, Arg("A benchmark that only `finalize` runs", metavar="COMMAND")]
+    holdout: Annotated[str | None, Arg("A benchmark that no decision reads", metavar="COMMAND")]
     screen: Annotated[
         str | None, Arg("A cheap benchmark that stands before the full one", metavar="COMMAND")
     ]
-    target_branch: Annotated[str | None, Arg("The branch that is made better; main unless given")]
+    target_branch: Annotated[str | None, Arg("The branch to improve; that of HEAD unless given")]
     max_iterations: Annotated[int | None, Arg("The most rounds; 50 unless given")]
     planners: Annotated[int | None, Arg("Plans of a round; 3 unless given")]
     population: Annotated[int | None, Arg("Candidates that others may be built on; 1 unless given")]
@@ -265,8 +265,9 @@ def _chart(
 def _check_open(journal: Journal, state: Any, *, resume: bool) -> None:
     name = journal.place.name
     if state["finalized"]:
+        holdout = state["finalized"]["holdout"]
         raise Conflict(
-            f"{name} is finalized: its hold-out was opened",
+            f"{name} is finalized" + (": its hold-out was opened" if holdout else ""),
             hint="begin another campaign; `holdfast improve report` shows this one",
         )
     if state["baseline"] is None:
@@ -482,7 +483,7 @@ def summary(data: Record) -> str:
         noise = f", noise {data['noise_sd']:g}" if data["noise_sd"] else ""
         lines.append(f"{data['metric']} {data['baseline']:g} → {data['best']:g}{gained}{noise}")
     if (n := data["best_of_n"]) is not None:
-        lines.append(f"best of the {n['n']} candidates made from the base: {n['score']:g}")
+        lines.append(f"best of {plural(n['n'], 'candidate')} made from the base: {n['score']:g}")
     lines.append(f"random search with as many evaluations: {control(data)}")
     target = "" if data["target"] is None else f", target {data['target']:g}"
     cost = f", {data['cost_usd']:.4f} USD" if data["calls"] else ""

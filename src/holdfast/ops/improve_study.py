@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
 from holdfast.charts import png, svg
@@ -67,7 +67,7 @@ def show(
     found = {"campaign": data["campaign"], "round": round, "plans": plans}
     found |= {"brief": shown.brief(round), "results": shown.results(round)}
     found |= {"history": shown.history(round), "merge_report": shown.merge_report(round)}
-    return Show(found, text="\n".join(_round_lines(found)))
+    return Show(found, text="\n".join(_round_lines(found, shown.judged_plans(round))))
 
 
 @example("holdfast improve plot sort --out sort.svg")
@@ -96,7 +96,7 @@ def plot(
     applied = put_over(out, content)
     fields = {"bytes": len(content), "charts": [chart.title for chart in charts]}
     fields |= {"candidates": len(curve.points), "best": curve.best}
-    return Change(out, applied, f"{len(curve.points)} candidates in {out}", fields)
+    return Change(out, applied, f"{plural(len(curve.points), 'candidate')} in {out}", fields)
 
 
 @example("holdfast improve report sort")
@@ -262,27 +262,24 @@ def _round_line(one: Record) -> str:
     return f"{columns} {clip(one_line(str(what)), 100)}\n"
 
 
-def _round_lines(found: Record) -> Iterator[str]:
+def _round_lines(found: Record, plans: Iterable[Record]) -> Iterator[str]:
     """Each plan with its reviews and what came of it."""
     report = found["merge_report"]
     outcome = report.get("status", "under way")
     why = f": {report['reason']}" if report.get("reason") else ""
     yield f"round {found['round']} of {found['campaign']}: {outcome}{why}"
-    results = {each.get("plan_id"): each for each in found["results"]}
-    for plan in found["plans"]:
-        critic, architect = (
-            object_of(plan.get(f"{who}_review")) for who in ("critic", "architect")
-        )
+    for plan in plans:
+        critic, architect = plan["critic"], plan["architect"]
         yield f"\n{plan.get('planner_id')}, {plan.get('approach_family')}: {plan.get('hypothesis')}"
         reason = f": {critic['rejection_reason']}" if critic.get("rejection_reason") else ""
         yield f"  critic: {critic.get('verdict', 'not yet')}{reason}"
         advice = [architect.get("feedback"), *(architect.get("structural_concerns") or ())]
         yield f"  architect: {': '.join(filter(None, [architect.get('verdict', 'none'), *advice]))}"
-        if (result := results.get(plan.get("plan_id"))) is not None:
+        if result := plan["result"]:
             score = _figure(result["benchmark_score"])
-            yield f"  {result['executor_id']}: {result['status']} {score}"
-            if failure := object_of(result.get("failure_analysis")):
-                yield f"  {failure['category']}: {failure['what']}; lesson: {failure['lesson']}"
+            yield f"  {result['executor_id']}: {plan['outcome']} {score}"
+        if failure := plan["failure"]:
+            yield f"  {failure['category']}: {failure['what']}; lesson: {failure['lesson']}"
 
 
 def _figure(value: float | None) -> str:

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query
 from markupsafe import Markup
 
 from holdfast.charts import svg
-from holdfast.contracts.kind import object_of
 from holdfast.errors import HoldfastError
 from holdfast.improve.overview import overview
 from holdfast.improve.pictures import pictures
-from holdfast.improve.shown import Shown, curve_of, of_home
+from holdfast.improve.shown import curve_of, of_home
 from holdfast.ops.improve import open_campaign
 from holdfast.web.api import Opener
 from holdfast.web.job_pages import Ask
@@ -36,7 +35,7 @@ def add(router: APIRouter, opened: Opener, ask: Ask, page: Callable[..., str]) -
             data = overview(journal.state(), alive=journal.holder() is not None)
             shown = of_home(context.home(), journal.place.root)
             number = round or data["round"] or data["iterations"]
-            plans = _plans(shown, number)
+            plans = list(shown.judged_plans(number))
         curve = curve_of(data)
         lost = [each for each in curve.points if each.lesson and not each.won]
         patch, wrong = _patch(ask, name, number, executor, data)
@@ -57,23 +56,6 @@ def add(router: APIRouter, opened: Opener, ask: Ask, page: Callable[..., str]) -
             rounds=data["rounds"][-MOST_ROUNDS:][::-1],
             lessons=lost[-MOST_LESSONS:][::-1],
         )
-
-
-def _plans(shown: Shown, number: int) -> list[dict[str, Any]]:
-    """The plans of a round, each with what became of it."""
-    results = {each.get("plan_id"): each for each in shown.results(number)}
-    return [
-        {
-            **plan,
-            "critic": object_of(plan.get("critic_review")),
-            "architect": object_of(plan.get("architect_review")),
-            "result": results.get(plan.get("plan_id")),
-            "failure": object_of(
-                object_of(results.get(plan.get("plan_id"))).get("failure_analysis")
-            ),
-        }
-        for plan in shown.plans(number)
-    ]
 
 
 def _patch(
