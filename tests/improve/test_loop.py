@@ -128,6 +128,6 @@ def test_reviews_are_stored_with_the_plan(desk: Campaigns) -> None:
     assert plan["critic_approved"] is True
     assert plan["architect_review"]["verdict"] == "approve"
     archived = (
-        desk.home / "improve/sort/state/plan_archive/sort_faster/round_1/plan_planner_a.json"
+        desk.home / "improve/sort/state/plan_archive/round_1/plan_planner_a.json"
     ).read_bytes()
     assert archived == (desk.home / "improve/sort/plans/round_1/plan_planner_a.json").read_bytes()

@@ -16,8 +16,8 @@ from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
 from holdfast.improve.files import in_scope
-from holdfast.workspace.repo import Checkout, Conflicts, Repo, Sealed
-from holdfast.workspace.safedir import Folder, leads_inside
+from holdfast.workspace.repo import Checkout, Repo, Sealed
+from holdfast.workspace.safedir import leads_inside, remove_folder
 from holdfast.workspace.snapshots import difference, printable
 from holdfast.workspace.source import origin_of
 
@@ -88,25 +88,16 @@ class Workshop:
 
     # -- folders -----------------------------------------------------------------------
 
-    def clean(self) -> list[str]:
-        """Remove every folder of candidates; the names of those that were there."""
-        found: list[str] = []
-        with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
-            found = sorted(
-                each.name for each in entries if each.name.startswith(("round_", "measured"))
-            )
-        for name in found:
-            self.remove(name)
-        return found
+    def clean(self) -> None:
+        """Remove every folder of candidates."""
+        with suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self.folder)):
+                if name.startswith(("round_", "measured")):
+                    self.remove(name)
 
     def remove(self, name: str) -> None:
-        with Folder(self.folder) as here:
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                Folder(os.path.join(self.folder, name)) as inner,
-            ):
-                inner.empty()
-            here.remove_if_empty(name)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            remove_folder(os.path.join(self.folder, name))
 
     def checkout(self, name: str, commit: str) -> Checkout:
         """The files of a commit in a fresh folder."""
@@ -131,10 +122,6 @@ class Workshop:
 
     # -- commits -----------------------------------------------------------------------
 
-    def taken(self, checkout: Checkout, parent: str, message: str) -> str:
-        """A commit of what an executor left; the parent where that is nothing new."""
-        return self.repo.take(checkout, parent, message)
-
     def written(self, files: Files, message: str) -> str:
         """A commit of what a built-in wrote."""
         changed: dict[str, Entry | None] = {}
@@ -155,14 +142,6 @@ class Workshop:
             upon = self.git.root(files.commit)
             _, tree = self.git.commit(message, changed=changed, upon=upon, contents=contents)
         return self.repo.commit(tree, (files.commit,), message)
-
-    def merged(self, head: str, parent: str, candidate: str) -> str | Conflicts:
-        """The tree that has both: of a candidate that is made from `head`, its own."""
-        if parent == head:
-            return self.git.root(candidate)
-        with self.repo.alone():
-            tree, conflicts = self.git.merge_tree(head, candidate)
-        return Conflicts(conflicts) if conflicts else tree
 
     def changed(self, old: str, new: str) -> dict[str, Entry | None]:
         return dict(difference(self.git.tree(old), self.git.tree(new)))

@@ -16,7 +16,6 @@ from holdfast.codec import Record
 from holdfast.errors import HoldfastError, OverBudget, StorageError
 from holdfast.improve import records
 from holdfast.improve.acceptance import gain
-from holdfast.improve.asker import Context
 from holdfast.improve.candidates import Workshop
 from holdfast.improve.files import (
     FIXED,
@@ -32,8 +31,7 @@ from holdfast.improve.files import (
     with_status,
 )
 from holdfast.improve.journal import IDLE, State, results
-from holdfast.improve.making import Making
-from holdfast.improve.planning import Planning
+from holdfast.improve.round import Round
 from holdfast.improve.sealing import sealed_paths
 from holdfast.improve.steps import Halted, Steps
 from holdfast.improve.tournament import Outcome, hold
@@ -107,13 +105,10 @@ class Engine:
     def _round(self, *, smoke: bool) -> None:
         """Everything that a round is, in its order."""
         self.workshop.clean()
-        context = self._begun(smoke=smoke)
-        planning = Planning(self.steps, self.workshop, context)
-        brief = planning.researched()
-        plans = planning.reviewed(planning.planned(brief))
-        making = Making(self.steps, self.workshop, context)
-        made = making.executed({name: p for name, p in plans.items() if p["critic_approved"]})
-        entrants = making.evaluated(made)
+        one = self._begun(smoke=smoke)
+        plans = one.reviewed(one.planned(one.researched()))
+        approved = {name: plan for name, plan in plans.items() if plan["critic_approved"]}
+        entrants = one.evaluated(one.executed(approved))
         outcome = hold(self.steps, self.workshop, entrants)
         tags = self.steps.once("archive", "recording", partial(self._archived, outcome))
         ended = records.ended(self.journal.known(), self.steps.settings, outcome, tags["tags"])
@@ -122,7 +117,7 @@ class Engine:
         self.steps.show(now=True)
         self._tell(records.line(self.journal.known()))
 
-    def _begun(self, *, smoke: bool) -> Context:
+    def _begun(self, *, smoke: bool) -> Round:
         """The round under way, or a new one: settings, goal and ideas as they are now."""
         state = self.journal.known()
         if state["round"] is None or state["round"]["ended"] is not None:
@@ -136,12 +131,9 @@ class Engine:
             self.journal.write({**line, "planners": many})
         state = self.journal.known()
         base = self.workshop.git.tree(state["base"])
-        return Context(
-            read_goal(state["goal"]),
-            [*self.steps.settings.known_families, *families_in(state["harness"])],
-            Sealed(state["base"], sealed_paths(self.steps.settings.sealed_files, base)),
-            base,
-        )
+        sealed = Sealed(state["base"], sealed_paths(self.steps.settings.sealed_files, base))
+        known = [*self.steps.settings.known_families, *families_in(state["harness"])]
+        return Round(self.steps, self.workshop, known, sealed)
 
     def _read_files(self, state: State) -> None:
         """Take over what people changed in settings.json, goal.md and harness.md."""

@@ -1,18 +1,58 @@
-"""The one record of a campaign that status, lists, reports and pages read.  Light: no contracts."""
+"""A campaign as status, lists, reports, charts and pages show it.  Light: no contracts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast.codec import Record
 from holdfast.improve.journal import RUNNING, State
+from holdfast.text import plural
+
+
+class Point(NamedTuple):
+    """A candidate and its score."""
+
+    round: int
+    plan_id: str
+    score: float | None
+    won: bool
+    family: str
+    hypothesis: str = ""
+    lesson: str = ""
+    gain: float | None = None
+    """What merging it brought, where that is recorded."""
+
+
+class Curve(NamedTuple):
+    """What a score chart needs."""
+
+    points: list[Point]
+    higher: bool
+    metric: str
+    baseline: float | None
+    target: float | None
+    sd: float | None
+
+    def better(self, one: float, other: float) -> bool:
+        return one > other if self.higher else one < other
+
+    @property
+    def best(self) -> float | None:
+        """The best merged score; the baseline before the first."""
+        best = self.baseline
+        for each in self.points:
+            if each.won and each.score is not None:
+                best = each.score if best is None or self.better(each.score, best) else best
+        return best
+
+    @property
+    def lessons(self) -> list[Point]:
+        return [each for each in self.points if each.lesson and not each.won]
 
 
 def overview(state: State, *, alive: bool | None = None) -> Record:
-    """A campaign in one record, for status, lists, pages and reports.
-
-    `alive` is whether a process runs it now: a run without one is `interrupted`.
-    """
+    """`alive` is whether a process runs it now: a run without one is `interrupted`."""
     settings, rows = state["settings"], state["rows"]
     baseline: Record = state["baseline"] or {}
     higher = settings.get("benchmark_direction", "higher_is_better") == "higher_is_better"
@@ -20,7 +60,7 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
     gain = None if start is None or best is None else (best - start) * (1 if higher else -1) + 0.0
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
     one: Record = {"ended": True} if state["finalized"] or not state["round"] else state["round"]
-    return {
+    facts: Record = {
         "campaign": state["campaign"],
         "status": "finalized" if state["finalized"] else status,
         "why": "" if state["finalized"] else state["why"],
@@ -58,12 +98,12 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
         "merged": sum(each["status"] == "merged" for each in state["rounds"]),
         "best_of_n": _best_of_base(rows, state["base"], higher=higher),
         "control": state["control"],
-        "families": family_statistics(state),
         "rounds": state["rounds"],
         "rows": rows,
         "population": state["population"],
         "finalized": state["finalized"],
     }
+    return {**facts, "families": families(curve_of(facts))}
 
 
 def _next(state: State, status: str) -> str:
@@ -94,15 +134,55 @@ def _best_of_base(rows: Sequence[Record], base: str | None, *, higher: bool) -> 
     return {"n": len(scores), "score": (max if higher else min)(scores)}
 
 
-def family_statistics(state: State) -> list[Record]:
-    """Each family with how often it was tried and won, and what it brought."""
+def curve_of(facts: Record) -> Curve:
+    """The curve of a campaign's overview."""
+    points = [
+        Point(
+            row["iteration"],
+            row["plan_id"],
+            row["benchmark_score"],
+            row["is_winner"],
+            row["approach_family"],
+            row["hypothesis"],
+            row["failure"]["lesson"] if row["failure"] else "",
+            row["gain"],
+        )
+        for row in facts["rows"]
+    ]
+    names = ("higher_is_better", "metric", "baseline", "target", "noise_sd")
+    return Curve(points, *(facts[name] for name in names))
+
+
+def families(curve: Curve) -> list[Record]:
+    """Each family with how often it was tried and won, and what it brought; the best first."""
     found: dict[str, Record] = {}
-    for row in state["rows"]:
-        blank: Record = {"family": row["approach_family"], "tried": 0, "won": 0, "gain": 0.0}
-        blank["seconds"] = 0.0
-        one = found.setdefault(row["approach_family"], blank)
+    best = curve.baseline
+    for each in curve.points:
+        blank: Record = {"family": each.family, "tried": 0, "won": 0, "gain": 0.0}
+        one = found.setdefault(each.family, blank)
         one["tried"] += 1
-        one["won"] += row["is_winner"]
-        one["gain"] += row["gain"] or 0.0
-        one["seconds"] += row["seconds"]
-    return sorted(found.values(), key=lambda each: (-each["gain"], each["family"]))
+        one["won"] += each.won
+        ahead = 0.0
+        if each.won and each.score is not None:
+            if best is not None and curve.better(each.score, best):
+                ahead = abs(each.score - best)
+            best = each.score if ahead or best is None else best
+        one["gain"] += ahead if each.gain is None else each.gain
+    return sorted(found.values(), key=lambda each: (-each["gain"], -each["won"], each["family"]))
+
+
+# --- in words -------------------------------------------------------------------------------
+
+
+def blocks(facts: Record) -> str:
+    """What stands in the way, in a line."""
+    why = f": {facts['why']}" if facts["why"] else ""
+    return f"{facts['campaign']} is {facts['status']}{why}"
+
+
+def control(facts: Record) -> str:
+    """What random search came to."""
+    known = facts["control"]
+    if known["best"] is None:
+        return known["why"] or "not measured; `improve report --control` does"
+    return f"{known['best']:.6g} in {plural(known['n'], 'evaluation')}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from holdfast.charts import Bar, Chart, Level, Series, bars, lines, svg
-from holdfast.improve.shown import Curve, Point, families
+from holdfast.improve.overview import Curve, Point, families
 from holdfast.text import plural
 
 _SPREAD = 1.96
@@ -35,14 +35,9 @@ def scores(curve: Curve) -> Chart:
         levels.append(Level("baseline", curve.baseline, "going", spread))
     if curve.target is not None:
         levels.append(Level("target", curve.target, "care"))
-    failed = len(curve.points) - len(known)
-    way = "higher is better" if curve.higher else "lower is better"
-    log = is_wide(curve)
-    notes = [
-        way,
-        *(["logarithmic"] if log else []),
-        *([f"{failed} without a score"] * bool(failed)),
-    ]
+    failed, log = len(curve.points) - len(known), is_wide(curve)
+    notes = ["higher is better" if curve.higher else "lower is better"]
+    notes += ["logarithmic"] * log + [f"{failed} without a score"] * bool(failed)
     title = f"{curve.metric} ({', '.join(notes)})"
     return lines(title, [each for each in series if each.points], "round", levels=levels, log=log)
 
@@ -56,15 +51,15 @@ def is_wide(curve: Curve) -> bool:
 
 
 def by_family(curve: Curve) -> Chart:
-    found = families(curve)
     rows = [
         Bar(
-            name,
-            each.tried,
-            f"{each.won} of {each.tried}" + (f", +{each.gain:.3g}" if each.gain else ""),
-            "good" if each.won else "quiet",
+            each["family"],
+            each["tried"],
+            f"{each['won']} of {each['tried']}"
+            + (f", +{each['gain']:.3g}" if each["gain"] else ""),
+            "good" if each["won"] else "quiet",
         )
-        for name, each in found.items()
+        for each in families(curve)
     ]
     return bars("Candidates by family: winners, gain", rows)
 
@@ -75,16 +70,12 @@ def _placed(points: Sequence[Point]) -> list[tuple[float, float]]:
 
 def page(curve: Curve, title: str) -> str:
     """The pictures as an HTML file that stands alone."""
-    drawn = "".join(
-        f"<figure><figcaption>{escape(chart.title)}</figcaption>{svg([chart])}</figure>"
-        for chart in pictures(curve)
-    )
     head = f"<meta charset='utf-8'><title>{escape(title)}</title>"
-    look = "body{font:15px system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    look += "figure{margin:0 0 2rem}figcaption{font-weight:600;margin-bottom:.5rem}"
+    drawn = f"<h1>{escape(title)}</h1>{svg(pictures(curve), alone=True)}"
+    look = "font:15px system-ui,sans-serif;max-width:60rem;margin:2rem auto"
     return (
-        f"<!doctype html><html lang='en'><head>{head}<style>{look}</style></head>"
-        f"<body><h1>{escape(title)}</h1>{drawn}</body></html>\n"
+        f"<!doctype html><html lang='en'><head>{head}</head><body style='{look}'>{drawn}</body>"
+        "</html>\n"
     )
 
 

@@ -70,7 +70,7 @@ def builtin(name: str) -> Proposer:
     if kind == "patches" and argument:
         _listed(argument)
         return Proposer(partial(_patched, argument))
-    plain: dict[str, Plan] = {"mutate": _mutated, "null": _unchanged}
+    plain: dict[str, Plan] = {"mutate": _mutated, "null": _unchanged, "direct": _direct}
     if name not in plain:
         raise UsageError(f"no such proposer: {name[:80]}", hint=", ".join(NAMES))
     return Proposer(plain[name])
@@ -354,3 +354,14 @@ def _unchanged(request: Record, files: Files) -> Record:
     hypothesis = f"Nothing is changed by {request['id']} in round {request['round']}"
     plan = _plan(request, hypothesis, [Edit(path, "", "")], "a control")
     return {**plan, "steps": [{"step": 1, "file": path, "change": _NOTHING}]}
+
+
+def _direct(request: Record, files: Files) -> Record:
+    """Leaves it to an executor that is no built-in what to try."""
+    given = _input(request)
+    aim = given["objective"] or f"improve {given['metric']}"
+    change = next(iter(given["ideas"]), f"{aim} (round {request['round']}, {request['id']})")
+    plan = _plan(request, change, [], "the executor chooses the change")
+    history = {"builds_on": "none", "avoids": "what failed before"}
+    steps = [{"step": 1, "file": ".", "change": change}]
+    return {**plan, "steps": steps, "history_reference": history}

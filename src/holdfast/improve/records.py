@@ -26,31 +26,34 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 
 def ended(state: State, settings: Settings, outcome: Outcome, tags: Sequence[str]) -> Record:
     """The line that ends the round under way."""
-    one, won = state["round"], outcome.won
-    number, first = one["number"], (won[0] if won else None)
+    one, first = state["round"], (outcome.won[0] if outcome.won else None)
     rows = _rows(state, settings, outcome)
     status, reason = _status(state, outcome, rows)
-    losers = [_loser(row) for row in rows if not row["is_winner"] and row["executor"]]
+    candidates = {row["executor"]: _candidate(row) for row in rows}
+    winners = [candidates[each.entrant.executor] for each in outcome.won]
+    merged = [_merged(one["number"], each) for each in outcome.won]
+    losers = [row for row in rows if not row["is_winner"]]
     history: Record = {
-        "iteration": number,
+        "iteration": one["number"],
         "baseline_score": state["best"],
-        "winner": _candidate(rows, first),
-        "losers": losers,
-        "research_brief_id": f"round_{number}",
+        "winner": winners[0] if winners else None,
+        "losers": [
+            {**candidates[row["executor"]], "failure_analysis": row["failure"]} for row in losers
+        ],
+        "research_brief_id": f"round_{one['number']}",
     }
     report: Record = {
-        "iteration": number,
+        "iteration": one["number"],
         "goal_slug": state["goal_slug"],
-        "winner": _merged(number, first),
+        "winner": merged[0] if merged else None,
         "archived": list(tags),
         "regressions_detected": outcome.regressions,
         "re_benchmark_score": first.after if first else None,
         "status": status,
         "reason": reason,
     }
-    if won[1:]:
-        history["stacked"] = [_candidate(rows, each) for each in won[1:]]
-        report["stacked"] = [_merged(number, each) for each in won[1:]]
+    if winners[1:]:
+        history["stacked"], report["stacked"] = winners[1:], merged[1:]
     summary = {
         **history,
         "status": status,
@@ -71,11 +74,6 @@ def ended(state: State, settings: Settings, outcome: Outcome, tags: Sequence[str
         "report": report,
         "population": population(state, settings, rows),
     }
-
-
-def _remembered(plan: Record) -> Record:
-    """What a built-in planner wants to know of a plan of its own."""
-    return {name: plan[name] for name in ("hypothesis", "expected_outcome")}
 
 
 def _counted(state: State, settings: Settings, outcome: Outcome) -> Record:
@@ -123,7 +121,10 @@ def _rows(state: State, settings: Settings, outcome: Outcome) -> list[Record]:
                 "failure": failed,
                 "commit": one["commit"] if one["commit"] != one["parent"] else None,
                 "parent": one["parent"],
-                "plan": _remembered(plan) if is_built_in(settings.planner) else None,
+                # What a built-in planner wants to know of a plan of its own.
+                "plan": {name: plan[name] for name in ("hypothesis", "expected_outcome")}
+                if is_built_in(settings.planner)
+                else None,
                 "strayed": one["strayed"],
                 "seconds": round(one["seconds"] + (found["seconds"] if found else 0.0), 6),
                 "gain": gain(its.before, its.after, higher=settings.higher) if its else None,
@@ -168,23 +169,12 @@ def _rejected(state: State) -> list[Record]:
     ]
 
 
-def _candidate(rows: Sequence[Record], won: Won | None) -> Record | None:
-    if won is None:
-        return None
-    (row,) = (each for each in rows if each["executor"] == won.entrant.executor)
+def _candidate(row: Record) -> Record:
     names = ("plan_id", "approach_family", "hypothesis", "sub_scores")
-    return {**{name: row[name] for name in names}, "score": won.after}
+    return {**{name: row[name] for name in names}, "score": row["benchmark_score"]}
 
 
-def _loser(row: Record) -> Record:
-    names = ("plan_id", "approach_family", "hypothesis", "sub_scores")
-    found = {**{name: row[name] for name in names}, "score": row["benchmark_score"]}
-    return {**found, "failure_analysis": row["failure"]}
-
-
-def _merged(number: int, won: Won | None) -> Record | None:
-    if won is None:
-        return None
+def _merged(number: int, won: Won) -> Record:
     return {
         "executor_id": won.entrant.executor,
         "branch": f"experiment/round_{number}_{won.entrant.executor}",
@@ -199,9 +189,8 @@ def population(state: State, settings: Settings, rows: Sequence[Record]) -> list
     """The candidates that others may be built on: the best, of each family at most half."""
     if settings.population <= 1:
         return []
-    names = ("commit", "approach_family", "sub_scores", "plan_id")
     new = [
-        {**{name: row[name] for name in names}, "score": row["benchmark_score"]}
+        {**_candidate(row), "commit": row["commit"]}
         for row in rows
         if row["commit"] and row["benchmark_score"] is not None and row["status"] != "oom"
     ]

@@ -8,35 +8,28 @@ from typing import Any
 
 from holdfast.codec import Record
 from holdfast.contracts.kind import object_of
+from holdfast.improve.overview import Curve, blocks, control, curve_of
 from holdfast.improve.pictures import terminal
-from holdfast.improve.shown import Curve, families, number
 from holdfast.text import clip, one_line, plural
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
 _MOST_LESSONS = 20
 
 
-def report(facts: Record, curve: Curve) -> str:
-    parts = [f"# {_plain(facts['objective'] or facts['campaign'])}", *_head(facts)]
-    parts += ["## Scores", f"```\n{terminal(curve)}\n```", *_result(facts)]
-    parts += ["## Families", _table(("family", "tried", "won", "gain"), _families(curve))]
+def report(facts: Record) -> str:
+    curve = curve_of(facts)
+    parts = [f"# {_plain(facts['objective'] or facts['campaign'])}"]
+    parts += [f"**State:** {_plain(blocks(facts))}", f"**Next:** `{facts['next']}`"]
+    parts += ["## Scores", f"```\n{terminal(curve)}\n```", _result(facts)]
+    families = ((*each.values(),) for each in facts["families"])
+    parts += ["## Families", _table(("family", "tried", "won", "gain"), families)]
     parts += ["## Rounds", _table(("round", "outcome", "score", "what"), _rounds(facts))]
-    if lessons := list(_lessons(curve.points)):
+    if lessons := list(_lessons(curve)):
         parts += ["## Lessons", "\n".join(lessons)]
     return "\n\n".join(parts) + "\n"
 
 
-def blocks(facts: Record) -> str:
-    """What stands in the way, in a line."""
-    why = f": {facts['why']}" if facts["why"] else ""
-    return f"{facts['campaign']} is {facts['status']}{why}"
-
-
-def _head(facts: Record) -> list[str]:
-    return [f"**State:** {_plain(blocks(facts))}", f"**Next:** `{facts['next']}`"]
-
-
-def _result(facts: Record) -> Iterator[str]:
+def _result(facts: Record) -> str:
     rows: list[Sequence[Any]] = [
         ("baseline", _figure(facts["baseline"])),
         ("best", f"{_figure(facts['best'])}{_percent(facts['gain_percent'])}"),
@@ -44,7 +37,10 @@ def _result(facts: Record) -> Iterator[str]:
     if facts["target"] is not None:
         rows.append(("target", _figure(facts["target"])))
     rows.append(("noise, sd", _figure(facts["noise_sd"])))
-    rows += compared(facts)
+    rows.append(("random search, same budget", control(facts)))
+    n = facts["best_of_n"]
+    first = f"{_figure(n['score'])}, N = {n['n']}" if n else "no candidate yet"
+    rows.append(("best of N made from the base", first))
     unknown = plural(facts["unknown_costs"], "call")
     rows += [
         ("evaluations", facts["evaluations"]),
@@ -54,36 +50,19 @@ def _result(facts: Record) -> Iterator[str]:
     if (held := object_of(object_of(facts.get("finalized")).get("holdout"))) != {}:
         scores = f"{_figure(held['base'])} → {_figure(held['result'])}"
         rows.append(("hold-out", held["failure"] or scores))
-    yield _table((facts["metric"], ""), rows)
-
-
-def compared(facts: Record) -> list[Sequence[Any]]:
-    """The controls: random search with the same budget, and best of N."""
-    control, n = facts["control"], facts["best_of_n"]
-    drawn = f"{_figure(control['best'])} in {plural(control['n'], 'evaluation')}"
-    drawn = (
-        drawn if control["best"] is not None else control["why"] or "not measured: --control does"
-    )
-    first = f"{_figure(n['score'])}, N = {n['n']}" if n else "no candidate yet"
-    return [("random search, same budget", drawn), ("best of N made from the base", first)]
-
-
-def _families(curve: Curve) -> Iterator[Sequence[Any]]:
-    for name, each in families(curve).items():
-        yield name, each.tried, each.won, _figure(each.gain)
+    return _table((facts["metric"], ""), rows)
 
 
 def _rounds(facts: Record) -> Iterator[Sequence[Any]]:
     for each in facts["rounds"]:
         winner = object_of(each["winner"])
         what = winner.get("hypothesis") or each["reason"] or ""
-        score = _figure(number(each["best"])) if winner else ""
+        score = _figure(each["best"]) if winner else ""
         yield each["iteration"], each["status"], score, clip(one_line(str(what)), 120)
 
 
-def _lessons(points: Sequence[Any]) -> Iterator[str]:
-    failed = [each for each in points if each.lesson and not each.won]
-    for each in failed[-_MOST_LESSONS:]:
+def _lessons(curve: Curve) -> Iterator[str]:
+    for each in curve.lessons[-_MOST_LESSONS:]:
         what = clip(one_line(each.hypothesis or each.family), 80)
         lesson = clip(one_line(each.lesson), 200)
         yield f"- round {each.round}, {_plain(what)}: {_plain(lesson)}"
@@ -97,7 +76,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = str(value)
+    text = _figure(value) if isinstance(value, float) else str(value)
     return text if text.startswith("`") else _plain(text)
 
 

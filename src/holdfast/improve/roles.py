@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.calls.call import ask
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode_record, encode
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from holdfast.improve.candidates import Files
     from holdfast.models.protocol import Model
 
-BUILT_IN = ("search", "mutate", "patches", "null")
-DIRECT = "direct"
-"""A planner that leaves it to the executor what to try."""
+BUILT_IN = ("search", "mutate", "patches", "null", "direct")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _REPLY = "Reply with one JSON object and nothing after it: "
 TASKS = {
@@ -79,26 +77,22 @@ class Call(NamedTuple):
     make: Callable[[], Answer]
     most_usd: float | None = 0.0
     """What it can cost; None is unknown."""
-    tells_cost: bool = True
     inline: bool = False
     """A built-in: it is asked where the engine is."""
 
 
 def is_built_in(ref: str) -> bool:
-    return ref.partition(":")[0] in (*BUILT_IN, DIRECT)
+    return ref.partition(":")[0] in BUILT_IN
 
 
 def check_role(role: str, ref: str) -> None:
     """UsageError if nothing is called so, before anything is run."""
-    if not ref:
-        return
     if is_built_in(ref):
         if role not in ("planner", "executor"):
             raise UsageError(f"{ref} is no {role}", hint="a model, or command:PROGRAM")
-        if ref.partition(":")[0] != DIRECT:
-            builtin(ref)
-        return
-    open_command(ref.partition(":")[2]).close() if _is_command(ref) else open_model(ref).close()
+        builtin(ref)
+    elif ref:
+        open_command(ref.partition(":")[2]).close() if _is_command(ref) else open_model(ref).close()
 
 
 def planner_id(number: int) -> str:
@@ -110,12 +104,6 @@ def seed_of(seed: int, number: int, who: str) -> int:
     return int.from_bytes(sha256(f"{seed}/{number}/{who}".encode()).digest()[:4], "big") >> 1
 
 
-def request_of(role: str, number: int, who: str, seed: int, slug: str, given: Record) -> Record:
-    body = {"task": TASKS[role], **given}
-    made = {"role": role, "round": number, "id": who, "seed": seed_of(seed, number, who)}
-    return {**made, "slug": slug, "input": body}
-
-
 def stored(request: Record) -> Record:
     """What is asked, by its hash; of what the journal has by itself only how much it was."""
     given = request["input"]
@@ -125,52 +113,24 @@ def stored(request: Record) -> Record:
     return {"input": name, "question": request}
 
 
-def direct_plan(request: Record) -> Record:
-    """A plan that leaves the change to the executor."""
-    given = request["input"]
-    idea = next(iter(given["ideas"]), None)
-    aim = given["objective"] or f"improve {given['metric']}"
-    idea_or_aim = idea or f"{aim} (round {request['round']}, {request['id']})"
-    return {
-        "hypothesis": idea_or_aim,
-        "approach_family": given["families"][0],
-        "target_files": [],
-        "steps": [{"step": 1, "file": ".", "change": idea_or_aim}],
-        "expected_outcome": {
-            "metric": given["metric"],
-            "estimated_impact": "unknown",
-            "rationale": "the executor chooses the change",
-        },
-        "history_reference": {"builds_on": "none", "avoids": "what failed before"},
-    }
-
-
 # --- asking ---------------------------------------------------------------------------------
 
 
-def planning(ref: str, request: Record, files: Files, **how: Any) -> Call:
-    """The call of a planner."""
-    if ref == DIRECT:
-        return Call(lambda: Answer(direct_plan(request)), inline=True)
-    if not is_built_in(ref):
-        return asking(ref, request, **how)
-    return Call(lambda: _built_in(lambda: builtin(ref).plan(request, files)), inline=True)
+def built_in(ref: str, request: Record, files: Files) -> Call:
+    """The call of a built-in; the round goes on without one that cannot read the repository."""
 
+    def make() -> Answer:
+        try:
+            if request["role"] == "planner":
+                return Answer(builtin(ref).plan(request, files))
+            builtin(ref).execute(request["input"]["plan"], files)
+        except HoldfastError as error:
+            return Answer(None, error.message)
+        except Exception as error:
+            return Answer(None, f"{type(error).__name__}: {error}")
+        return Answer({})
 
-def executing(ref: str, plan: Record, files: Files) -> Call:
-    """The call of a built-in executor, which writes to `files`."""
-    return Call(lambda: _built_in(lambda: builtin(ref).execute(plan, files)), inline=True)
-
-
-def _built_in(act: Callable[[], object]) -> Answer:
-    try:
-        value = act()
-    except HoldfastError as error:
-        return Answer(None, error.message)
-    except Exception as error:
-        # Of a built-in that cannot read this repository the round goes on without.
-        return Answer(None, f"{type(error).__name__}: {error}")
-    return Answer(cast("Record", value) if isinstance(value, dict) else {})
+    return Call(make, inline=True)
 
 
 def asking(
@@ -208,8 +168,7 @@ def asking(
         finally:
             model.close()
 
-    tells = bool(getattr(model, "tells_cost", True))
-    return Call(make, model.most_usd(said), tells)
+    return Call(make, model.most_usd(said))
 
 
 def _after(first: Answer, second: Answer) -> Answer:

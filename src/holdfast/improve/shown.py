@@ -10,65 +10,25 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
+from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
 from holdfast.contracts.kind import object_of, objects_in
 from holdfast.contracts.kinds import kind
 from holdfast.errors import NotFound
+from holdfast.improve.journal import AGENT_SETTINGS
+from holdfast.improve.overview import Curve, Point
 from holdfast.store.backend import Backend
 from holdfast.userfile import read
 
 RAW, BASELINE = "tracking/raw_data.json", "tracking/baseline.json"
-SETTINGS, OWN_SETTINGS = "config/settings.json", "state/agent-settings.json"
-_MARKS = (RAW, BASELINE, OWN_SETTINGS, SETTINGS)
+SETTINGS = "config/settings.json"
+_MARKS = (RAW, BASELINE, AGENT_SETTINGS, SETTINGS)
 _LETTER = re.compile(r"(?:planner|executor)_(\w+)$")
 _ROUND = re.compile(r"round_(\d{1,9})(?:\.json)?")
 
 Read = Callable[[str], bytes | None]
 Names = Callable[[str], Iterable[str]]
-
-
-class Point(NamedTuple):
-    """A candidate and its score."""
-
-    round: int
-    plan_id: str
-    score: float | None
-    won: bool
-    family: str
-    hypothesis: str = ""
-    lesson: str = ""
-
-
-class Curve(NamedTuple):
-    """What a score chart needs."""
-
-    points: list[Point]
-    higher: bool
-    metric: str
-    baseline: float | None
-    target: float | None
-    sd: float | None
-
-    def better(self, one: float, other: float) -> bool:
-        return one > other if self.higher else one < other
-
-    @property
-    def best(self) -> float | None:
-        """The best merged score; the baseline before the first."""
-        best = self.baseline
-        for each in self.points:
-            if each.won and each.score is not None:
-                best = each.score if best is None or self.better(each.score, best) else best
-        return best
-
-
-class Family(NamedTuple):
-    tried: int
-    won: int
-    gain: float
-    """The sum of what its winners gained."""
 
 
 class Shown:
@@ -80,11 +40,6 @@ class Shown:
     @cached_property
     def settings(self) -> dict[str, Any]:
         return self.document(SETTINGS, "settings")
-
-    @cached_property
-    def own(self) -> dict[str, Any]:
-        """What the loop keeps about itself."""
-        return self.document(OWN_SETTINGS, "agent-settings")
 
     @cached_property
     def curve(self) -> Curve:
@@ -208,41 +163,6 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def families(curve: Curve) -> dict[str, Family]:
-    """By family how often it was tried and won, and what that gained; the most gain first."""
-    found: dict[str, Family] = {}
-    best = curve.baseline
-    for each in curve.points:
-        tried, won, gained = found.get(each.family, Family(0, 0, 0.0))
-        gain = 0.0
-        if each.won and each.score is not None:
-            if best is not None and curve.better(each.score, best):
-                gain = abs(each.score - best)
-            best = each.score if gain or best is None else best
-        found[each.family] = Family(tried + 1, won + each.won, gained + gain)
-    ranked = sorted(found, key=lambda name: (-found[name].gain, -found[name].won, name))
-    return {name: found[name] for name in ranked}
-
-
-def curve_of(facts: Record) -> Curve:
-    """The curve of a campaign's overview."""
-    points = [
-        Point(
-            row["iteration"],
-            row["plan_id"],
-            row["benchmark_score"],
-            row["is_winner"],
-            row["approach_family"],
-            row["hypothesis"],
-            str(object_of(row["failure"]).get("lesson", "")),
-        )
-        for row in facts["rows"]
-    ]
-    names = ("metric", "baseline", "target", "noise_sd")
-    metric, baseline, target, sd = (facts[name] for name in names)
-    return Curve(points, facts["higher_is_better"], metric, baseline, target, sd)
 
 
 # --- where it lies --------------------------------------------------------------------------

@@ -106,11 +106,6 @@ class Steps:
     def planners(self) -> int:
         return self._limits.planners or self.settings.number_of_agents
 
-    @property
-    def reviewed(self) -> dict[str, Record]:
-        """The plans of the round with their reviews, by planner."""
-        return self.state["round"]["results"]["reviewed"]["plans"]
-
     def now(self) -> str:
         return utc_stamp(self.clock.now())
 

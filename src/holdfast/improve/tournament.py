@@ -14,12 +14,13 @@ from typing import NamedTuple
 from holdfast.codec import Record
 from holdfast.errors import Conflict
 from holdfast.improve.acceptance import Decision, contest, regressed
-from holdfast.improve.candidates import Conflicts, Workshop
+from holdfast.improve.candidates import Workshop
 from holdfast.improve.evaluator import failure
 from holdfast.improve.executed import changed_statements, executed_lines, never_ran
 from holdfast.improve.roles import seed_of
 from holdfast.improve.steps import Steps
 from holdfast.text import one_line, plural
+from holdfast.workspace.repo import Conflicts
 
 _PHASE = "tournament"
 
@@ -55,9 +56,11 @@ class Outcome(NamedTuple):
 
 
 class _Unfit(Exception):
-    def __init__(self, failed: Record) -> None:
-        super().__init__(failed["what"])
-        self.failed = failed
+    def __init__(
+        self, what: str, why: str, category: str = "logic_error", lesson: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.failed = failure(what, why, category, lesson)
 
 
 def hold(steps: Steps, workshop: Workshop, entrants: list[Entrant]) -> Outcome:
@@ -85,58 +88,49 @@ def _tried(steps: Steps, workshop: Workshop, one: Record, entrant: Entrant, at: 
     name = entrant.executor
     trial = steps.once(f"trial/{name}", _PHASE, partial(_trial, workshop, entrant, at))
     if trial["conflicts"]:
-        raise _Unfit(
-            failure(
-                f"it conflicts with what was merged before it: {', '.join(trial['conflicts'][:5])}",
-                "both change the same lines",
-                lesson="build on what was merged, or change other lines",
-            )
-        )
+        paths = ", ".join(trial["conflicts"][:5])
+        lesson = "build on what was merged, or change other lines"
+        what = f"it conflicts with what was merged before it: {paths}"
+        raise _Unfit(what, "both change the same lines", lesson=lesson)
     if trial["commit"] == at.head:
         what = "it brings nothing that is not merged already"
-        raise _Unfit(failure(what, "the same change", lesson="try something else"))
+        raise _Unfit(what, "the same change", lesson="try something else")
     found, before, after = _contest(steps, one, entrant, trial["commit"], at)
     if not found.accepted:
         pairs = plural(found.pairs, "pair")
         compared = f"{found.candidate:g} against {found.base:g} in {pairs}: {found.why}"
-        raise _Unfit(failure(compared, "not better than what it is built on", "regression"))
+        raise _Unfit(compared, "not better than what it is built on", "regression")
     # Only sub-scores of the documented JSON are known to go the same way as the score.
-    kept = before if steps.settings.benchmark_format == "json" else {}
-    fell = regressed(
-        kept, after, threshold=steps.settings.regression_threshold, higher=steps.settings.higher
-    )
-    if fell:
+    s = steps.settings
+    kept = before if s.benchmark_format == "json" else {}
+    if fell := regressed(kept, after, threshold=s.regression_threshold, higher=s.higher):
         drops = ", ".join(f"{each} {before[each]:g} → {after.get(each)}" for each in fell[:5])
-        raise _Unfit(
-            failure(f"sub-scores fell: {drops}", "a part was paid for with others", "regression")
-        )
+        raise _Unfit(f"sub-scores fell: {drops}", "a part was paid for with others", "regression")
     traced = steps.once(f"traced/{name}", _PHASE, partial(_traced, steps, workshop, trial, at))
     if traced["dead"]:
         what = "the lines that it changed never ran under the benchmark"
-        why, lesson = "the score cannot come from them", "change lines that the benchmark runs"
-        raise _Unfit(failure(what, why, lesson=lesson))
+        lesson = "change lines that the benchmark runs"
+        raise _Unfit(what, "the score cannot come from them", lesson=lesson)
     made = steps.once(
         f"commit/{name}", _PHASE, partial(_commit, workshop, one, entrant, trial, found, at)
     )
     given = steps.once(f"publish/{name}", _PHASE, partial(_publish, steps, workshop, made, at))
     if given["moved"]:
         what = f"{steps.state['branch']} was moved by another process in between"
-        raise _Unfit(failure(what, "the branch is not what was measured", "infrastructure"))
+        raise _Unfit(what, "the branch is not what was measured", "infrastructure")
     return Won(entrant, made["commit"], at.best, found.candidate, after)
 
 
 def _trial(workshop: Workshop, entrant: Entrant, at: Outcome) -> Record:
-    """The commit that would be merged, without its message."""
+    """The commit that would be merged; its message is made later."""
     if not at.won:
         # Also one that is made from an older candidate: as it is it has to beat what is there.
         return {"commit": entrant.commit, "conflicts": []}
-    tree = workshop.merged(at.head, entrant.parent, entrant.commit)
-    if isinstance(tree, Conflicts):
-        return {"commit": None, "conflicts": tree.paths}
-    if tree == workshop.git.root(at.head):
-        return {"commit": at.head, "conflicts": []}
-    commit = workshop.repo.commit(tree, (at.head, entrant.commit), "trial")
-    return {"commit": commit, "conflicts": []}
+    found = workshop.repo.merge(at.head, entrant.commit)
+    if isinstance(found, Conflicts):
+        return {"commit": None, "conflicts": found.paths}
+    same = workshop.git.root(found) == workshop.git.root(at.head)
+    return {"commit": at.head if same else found, "conflicts": []}
 
 
 def _contest(
@@ -151,17 +145,11 @@ def _contest(
         label = "candidate" if which else "base"
         step = f"pair/{entrant.executor}/{number:02}/{label}"
         found = steps.evaluate(step, _PHASE, of, seed=seed, fresh=True)
+        if found["score"] is None and which:
+            raise _Unfit(**found["failure"])
         if found["score"] is None:
-            failed = (
-                found["failure"]
-                if which
-                else failure(
-                    "what it is built on could not be measured",
-                    found["failure"]["what"],
-                    "infrastructure",
-                )
-            )
-            raise _Unfit(failed)
+            what = "what it is built on could not be measured"
+            raise _Unfit(what, found["failure"]["what"], "infrastructure")
         subs[which].append(found["sub_scores"])
         return found["score"]
 

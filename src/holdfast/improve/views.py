@@ -13,15 +13,10 @@ from holdfast.store.backend import Backend
 from holdfast.store.primitives import Line, Log
 
 _ROW = ("iteration", "plan_id", "benchmark_score", "is_winner", "approach_family", "sub_scores")
-_STEPS = {
-    "research": 0,
-    "planning": 1,
-    "critic_review": 2,
-    "execution": 3,
-    "tournament": 4,
-    "recording": 5,
-    "stop_check": 6,
-}
+_STEPS = (
+    *("research", "planning", "critic_review", "execution", "tournament", "recording"),
+    "stop_check",
+)
 
 
 class Views:
@@ -55,17 +50,10 @@ class Views:
 
 
 def documents(place: Place, state: State) -> Iterator[tuple[str, Any]]:
-    baseline = state["baseline"]
-    if baseline is not None:
-        shown = {"baseline_score": baseline["score"], "recorded_at": baseline["recorded_at"]}
-        yield (
-            "tracking/baseline.json",
-            {
-                **shown,
-                "noise_sd": baseline["sd"],
-                "runs": baseline["runs"],
-            },
-        )
+    if (baseline := state["baseline"]) is not None:
+        shown = {"baseline_score": "score", "noise_sd": "sd"}
+        shown |= {"recorded_at": "recorded_at", "runs": "runs"}
+        yield "tracking/baseline.json", {name: baseline[of] for name, of in shown.items()}
     yield "tracking/raw_data.json", [{name: row[name] for name in _ROW} for row in state["rows"]]
     yield "tracking/events.json", state["events"]
     if (one := state["round"]) is None:
@@ -102,17 +90,12 @@ def _is_plan(plan: Record | None) -> bool:
 
 def benchmark_results(state: State) -> dict[str, Record]:
     """What became of each executor of the round."""
-    made, measured = results(state, "execute/"), results(state, "evaluate/")
-    found: dict[str, Record] = {}
-    for executor, one in made.items():
+    measured, found = results(state, "evaluate/"), dict[str, Record]()
+    none: Record = {"score": None, "sub_scores": {}, "raw": "", "status": "error", "failure": None}
+    for executor, one in results(state, "execute/").items():
         if executor not in measured and one["failure"] is None:
             continue
-        judged: Record = measured.get(executor) or {
-            "score": None,
-            "sub_scores": {},
-            "raw": "",
-            "status": "error",
-        }
+        judged: Record = measured.get(executor) or {**none, "at": one["at"]}
         found[executor] = {
             "executor_id": executor,
             "plan_id": one["plan_id"],
@@ -120,40 +103,37 @@ def benchmark_results(state: State) -> dict[str, Record]:
             "benchmark_raw": judged["raw"],
             "status": judged["status"],
             "sub_scores": judged["sub_scores"],
-            "failure_analysis": judged.get("failure") or one["failure"],
-            "timestamp": (judged if "at" in judged else one)["at"],
+            "failure_analysis": judged["failure"] or one["failure"],
+            "timestamp": judged["at"],
         }
     return found
 
 
+def _executors(place: Place, state: State) -> dict[str, Record]:
+    """Where each executor of the round is."""
+    one, judged = state["round"], benchmark_results(state)
+    blank: Record = {"status": "running", "output_path": None, "benchmark_score": None}
+    executors: dict[str, Record] = {
+        name: {**blank, "plan_id": args["plan_id"]}
+        for step, args in one["open"].items()
+        if (name := step.removeprefix("execute/")) != step
+    }
+    for name, made in results(state, "execute/").items():
+        executors[name] = {**blank, "plan_id": made["plan_id"]}
+        if name in judged:
+            score = judged[name]["benchmark_score"]
+            path = f"state/benchmark_results/round_{one['number']}/{name}.json"
+            executors[name] |= {"output_path": place.key(path), "benchmark_score": score}
+            executors[name]["status"] = "failed" if score is None else "completed"
+    return executors
+
+
 def iteration_state(place: Place, state: State) -> Record:
     one = state["round"]
-    number, step, ended = one["number"], _STEPS[one["step"]], one["ended"]
-    plans, made = plans_of(state), results(state, "execute/")
+    number, step, ended = one["number"], _STEPS.index(one["step"]), one["ended"]
     brief = one["results"].get("research")
-    judged = benchmark_results(state)
     reviewed = one["results"].get("reviewed", {}).get("plans", {})
-    executors = {
-        name: {
-            "status": "running",
-            "plan_id": args["plan_id"],
-            "output_path": None,
-            "benchmark_score": None,
-        }
-        for step_name, args in one["open"].items()
-        if (name := step_name.removeprefix("execute/")) != step_name
-    }
-    for name, each in made.items():
-        score = judged[name]["benchmark_score"] if name in judged else None
-        failed = each["failure"] is not None or (name in judged and score is None)
-        path = f"state/benchmark_results/round_{number}/{name}.json" if name in judged else None
-        executors[name] = {
-            "status": "failed" if failed else "completed" if name in judged else "running",
-            "plan_id": each["plan_id"],
-            "output_path": path and place.key(path),
-            "benchmark_score": score,
-        }
-    winner: Record | None = ended["report"]["winner"] if ended else None
+    winner: Record = (ended["report"]["winner"] if ended else None) or {}
     halted = state["status"] != RUNNING and not ended
 
     def reached(which: int) -> str:
@@ -164,7 +144,9 @@ def iteration_state(place: Place, state: State) -> Record:
     def at(which: int) -> str | None:
         return one["updated"] if reached(which) == "completed" else None
 
-    history = f"state/iteration_history/round_{number}.json"
+    def key(path: str) -> str:
+        return place.key(path.format(number))
+
     return {
         "iteration": number,
         "status": "completed" if ended else "interrupted" if halted else "in_progress",
@@ -173,9 +155,7 @@ def iteration_state(place: Place, state: State) -> Record:
         "updated_at": one["updated"],
         "research": {
             "status": "failed" if brief and brief["why"] else reached(0),
-            "output_path": place.key(f"state/research_briefs/round_{number}.json")
-            if brief
-            else None,
+            "output_path": key("state/research_briefs/round_{}.json") if brief else None,
             "completed_at": at(0),
         },
         "planning": {
@@ -183,28 +163,28 @@ def iteration_state(place: Place, state: State) -> Record:
             "plans": {
                 name: {
                     "status": "completed",
-                    "output_path": place.key(f"plans/round_{number}/plan_{name}.json"),
+                    "output_path": key(f"plans/round_{{}}/plan_{name}.json"),
                     "critic_approved": plan["critic_approved"] if name in reviewed else None,
                 }
-                for name, plan in plans.items()
+                for name, plan in plans_of(state).items()
             },
             "approved_count": sum(plan["critic_approved"] for plan in reviewed.values()),
             "completed_at": at(1),
         },
         "execution": {
             "status": reached(3),
-            "executors": executors,
+            "executors": _executors(place, state),
             "completed_at": at(3),
         },
         "tournament": {
             "status": reached(4),
-            "winner": winner and winner["executor_id"],
-            "winner_score": winner and winner["score_after"],
+            "winner": winner.get("executor_id"),
+            "winner_score": winner.get("score_after"),
             "completed_at": at(4),
         },
         "recording": {
             "status": "completed" if ended else "pending",
-            "history_path": place.key(history) if ended else None,
+            "history_path": key("state/iteration_history/round_{}.json") if ended else None,
             "visualization_updated": bool(ended),
             "cleanup_done": bool(ended),
         },

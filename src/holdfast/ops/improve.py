@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 from holdfast.codec import Record
 from holdfast.errors import ConfigError, Conflict, UsageError
 from holdfast.improve.journal import Journal, campaigns, place_of
-from holdfast.improve.overview import overview
+from holdfast.improve.overview import blocks, control, curve_of, overview
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Show
 from holdfast.ops.operation import example
@@ -250,7 +250,6 @@ def _chart(
         yield tell
         return
     from holdfast.improve.pictures import terminal
-    from holdfast.improve.shown import curve_of
 
     drawn = [terminal(curve_of(overview(journal.known())))]
 
@@ -464,19 +463,8 @@ def short(data: Record) -> Record:
     }
 
 
-def control(data: Record) -> str:
-    """What random search came to, beside the result."""
-    measured = data["control"]
-    if measured["best"] is None:
-        return measured["why"] or "not measured; `improve report --control` does"
-    return f"{measured['best']:g} in {plural(measured['n'], 'evaluation')}"
-
-
 def summary(data: Record) -> str:
-    lines = [
-        f"{data['campaign']} is {data['status']}" + (f": {data['why']}" if data["why"] else "")
-    ]
-    lines.append(f"next: {data['next']}")
+    lines = [blocks(data), f"next: {data['next']}"]
     if data["baseline"] is not None:
         percent = data["gain_percent"]
         gained = f" ({percent:+.3g} %)" if percent is not None else ""

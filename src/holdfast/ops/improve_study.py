@@ -11,7 +11,7 @@ from holdfast.codec import Record
 from holdfast.contracts.kind import object_of
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.improve.journal import Journal, campaigns
-from holdfast.improve.overview import overview
+from holdfast.improve.overview import curve_of, overview
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Change, Rows, Show, tally
 from holdfast.ops.improve import Campaign, Session, Trust, confirm, open_campaign, summary
@@ -114,7 +114,6 @@ def report(
     the candidates that were made from the unchanged repository, and random search over its numbers.
     """
     from holdfast.improve.report import report as written
-    from holdfast.improve.shown import curve_of
 
     if control:
         from holdfast.improve.control import measure
@@ -126,7 +125,7 @@ def report(
             journal.lines.flush()
     with open_campaign(call, call.home(), campaign, session_id) as journal:
         data = overview(journal.state(), alive=journal.holder() is not None)
-    return Show(_brief(data), text=written(data, curve_of(data)), exact=True)
+    return Show(_brief(data), text=written(data), exact=True)
 
 
 @example("holdfast improve diff sort --round 1")
@@ -243,17 +242,17 @@ def _row(state: Record, round: int | None, executor: str | None) -> Record:
 
 def _curve(call: Context, name: str | None, session: str | None) -> tuple[str, Any]:
     """A campaign of the home, or of a folder, and its curve; a folder of its name comes second."""
-    from holdfast.improve import shown
+    from holdfast.improve.shown import in_folder
 
     folder = name if name is not None and not call.from_afar and os.path.isdir(name) else None
     if folder is None or os.sep not in folder:
         try:
             with open_campaign(call, call.home(), name, session) as journal:
-                return journal.place.name, shown.curve_of(overview(journal.state()))
+                return journal.place.name, curve_of(overview(journal.state()))
         except HoldfastError:
             if folder is None:
                 raise
-    return folder, shown.in_folder(folder).curve
+    return folder, in_folder(folder).curve
 
 
 def _round_line(one: Record) -> str:

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from holdfast.charts import svg
 from holdfast.errors import HoldfastError
-from holdfast.improve.overview import overview
+from holdfast.improve.overview import curve_of, overview
 from holdfast.improve.pictures import pictures
-from holdfast.improve.shown import curve_of, of_home
+from holdfast.improve.shown import of_home
 from holdfast.ops.improve import open_campaign
 from holdfast.web.api import Opener
 from holdfast.web.job_pages import Ask
@@ -37,7 +37,6 @@ def add(router: APIRouter, opened: Opener, ask: Ask, page: Callable[..., str]) -
             number = round or data["round"] or data["iterations"]
             plans = list(shown.judged_plans(number))
         curve = curve_of(data)
-        lost = [each for each in curve.points if each.lesson and not each.won]
         patch, wrong = _patch(ask, name, number, executor, data)
         return page(
             "campaign.html",
@@ -54,7 +53,7 @@ def add(router: APIRouter, opened: Opener, ask: Ask, page: Callable[..., str]) -
             rest=max(0, len(patch) - MOST_PATCH),
             wrong=wrong,
             rounds=data["rounds"][-MOST_ROUNDS:][::-1],
-            lessons=lost[-MOST_LESSONS:][::-1],
+            lessons=curve.lessons[-MOST_LESSONS:][::-1],
         )
 
 
