@@ -14,7 +14,7 @@ import pytest
 from holdfast.codec import Record
 from holdfast.contracts.kinds import kind
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
-from holdfast.improve.proposers import Edit, builtin, mutations
+from holdfast.improve.proposers import Edit, builtin, carry_out, mutations
 from holdfast.improve.search import constants
 from tests.improve.campaigns import Campaigns
 from tests.workspace.test_workspace import git
@@ -56,12 +56,11 @@ def asking(
 def planned(name: str, texts: Mapping[str, str], request: Record) -> tuple[Record, Texts]:
     """A plan that holds to the contract, and the files once it is carried out."""
     files = Texts(texts)
-    proposer = builtin(name)
-    plan = proposer.plan(request, files)
+    plan = builtin(name)(request, files)
     assert dict(files) == texts, "planning changes nothing"
     reading = kind("plan").read(plan, strict=True)
     assert reading.record is not None and not reading.findings
-    proposer.execute(plan, files)
+    carry_out(plan, files)
     return plan, files
 
 
@@ -152,10 +151,10 @@ def searched(name: str, evaluations: int) -> float:
     proposals: list[Record] = []
     for number in range(1, evaluations + 1):
         told = {"direction": "lower_is_better", "proposals": proposals}
-        files, proposer = Texts({"a.py": MANY}), builtin(name)
+        files = Texts({"a.py": MANY})
         planner = f"planner_{'abc'[number % 3]}"
-        plan = proposer.plan(asking(number, planner, input=told), files)
-        proposer.execute(plan, files)
+        plan = builtin(name)(asking(number, planner, input=told), files)
+        carry_out(plan, files)
         weights = json.loads(files["a.py"].partition("=")[2].partition("#")[0])
         found.append(sum((a - b) ** 2 for a, b in zip(weights, GOALS, strict=True)))
         proposals.append({"plan": plan, "score": found[-1], "status": "regression"})
@@ -181,7 +180,7 @@ def test_a_failed_candidate_is_the_worst_point_and_no_gap_in_the_history() -> No
 
 def test_without_numbers_a_search_says_how_to_declare_them() -> None:
     with pytest.raises(NotFound, match="no numbers"):
-        builtin("search:random").plan(asking(), Texts({"a.txt": "none\n"}))
+        builtin("search:random")(asking(), Texts({"a.txt": "none\n"}))
 
 
 def test_a_plan_is_of_the_first_family_that_is_free() -> None:
@@ -239,7 +238,7 @@ def test_a_mutation_is_tried_once() -> None:
         proposals.append({"plan": plan, "score": 1.0})
     assert len({each["plan"]["hypothesis"] for each in proposals}) == 5
     with pytest.raises(NotFound):
-        builtin("mutate").plan(asking(6, input={"proposals": proposals}), Texts(texts))
+        builtin("mutate")(asking(6, input={"proposals": proposals}), Texts(texts))
 
 
 # --- patches, nothing, edits ----------------------------------------------------------------
@@ -261,10 +260,10 @@ def test_patches_are_taken_in_their_order_by_the_planners_of_a_round(tmp_path: P
     done = [{"plan": first, "score": 2.0}, {"plan": second, "score": None}]
     assert planned(name, texts, asking(2, input={"proposals": done}))[0]["hypothesis"] == "three"
     with pytest.raises(NotFound):
-        builtin(name).plan(asking(2, "planner_b", input={"proposals": done}), Texts(texts))
+        builtin(name)(asking(2, "planner_b", input={"proposals": done}), Texts(texts))
     place.write_text('[{"edits": []}]')
     with pytest.raises(UsageError, match="no hypothesis or edits"):
-        builtin(name).plan(asking(), Texts(texts))
+        builtin(name)(asking(), Texts(texts))
 
 
 def test_the_null_proposer_changes_nothing() -> None:
@@ -276,13 +275,13 @@ def test_an_edit_whose_text_has_moved_is_found_and_one_that_is_gone_is_refused()
     edit = Edit("a.py", 'A = "1"', 'A = "2"', 1)
     plan: Record = {"steps": [{"step": 1, "file": "a.py", "change": edit.change()}]}
     files = Texts({"a.py": '\n\nA = "1"\n'})
-    builtin("mutate").execute(plan, files)
+    carry_out(plan, files)
     assert files["a.py"] == '\n\nA = "2"\n'
     with pytest.raises(Conflict, match="0 times"):
-        builtin("mutate").execute(plan, files)
+        carry_out(plan, files)
     plan["steps"][0]["change"] = "make it better"
     with pytest.raises(HoldfastError, match="holds no edit"):
-        builtin("mutate").execute(plan, files)
+        carry_out(plan, files)
 
 
 def test_a_name_that_is_no_proposer_is_refused_with_those_there_are() -> None:

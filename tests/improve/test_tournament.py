@@ -141,25 +141,26 @@ def test_older_candidates_are_built_on_where_there_is_a_population(desk: Campaig
 
 
 def test_the_hold_out_is_opened_once_and_nobody_reads_it_before(desk: Campaigns) -> None:
-    secret = "echo 4711; sed -n 's/FACTOR = /1000/p' solve.py"
+    secret = "echo 4711; sed -n 's/FACTOR = /471100815/p' solve.py"
     words = ("--format", "number", "--planners", "1", "--holdout", secret)
-    assert "10003" not in json.dumps(desk.init(*words, benchmark=CHEAP))
-    assert "10003" not in (desk.home / "improve/sort/journal.jsonl").read_text()
+    assert "4711008153" not in json.dumps(desk.init(*words, benchmark=CHEAP))
+    assert "4711008153" not in (desk.home / "improve/sort/journal.jsonl").read_text()
     assert desk("improve", "finalize", "sort").code == 1  # there is nothing to review
     desk.play({"executor_1": {"factor": 4}})
     desk.loop("--rounds", "1")
-    assert "10004" not in (desk.home / "improve/sort/journal.jsonl").read_text()
+    assert "4711008154" not in (desk.home / "improve/sort/journal.jsonl").read_text()
     before = desk.seen()
     ran = desk("improve", "finalize", "sort", "--json")
     assert ran.code == 0, ran.err
-    assert ran.json()["data"]["holdout"] == {"base": 10003, "result": 10004, "failure": None}
+    opened = {"base": 4711008153, "result": 4711008154, "failure": None}
+    assert ran.json()["data"]["holdout"] == opened
     assert (
         git(desk.source, "log", "--format=%s", "main..review/sort_faster") == "Sort faster: 3 → 4"
     )
     assert git(desk.source, "diff", "improve/sort_faster", "review/sort_faster") == ""
     assert desk.seen() == before
     again = desk("improve", "finalize", "sort", "--json").json()["data"]
-    assert again["holdout"]["result"] == 10004
+    assert again["holdout"]["result"] == 4711008154
     assert "hold-out" in desk.loop("--rounds", "1", code=1)["message"]
 
 

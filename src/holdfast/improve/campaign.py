@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, encode, pretty
@@ -23,19 +22,19 @@ from holdfast.improve.files import (
     ROLES,
     SETTINGS,
     Settings,
+    changes,
     checked,
     new_goal,
     new_harness,
     read_goal,
     read_settings,
-    text_of,
 )
 from holdfast.improve.journal import Journal, State, goal_slug
 from holdfast.improve.roles import check_role, is_built_in
 from holdfast.improve.sealing import sealed_paths
 from holdfast.improve.views import Views
 from holdfast.proc.limits import Limits
-from holdfast.text import plural
+from holdfast.text import clip, plural
 from holdfast.workspace.repo import Sealed
 
 _FILES = ".files"
@@ -73,22 +72,6 @@ def check_trust(state: State, settings: Settings, confirm: Confirm | None) -> Re
     return {"event": "trusted", "digest": digest}
 
 
-def benchmark_of(settings: Settings, command: str) -> Benchmark:
-    return Benchmark(
-        command,
-        settings.benchmark_format,
-        settings.primary_metric,
-        Limits(
-            time=settings.benchmark_timeout_s or 300.0,
-            memory=settings.memory_mb << 20,
-            output=64 << 20,
-            processes=512,
-            grace=1.0,
-        ),
-        tuple(settings.pass_env),
-    )
-
-
 class Parts:
     """What measures and keeps the candidates of a campaign."""
 
@@ -102,13 +85,18 @@ class Parts:
         self._folder, self.clock = folder, home.clock
 
     def evaluator(self, command: str) -> Evaluator:
-        return Evaluator(
-            self.workshop.repo,
-            self._folder,
-            benchmark_of(self.settings, command),
-            self.sealed,
-            self.clock,
+        s = self.settings
+        limits = Limits(
+            time=s.benchmark_timeout_s or 300.0,
+            memory=s.memory_mb << 20,
+            output=64 << 20,
+            processes=512,
+            grace=1.0,
         )
+        benchmark = Benchmark(
+            command, s.benchmark_format, s.primary_metric, limits, tuple(s.pass_env)
+        )
+        return Evaluator(self.workshop.repo, self._folder, benchmark, self.sealed, self.clock)
 
     @property
     def benchmark(self) -> Evaluator:
@@ -137,7 +125,6 @@ def set_up(
             f"campaign {place.name} already exists",
             hint="`holdfast improve run` goes on with it; --topic names another one",
         )
-    _check_roles(settings)
     base = _base_of(settings)
     trusted = check_trust(journal.state(), settings, confirm)
     branch = f"improve/{goal_slug(settings.objective, place)}"
@@ -159,9 +146,7 @@ def set_up(
     active = [each.phase for each in phases if each.status == "active"]
     line |= {"goal": goal, "harness": harness, "phase": (active or [None])[0]}
     journal.write(line, *([trusted] if trusted else []), baseline)
-    document = home.document(place.key(SETTINGS))
-    document.replace(pretty(settings.whole()))
-    document.close()
+    journal.put(SETTINGS, pretty(settings.whole()).decode())
     Views(home, place).show(journal.known())
     return [*found, *warnings(settings, baseline, parts.benchmark.isolation)]
 
@@ -183,22 +168,17 @@ def _whole(settings: Settings) -> Settings:
             f"{settings.executor} carries out its own plans only, not those of {settings.planner}",
             hint="leave --planner out",
         )
+    for role in ROLES:
+        check_role(role, getattr(settings, role))
     return settings
 
 
-def with_roles(settings: Settings, changes: Record) -> Record:
+def with_roles(settings: Settings, given: Record) -> Record:
     """The changes of settings that new roles mean; a planner that was not named follows."""
-    if "executor" in changes and "planner" not in changes:
-        changes = {**changes, "planner": ""}
-    made = _whole(checked({**settings.whole(), **changes}))
-    _check_roles(made)
-    old = settings.whole()
+    if "executor" in given and "planner" not in given:
+        given = {**given, "planner": ""}
+    made, old = _whole(checked({**settings.whole(), **given})), settings.whole()
     return {name: value for name, value in made.whole().items() if value != old[name]}
-
-
-def _check_roles(settings: Settings) -> None:
-    for role in ROLES:
-        check_role(role, getattr(settings, role))
 
 
 def head_of(path: str) -> str:
@@ -241,13 +221,10 @@ def _texts(journal: Journal, settings: Settings) -> tuple[str, str]:
     """goal.md and harness.md as they are, or made from the settings; idea.md beside them."""
     made = {GOAL: new_goal(settings), HARNESS: new_harness(settings), IDEA: IDEA_TEMPLATE}
     for name, text in made.items():
-        key = journal.place.key(name)
-        if not (known := text_of(journal.home, key)):
-            document = journal.home.document(key)
-            document.replace(text.encode())
-            document.close()
-        else:
+        if known := journal.text(name):
             made[name] = known
+        else:
+            journal.put(name, text)
     read_goal(made[GOAL])
     return made[GOAL], made[HARNESS]
 
@@ -325,38 +302,25 @@ def bought(evaluations: int, sd: float) -> str:
 
 def check_unchanged(journal: Journal, state: State) -> None:
     """Conflict naming a setting that scores depend on and that settings.json has otherwise."""
-    given = read_settings(journal.home, journal.place) or {}
+    given = read_settings(journal)
     for field in sorted(FIXED | set(ROLES)):
         old = state["settings"].get(field)
         if field in given and given[field] != old and not (old is None and not given[field]):
             raise Conflict(
-                f"settings.json has another {field}: {_short(given[field])}, "
-                f"and this campaign was begun with {_short(old)}",
+                f"settings.json has another {field}: {clip(str(given[field]), 60)!r}, "
+                f"and this campaign was begun with {clip(str(old), 60)!r}",
                 hint=f"put it back, or `holdfast improve set {field} …`",
                 path=journal.place.key(SETTINGS),
             )
 
 
-def _short(value: Any) -> str:
-    text = str(value)
-    return repr(text if len(text) <= 60 else text[:60] + "…")
-
-
-def changed_settings(journal: Journal, changes: Record, source: str) -> Sequence[Record]:
-    """Write changes of settings to the journal and to settings.json; the lines."""
-    state = journal.known()
-    old, new = state["settings"], checked({**state["settings"], **changes}).whole()
-    lines = [
-        {"event": "changed", "field": field, "old": old.get(field), "new": value, "source": source}
-        for field, value in new.items()
-        if value != old.get(field)
-    ]
-    if lines:
+def change_settings(journal: Journal, given: Record, source: str) -> None:
+    """Write settings to the journal and to settings.json."""
+    old = journal.known()["settings"]
+    new = checked({**old, **given}).whole()
+    if lines := changes(old, new, source):
         journal.write(*lines)
-    document = journal.home.document(journal.place.key(SETTINGS))
-    document.replace(pretty({**(read_settings(journal.home, journal.place) or {}), **changes}))
-    document.close()
-    return lines
+    journal.put(SETTINGS, pretty({**read_settings(journal), **given}).decode())
 
 
 def told_before(

@@ -16,6 +16,7 @@ from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.git import call
 from holdfast.git.repository import FILE, LINK, MODULE, Content, Entry, Repository, Tree
 from holdfast.improve.files import in_scope
+from holdfast.improve.proposers import replace_once
 from holdfast.workspace.repo import Checkout, Repo, Sealed
 from holdfast.workspace.safedir import leads_inside, remove_folder
 from holdfast.workspace.snapshots import difference, printable
@@ -181,11 +182,4 @@ def apply_reply(files: Files, reply: Record) -> None:
             raise Conflict(f"files.{path} is no text", hint="the whole new text, or null")
         files.write(path, text)
     for edit in objects_in(reply.get("edits")):
-        path, old, new = (str(edit.get(name, "")) for name in ("file", "old", "new"))
-        text = files.read(path)
-        if not old or text.count(old) != 1:
-            raise Conflict(
-                f"the text to replace in {path} is there {text.count(old) if old else 0} times",
-                hint="quote enough of it to stand there once",
-            )
-        files.write(path, text.replace(old, new))
+        replace_once(files, *(str(edit.get(name, "")) for name in ("file", "old", "new")))

@@ -13,7 +13,7 @@ from holdfast.errors import NotFound
 from holdfast.improve.campaign import Parts
 from holdfast.improve.files import in_scope
 from holdfast.improve.journal import Journal
-from holdfast.improve.proposers import builtin
+from holdfast.improve.proposers import builtin, carry_out
 from holdfast.text import plural
 
 
@@ -21,7 +21,7 @@ def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Reco
     """Go on until it has had as many evaluations as the campaign; each is recorded at once."""
     state, settings = journal.state(), parts.settings
     wanted: int = state["evaluations"] - state["baseline"]["runs"]
-    proposer = builtin("search:random")
+    plan = builtin("search:random")
     for number in range(state["control"]["n"] + 1, wanted + 1):
         files = parts.workshop.files(
             state["base"],
@@ -31,7 +31,7 @@ def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Reco
         request: Record = {"role": "planner", "round": number, "id": "control_a"}
         request |= {"seed": settings.seed or 0, "slug": journal.place.slug, "input": given}
         try:
-            proposer.execute(proposer.plan(request, files), files)
+            carry_out(plan(request, files), files)
         except NotFound as error:
             journal.write({"event": "control", "score": None, "why": error.message})
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any, cast
 
 from holdfast.git.repository import LINK, Repository
 from holdfast.workspace.snapshots import difference
@@ -59,17 +60,12 @@ def _spans(module: ast.Module) -> Iterator[tuple[int, int]]:
         if not hasattr(node, "body"):
             yield node.lineno, node.end_lineno or node.lineno
             continue
-        head = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
-        head += [part for each in ast.iter_child_nodes(node) for part in _arguments(each)]
-        first = min([node.lineno, *(part.lineno for part in head)])
-        yield first, max([node.lineno, *(part.end_lineno or 0 for part in head)])
-
-
-def _arguments(node: ast.AST) -> Iterator[ast.expr | ast.arg]:
-    if isinstance(node, ast.arguments):
-        for part in ast.walk(node):
-            if isinstance(part, ast.expr | ast.arg):
-                yield part
+        below = ast.stmt | ast.excepthandler | ast.match_case
+        heads = [each for each in ast.iter_child_nodes(node) if not isinstance(each, below)]
+        parts = [cast("Any", part) for each in heads for part in ast.walk(each)]
+        lines = [(each.lineno, each.end_lineno) for each in parts if hasattr(each, "lineno")]
+        firsts, lasts = zip((node.lineno, node.lineno), *lines, strict=True)
+        yield min(firsts), max(lasts)
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -23,8 +23,7 @@ from holdfast.contracts.improve import APPROACH_FAMILIES
 from holdfast.contracts.improve_state import Settings as Contract
 from holdfast.contracts.markdown import without_comments
 from holdfast.errors import ConfigError, UsageError
-from holdfast.improve.journal import Place
-from holdfast.store.backend import Backend
+from holdfast.improve.journal import Journal
 
 SETTINGS, GOAL = "config/settings.json", "config/goal.md"
 HARNESS, IDEA = "config/harness.md", "config/idea.md"
@@ -112,19 +111,30 @@ def parsed_setting(key: str, text: str) -> Any:
     return text
 
 
-def read_settings(home: Backend, place: Place) -> Record | None:
-    """What settings.json holds; None if there is none, ConfigError if it is broken."""
-    found = home.document(place.key(SETTINGS)).read()
-    if found is None:
-        return None
+def read_settings(journal: Journal) -> Record:
+    """What settings.json holds; empty if there is none, ConfigError if it is broken."""
+    data = journal.data(SETTINGS)
     try:
-        return decode_record(found.data)
+        return {} if data is None else decode_record(data)
     except DecodeError as error:
         raise ConfigError(
-            f"settings.json of {place.name} cannot be read: {error}",
+            f"settings.json of {journal.place.name} cannot be read: {error}",
             hint="repair it; nothing is run until then",
-            path=place.key(SETTINGS),
+            path=journal.place.key(SETTINGS),
         ) from None
+
+
+def changed(field: str, old: Any, new: Any, source: str) -> Record:
+    """The line of a setting or file that is another one now."""
+    return {"event": "changed", "field": field, "old": old, "new": new, "source": source}
+
+
+def changes(old: Record, new: Record, source: str) -> list[Record]:
+    return [
+        changed(field, old.get(field), value, source)
+        for field, value in new.items()
+        if value != old.get(field)
+    ]
 
 
 # --- Markdown -------------------------------------------------------------------------------
@@ -211,11 +221,6 @@ def ideas_in(text: str) -> list[str]:
         if own or body.strip():
             ideas.append(": ".join(filter(None, (own, body.strip()))))
     return ideas
-
-
-def text_of(home: Backend, key: str) -> str:
-    found = home.document(key).read()
-    return "" if found is None else found.data.decode("utf-8", "replace")
 
 
 def in_scope(path: str, patterns: Sequence[str]) -> bool:

@@ -361,6 +361,21 @@ class Journal:
             )
         return state
 
+    # -- files beside it ---------------------------------------------------------------
+
+    def data(self, path: str) -> bytes | None:
+        found = self.home.document(self.place.key(path)).read()
+        return None if found is None else found.data
+
+    def text(self, path: str) -> str:
+        """What a file of the campaign holds; empty if there is none."""
+        return (self.data(path) or b"").decode("utf-8", "replace")
+
+    def put(self, path: str, text: str) -> None:
+        document = self.home.document(self.place.key(path))
+        document.replace(text.encode("utf-8", "replace"))
+        document.close()
+
     # -- owning ------------------------------------------------------------------------
 
     def own(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from holdfast.codec import Record
 from holdfast.errors import HoldfastError, OverBudget, StorageError
@@ -22,12 +21,13 @@ from holdfast.improve.files import (
     GOAL,
     HARNESS,
     IDEA,
+    changed,
+    changes,
     checked,
     families_in,
     ideas_in,
     read_goal,
     read_settings,
-    text_of,
     with_status,
 )
 from holdfast.improve.journal import IDLE, State, results
@@ -124,7 +124,7 @@ class Engine:
             self._read_files(state)
             self._meet_branch()
             state, s = self.journal.known(), self.steps.settings
-            ideas = [*ideas_in(text_of(self.steps.home, self.place.key(IDEA))), *state["ideas"]]
+            ideas = [*ideas_in(self.journal.text(IDEA)), *state["ideas"]]
             line: Record = {"event": "round", "number": state["iterations"] + 1}
             line |= {"seed": s.seed or 0, "head": state["head"], "ideas": ideas}
             many = 1 if smoke else self.steps.planners
@@ -137,22 +137,17 @@ class Engine:
 
     def _read_files(self, state: State) -> None:
         """Take over what people changed in settings.json, goal.md and harness.md."""
-        lines: list[Record] = []
-        given = read_settings(self.steps.home, self.place) or {}
-        values = checked({**state["settings"], **given}).whole()
-        for field, new in values.items():
-            old = state["settings"].get(field)
-            if new != old and field not in FIXED:
-                lines.append(_changed(field, old, new, "settings.json"))
-        for name, key in (("goal", GOAL), ("harness", HARNESS)):
-            text = text_of(self.steps.home, self.place.key(key))
-            if text != state[name]:
-                lines.append(_changed(name, None, text, "user"))
-                state = {**state, name: text}
-        phases = read_goal(state["goal"]).phases
+        values = checked({**state["settings"], **read_settings(self.journal)}).whole()
+        values = {name: value for name, value in values.items() if name not in FIXED}
+        lines = changes(state["settings"], values, "settings.json")
+        files = {"goal": self.journal.text(GOAL), "harness": self.journal.text(HARNESS)}
+        lines += [
+            changed(name, None, text, "user") for name, text in files.items() if text != state[name]
+        ]
+        phases = read_goal(files["goal"]).phases
         active = next((each.phase for each in phases if each.status == "active"), None)
         if state["phase"] not in [each.phase for each in phases] and active != state["phase"]:
-            lines.append(_changed("current_phase", state["phase"], active, "goal.md"))
+            lines.append(changed("current_phase", state["phase"], active, "goal.md"))
         if lines:
             self.journal.write(*lines)
         # Also what `improve set` wrote, from another process.
@@ -213,12 +208,6 @@ class Engine:
         new = names[at + 1] if at + 1 < len(names) else None
         text = with_status(state["goal"], state["phase"], "completed")
         text = with_status(text, new, "active") if new else text
-        document = self.steps.home.document(self.place.key(GOAL))
-        document.replace(text.encode())
-        document.close()
-        phase = _changed("current_phase", state["phase"], new, "engine")
-        self.journal.write(phase, _changed("goal", None, text, "engine"))
-
-
-def _changed(field: str, old: Any, new: Any, source: str) -> Record:
-    return {"event": "changed", "field": field, "old": old, "new": new, "source": source}
+        self.journal.put(GOAL, text)
+        phase = changed("current_phase", state["phase"], new, "engine")
+        self.journal.write(phase, changed("goal", None, text, "engine"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from hashlib import sha256
 from random import Random
@@ -34,17 +35,6 @@ NAMES = (*DRAWS, "mutate", "patches:FILE", "null")
 Plan = Callable[[Record, Files], Record]
 
 
-class Proposer(NamedTuple):
-    plan: Plan
-    """What to try, as a plan of the contract."""
-
-    def execute(self, plan: Record, files: Files) -> None:
-        """Make the edits of a plan; Conflict where the text is not what the plan says."""
-        known = set(files.paths())
-        for step in objects_in(plan.get("steps")):
-            _edit(step, files, known)
-
-
 class Edit(NamedTuple):
     file: str
     old: str
@@ -60,42 +50,48 @@ class Edit(NamedTuple):
         return f"{where}replace {json.dumps(self.old)} by {json.dumps(self.new)}"
 
 
-def builtin(name: str) -> Proposer:
-    """A proposer by its name; an error if there is none, or it lacks its library or list."""
+def builtin(name: str) -> Plan:
+    """What plans by a name; an error if there is none, or it lacks its library or list."""
     kind, _, argument = name.partition(":")
     if name in DRAWS:
         if name != "search:random":
             cma()
-        return Proposer(partial(_searched, DRAWS[name]))
+        return partial(_searched, DRAWS[name])
     if kind == "patches" and argument:
         _listed(argument)
-        return Proposer(partial(_patched, argument))
+        return partial(_patched, argument)
     plain: dict[str, Plan] = {"mutate": _mutated, "null": _unchanged, "direct": _direct}
     if name not in plain:
         raise UsageError(f"no such proposer: {name[:80]}", hint=", ".join(NAMES))
-    return Proposer(plain[name])
+    return plain[name]
 
 
-def _edit(step: Mapping[str, Any], files: Files, known: Collection[str]) -> None:
-    path, change = str(step.get("file")), str(step.get("change"))
-    if change == _NOTHING:
-        return
-    if whole := _WRITE.fullmatch(change):
-        files.write(path, json.loads(whole[1]))
-        return
-    found = _CHANGE.fullmatch(change)
-    if found is None:
-        raise UsageError(f"step {step.get('step')} holds no edit: {change[:80]!r}")
-    old, new = json.loads(found[2]), json.loads(found[3])
-    text = files.read(path) if path in known else ""
-    lines, at = text.split("\n"), int(found[1] or 0) - 1
-    if 0 <= at < len(lines) and lines[at] == old:
-        lines[at] = new
-        files.write(path, "\n".join(lines))
-    elif text.count(old) == 1:
-        files.write(path, text.replace(old, new))
-    else:
-        raise Conflict(f"{path}: the text to replace is there {text.count(old)} times")
+def carry_out(plan: Record, files: Files) -> None:
+    """Make the edits of a plan; Conflict where the text is not what the plan says."""
+    for step in objects_in(plan.get("steps")):
+        path, change = str(step.get("file")), str(step.get("change"))
+        if whole := _WRITE.fullmatch(change):
+            files.write(path, json.loads(whole[1]))
+        elif found := _CHANGE.fullmatch(change):
+            old, new = json.loads(found[2]), json.loads(found[3])
+            lines, at = files.read(path).split("\n"), int(found[1] or 0) - 1
+            if 0 <= at < len(lines) and lines[at] == old:
+                lines[at] = new
+                files.write(path, "\n".join(lines))
+            else:
+                replace_once(files, path, old, new)
+        elif change != _NOTHING:
+            raise UsageError(f"step {step.get('step')} holds no edit: {change[:80]!r}")
+
+
+def replace_once(files: Files, path: str, old: str, new: str) -> None:
+    text = files.read(path)
+    if not old or text.count(old) != 1:
+        raise Conflict(
+            f"the text to replace in {path} is there {text.count(old) if old else 0} times",
+            hint="quote enough of it to stand there once",
+        )
+    files.write(path, text.replace(old, new))
 
 
 # --- the parts of a plan --------------------------------------------------------------------
@@ -203,23 +199,22 @@ def _searched(draws: Sequence[tuple[str, Draw]], request: Record, files: Files) 
 
 # --- mutation -------------------------------------------------------------------------------
 
-_OPERATORS: Mapping[type[ast.AST], tuple[str, tuple[str, ...]]] = {
-    ast.Lt: ("<", ("<=", ">")),
-    ast.LtE: ("<=", ("<",)),
-    ast.Gt: (">", (">=", "<")),
-    ast.GtE: (">=", (">",)),
-    ast.Eq: ("==", ("!=",)),
-    ast.NotEq: ("!=", ("==",)),
-    ast.Add: ("+", ("-",)),
-    ast.Sub: ("-", ("+",)),
-    ast.Mult: ("*", ("/", "+")),
-    ast.Div: ("/", ("*",)),
-    ast.FloorDiv: ("//", ("/",)),
-    ast.And: ("and", ("or",)),
-    ast.Or: ("or", ("and",)),
+_OTHERS: Mapping[type[ast.AST], tuple[type[ast.AST], ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt,),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt,),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div, ast.Add),
+    ast.Div: (ast.Mult,),
+    ast.FloorDiv: (ast.Div,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
 }
 _WORDS = {"min": "max", "max": "min", "any": "all", "all": "any", "True": "False", "False": "True"}
-_SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
 
 
 def _mutated(request: Record, files: Files) -> Record:
@@ -254,62 +249,40 @@ def mutations(path: str, text: str) -> list[Edit]:
         return []
     lines, found = text.split("\n"), dict[tuple[int, str], Edit]()
     for node in ast.walk(module):
-        for row, start, end, new in _changes(node, lines):
-            line = lines[row].encode()
-            other = (line[:start] + new.encode() + line[end:]).decode()
-            if other != lines[row]:
-                found[row, other] = Edit(path, lines[row], other, row + 1)
+        for new in _changes(node):
+            if isinstance(node, ast.expr | ast.stmt) and node.lineno == node.end_lineno:
+                row, old = node.lineno - 1, lines[node.lineno - 1]
+                line = old.encode()
+                changed = line[: node.col_offset] + new.encode() + line[node.end_col_offset :]
+                if (other := changed.decode()) != old:
+                    found[row, other] = Edit(path, old, other, row + 1)
     return [found[key] for key in sorted(found)]
 
 
-def _changes(node: ast.AST, lines: Sequence[str]) -> Iterator[tuple[int, int, int, str]]:
-    """Row, first and last byte, and what to put there."""
+def _changes(node: ast.AST) -> Iterator[str]:
+    """What could stand in the place of an expression or a statement."""
     match node:
-        case ast.BinOp(left=left, op=op, right=right):
-            yield from _between(left, op, right, lines)
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield from _between(left, op, right, lines)
-        case ast.BoolOp(op=op, values=[left, right, *_]):
-            yield from _between(left, op, right, lines)
-        case ast.Constant(value=bool() as value) | ast.Name(id=str() as value):
-            if str(value) in _WORDS:
-                yield _at(cast("ast.expr", node), _WORDS[str(value)])
-        case ast.Constant(value=int() | float() as value):
-            others = (value + 1, value - 1, value * 2) if isinstance(value, int) else ()
-            others = others or (value * 1.5, value / 1.5)
-            yield from (
-                _at(node, f"{other:.6g}" if isinstance(other, float) else str(other))
-                for other in others
-            )
-        case ast.UnaryOp(op=ast.Not(), operand=operand) if node.lineno == operand.lineno:
-            yield node.lineno - 1, node.col_offset, operand.col_offset, ""
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.Compare(ops=[op]):
+            for other in _OTHERS.get(type(op), ()):
+                new = cast("Any", copy(node))
+                new.op, new.ops = other(), [other()]
+                yield ast.unparse(new)
+        case ast.Constant(bool() as value) | ast.Name(str() as value) if str(value) in _WORDS:
+            yield _WORDS[str(value)]
+        case ast.Constant(int() as value) if not isinstance(value, bool):
+            yield from (str(value + 1), str(value - 1), str(value * 2))
+        case ast.Constant(float() as value):
+            yield from (f"{value * 1.5:.6g}", f"{value / 1.5:.6g}")
+        case ast.UnaryOp(ast.Not(), operand):
+            yield ast.unparse(operand)
         case ast.Break() | ast.Continue():
-            yield _at(node, "continue" if isinstance(node, ast.Break) else "break")
-        case ast.stmt() if isinstance(node, _SIMPLE) and node.lineno == node.end_lineno:
-            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-                yield _at(node, "pass")
+            yield "continue" if isinstance(node, ast.Break) else "break"
+        case ast.Assign() | ast.AugAssign():
+            yield "pass"
+        case ast.Expr(value) if not isinstance(value, ast.Constant):
+            yield "pass"
         case _:
             pass
-
-
-def _at(node: ast.expr | ast.stmt, new: str) -> tuple[int, int, int, str]:
-    if node.end_lineno != node.lineno:
-        return node.lineno - 1, 0, 0, ""
-    return node.lineno - 1, node.col_offset, node.end_col_offset or 0, new
-
-
-def _between(
-    left: ast.expr, op: ast.AST, right: ast.expr, lines: Sequence[str]
-) -> Iterator[tuple[int, int, int, str]]:
-    """The operator between two expressions of a line."""
-    spelled, others = _OPERATORS.get(type(op), ("", ()))
-    row, first, last = right.lineno - 1, left.end_col_offset or 0, right.col_offset
-    if not others or left.end_lineno != right.lineno:
-        return
-    gap = lines[row].encode()[first:last].decode()
-    if (at := gap.find(spelled)) >= 0:
-        start = first + len(gap[:at].encode())
-        yield from ((row, start, start + len(spelled), other) for other in others)
 
 
 # --- patches, and nothing -------------------------------------------------------------------

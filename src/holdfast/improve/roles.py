@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.calls.call import ask
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode_record, encode
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.improve.proposers import builtin
+from holdfast.improve.proposers import builtin, carry_out
 from holdfast.models.command import open_command
 from holdfast.models.protocol import Message, Request
 from holdfast.models.registry import open_model
@@ -122,8 +122,8 @@ def built_in(ref: str, request: Record, files: Files) -> Call:
     def make() -> Answer:
         try:
             if request["role"] == "planner":
-                return Answer(builtin(ref).plan(request, files))
-            builtin(ref).execute(request["input"]["plan"], files)
+                return Answer(builtin(ref)(request, files))
+            carry_out(request["input"]["plan"], files)
         except HoldfastError as error:
             return Answer(None, error.message)
         except Exception as error:

@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +57,8 @@ class Shown:
 
     def rounds(self) -> list[int]:
         """Those with a history, in their order."""
-        return sorted(self._numbered("state/iteration_history"))
+        found = (_ROUND.fullmatch(name) for name in self._names("state/iteration_history"))
+        return sorted({int(match[1]) for match in found if match})
 
     def history(self, number: int) -> dict[str, Any]:
         return self.document(f"state/iteration_history/round_{number}.json", "iteration-history")
@@ -69,11 +71,11 @@ class Shown:
 
     def plans(self, number: int) -> list[dict[str, Any]]:
         """The plans of a round, as archived or as they stand."""
-        for folder in (f"state/plan_archive/round_{number}", f"plans/round_{number}"):
-            found = sorted(name for name in self._names(folder) if name.endswith(".json"))
-            if found:
-                return [self.document(f"{folder}/{name}", "plan") for name in found]
-        return []
+        archived = self._all(f"state/plan_archive/round_{number}", "plan")
+        return archived or self._all(f"plans/round_{number}", "plan")
+
+    def results(self, number: int) -> list[dict[str, Any]]:
+        return self._all(f"state/benchmark_results/round_{number}", "benchmark-result")
 
     def judged_plans(self, number: int) -> Iterator[dict[str, Any]]:
         """The plans of a round, each with its reviews, its result and what became of it."""
@@ -98,11 +100,6 @@ class Shown:
                 "failure": object_of(failure),
             }
 
-    def results(self, number: int) -> list[dict[str, Any]]:
-        folder = f"state/benchmark_results/round_{number}"
-        found = sorted(name for name in self._names(folder) if name.endswith(".json"))
-        return [self.document(f"{folder}/{name}", "benchmark-result") for name in found]
-
     def document(self, path: str, name: str) -> dict[str, Any]:
         """A document with what could be mended; empty if there is none."""
         return object_of(kind(name).read(object_of(self._value(path))).value)
@@ -114,9 +111,9 @@ class Shown:
         except DecodeError:
             return None  # `validate` says what is wrong with it
 
-    def _numbered(self, folder: str) -> set[int]:
-        found = (_ROUND.fullmatch(name) for name in self._names(folder))
-        return {int(match[1]) for match in found if match}
+    def _all(self, folder: str, name: str) -> list[dict[str, Any]]:
+        found = sorted(each for each in self._names(folder) if each.endswith(".json"))
+        return [self.document(f"{folder}/{each}", name) for each in found]
 
     def _points(self) -> Iterable[Point]:
         """Candidates in the order of their rounds: of rows, and of histories what rows lack."""
@@ -126,13 +123,10 @@ class Shown:
             _add(points, value, number(value.get("iteration")), won=value.get("is_winner") is True)
         for at in self.rounds():
             history = self.history(at)
-            several = ("stacked", True), ("losers", False), ("all_results", False)
-            found = [(object_of(history.get("winner")), True)]
-            found += [
-                (each, won) for name, won in several for each in objects_in(history.get(name))
-            ]
-            for value, won in found:
-                _add(points, value, at, won=won)
+            _add(points, object_of(history.get("winner")), at, won=True)
+            for name in ("stacked", "losers", "all_results"):
+                for value in objects_in(history.get(name)):
+                    _add(points, value, at, won=name == "stacked")
         return [points[key] for key in sorted(points)]
 
 
@@ -184,29 +178,26 @@ def in_folder(path: str) -> Shown:
     top = found[0]
 
     def text(name: str) -> bytes | None:
-        try:
-            return read(os.path.join(top, *name.split("/")), plain=True)
-        except OSError:
-            return None
+        with suppress(OSError):
+            return read(os.path.join(top, name), plain=True)
+        return None
 
     def names(folder: str) -> list[str]:
-        try:
-            return sorted(os.listdir(os.path.join(top, *folder.split("/"))))
-        except OSError:
-            return []
+        with suppress(OSError):
+            return os.listdir(os.path.join(top, folder))
+        return []
 
     return Shown(text, names)
 
 
 def _is_campaign(top: str) -> bool:
-    return any(os.path.isfile(os.path.join(top, *name.split("/"))) for name in _MARKS)
+    return any(os.path.isfile(os.path.join(top, name)) for name in _MARKS)
 
 
 def _folders(top: str) -> list[str]:
-    try:
+    with suppress(OSError):
         return sorted(entry.path for entry in os.scandir(top) if entry.is_dir())
-    except OSError:
-        return []
+    return []
 
 
 def of_home(home: Backend, root: str) -> Shown:

@@ -167,8 +167,10 @@ class Steps:
             try:
                 self._heed()
             except Halted:
+                # Again and again: a program may only be about to start.
                 end_around(self.around)
-                wait(waiting)
+                while wait(waiting, _LOOK).not_done:
+                    end_around(self.around)
                 raise
         return ended
 
@@ -239,11 +241,8 @@ class Steps:
         """An output as a line can hold it; a long one is kept beside the journal by its hash."""
         if len(raw) <= _INLINE:
             return raw
-        data = raw.encode("utf-8", "replace")
-        name = f"outputs/{sha256(data).hexdigest()}.txt"
-        document = self.home.document(self.journal.place.key(name))
-        document.replace(data)
-        document.close()
+        name = f"outputs/{sha256(raw.encode('utf-8', 'replace')).hexdigest()}.txt"
+        self.journal.put(name, raw)
         half = _INLINE // 2
         return f"{raw[:half]}\n[{len(raw) - _INLINE} characters more in {name}]\n{raw[-half:]}"
 

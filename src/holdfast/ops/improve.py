@@ -222,7 +222,7 @@ def _go(
         )
     changed = campaigns_.with_roles(settings, changes)
     if changed:
-        campaigns_.changed_settings(journal, changed, "improve run")
+        campaigns_.change_settings(journal, changed, "improve run")
         settings = checked(journal.state()["settings"])
     line = campaigns_.check_trust(state, settings, confirm(call, trust=trust))
     journal.write(
@@ -337,7 +337,7 @@ def set_(
         changes = {key: new}
         if key in ROLES:
             changes = campaigns_.with_roles(checked(state["settings"]), changes)
-        campaigns_.changed_settings(journal, changes, "user")
+        campaigns_.change_settings(journal, changes, "user")
         journal.lines.flush()
     return Change(journal.place.name, applied=True, detail=f"{key} is {value} from the next round")
 
@@ -352,23 +352,22 @@ def edit(
     session_id: Session = None,
 ) -> Change:
     """In $EDITOR; counts from the next round."""
-    from holdfast.improve.files import families_in, read_goal, text_of
+    from holdfast.improve.files import families_in, read_goal
 
     if call.edit is None and text is None:
         raise UsageError("no terminal to edit in", hint="--text @FILE")
     with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
-        key = journal.place.key(f"config/{what}.md")
+        path = f"config/{what}.md"
+        key = journal.place.key(path)
         if text is None and call.edit is not None:
-            text = call.edit(text_of(journal.home, key))
+            text = call.edit(journal.text(path))
         if text is None:
             return Change(key, applied=False, detail=f"{what}.md is as it was")
         if what == "goal":
             read_goal(text)
         elif what == "harness":
             families_in(text)
-        document = journal.home.document(key)
-        document.replace(text.encode())
-        document.close()
+        journal.put(path, text)
     return Change(key, applied=True, detail=f"{what}.md counts from the next round")
 
 
