@@ -95,7 +95,7 @@ def test_noise_needs_five_runs_and_equal_ones_are_exact() -> None:
     with pytest.raises(ValueError, match="5 runs"):
         noise_of([1.0] * 4)
     # The mean of many equal numbers may be off by a bit; their spread is not.
-    assert noise_of([0.1] * 7).is_exact
+    assert noise_of([0.1] * 7).sd == 0.0
 
 
 def test_a_sub_score_that_falls_too_far_or_is_gone_is_named() -> None:

@@ -24,12 +24,8 @@ class Noise(NamedTuple):
 
     mean: float
     sd: float
+    """0.0 where every run gave the same number, so that one run is enough."""
     runs: int
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every run gave the same number, so that one run is enough."""
-        return self.sd == 0.0
 
 
 class Decision(NamedTuple):

@@ -118,14 +118,15 @@ def set_up(
     tell: Callable[[str], None],
 ) -> list[str]:
     """Make a campaign: files, trust, branch, noise and baseline; what is worth a warning."""
-    values = {"target_branch": head_of(values["repo_path"]), **values}
-    settings, home, place = _whole(checked(values)), journal.home, journal.place
+    source, home, place = _source(values["repo_path"]), journal.home, journal.place
+    branch = source.branch() or "HEAD"
+    settings = _whole(checked({"target_branch": branch, **values}))
     if journal.state()["campaign"]:
         raise Conflict(
             f"campaign {place.name} already exists",
             hint="`holdfast improve run` goes on with it; --topic names another one",
         )
-    base = _base_of(settings)
+    base = _base_of(source, settings)
     trusted = check_trust(journal.state(), settings, confirm)
     branch = f"improve/{goal_slug(settings.objective, place)}"
     parts = Parts(journal, settings, base)
@@ -181,11 +182,6 @@ def with_roles(settings: Settings, given: Record) -> Record:
     return {name: value for name, value in made.whole().items() if value != old[name]}
 
 
-def head_of(path: str) -> str:
-    """The branch that a repository has checked out; HEAD where that is none."""
-    return _source(path).branch() or "HEAD"
-
-
 def _source(path: str) -> Source:
     source = source_of(path)
     if source is None:
@@ -194,9 +190,8 @@ def _source(path: str) -> Source:
     return source
 
 
-def _base_of(settings: Settings) -> str:
+def _base_of(source: Source, settings: Settings) -> str:
     """The commit that everything is measured against."""
-    source = _source(settings.repo_path)
     for name in (f"refs/heads/{settings.target_branch}", settings.target_branch):
         if (commit := source.commit_of(name)) is not None:
             return commit
@@ -323,7 +318,7 @@ def change_settings(journal: Journal, given: Record, source: str) -> None:
     journal.put(SETTINGS, pretty({**read_settings(journal), **given}).decode())
 
 
-def told_before(
+def forecast(
     settings: Settings, state: State, evaluations: int | None, seconds: float | None
 ) -> Iterable[str]:
     """What a budget buys, before it is spent."""

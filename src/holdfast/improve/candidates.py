@@ -7,7 +7,7 @@ ours: the branch of the campaign and the tags of what lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from holdfast.codec import Record
@@ -34,18 +34,10 @@ _AT_ONCE = 2_000
 class Files:
     """The files of a commit that may change, read from git and changed in memory."""
 
-    def __init__(
-        self,
-        git: Repository,
-        commit: str,
-        whole: Tree,
-        may: Callable[[str], bool],
-        texts: dict[str, str],
-    ) -> None:
+    def __init__(self, git: Repository, commit: str, may: Tree, texts: dict[str, str]) -> None:
         """`texts` are those of blobs that were read before, by any of these."""
         self._git, self.commit, self._texts = git, commit, texts
-        kept = (LINK, MODULE)
-        self.tree = {p: each for p, each in whole.items() if each.mode not in kept and may(p)}
+        self.tree = {path: it for path, it in may.items() if it.mode not in (LINK, MODULE)}
         self.written: dict[str, str | None] = {}
 
     def paths(self) -> list[str]:
@@ -84,8 +76,11 @@ class Workshop:
         self.git = self.repo.git
         self._texts: dict[str, str] = {}
 
-    def files(self, commit: str, may: Callable[[str], bool]) -> Files:
-        return Files(self.git, commit, self.git.tree(commit), may, self._texts)
+    def files(self, commit: str, scope: Sequence[str], sealed: Sealed) -> Files:
+        """What a built-in may read and change."""
+        tree = self.git.tree(commit).items()
+        may = {path: it for path, it in tree if in_scope(path, scope) and not sealed.covers(path)}
+        return Files(self.git, commit, may, self._texts)
 
     # -- folders -----------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from holdfast.codec import Record
 from holdfast.errors import NotFound
 from holdfast.improve.campaign import Parts
-from holdfast.improve.files import in_scope
 from holdfast.improve.journal import Journal
 from holdfast.improve.proposers import builtin, carry_out
 from holdfast.text import plural
@@ -23,10 +22,7 @@ def measure(journal: Journal, parts: Parts, tell: Callable[[str], None]) -> Reco
     wanted: int = state["evaluations"] - state["baseline"]["runs"]
     plan = builtin("search:random")
     for number in range(state["control"]["n"] + 1, wanted + 1):
-        files = parts.workshop.files(
-            state["base"],
-            lambda path: in_scope(path, settings.scope) and not parts.sealed.covers(path),
-        )
+        files = parts.workshop.files(state["base"], settings.scope, parts.sealed)
         given = {"direction": settings.benchmark_direction, "constants": settings.constants}
         request: Record = {"role": "planner", "round": number, "id": "control_a"}
         request |= {"seed": settings.seed or 0, "slug": journal.place.slug, "input": given}

@@ -109,12 +109,7 @@ class Evaluation(NamedTuple):
 
 class Evaluator:
     def __init__(
-        self,
-        repo: Repo,
-        folder: str,
-        benchmark: Benchmark,
-        sealed: Sealed,
-        clock: Clock,
+        self, repo: Repo, folder: str, benchmark: Benchmark, sealed: Sealed, clock: Clock
     ) -> None:
         """`folder` is for checkouts."""
         self.repo, self.benchmark, self.sealed = repo, benchmark, sealed
@@ -163,23 +158,15 @@ class Evaluator:
             env |= {"PYTHONPATH": place, tracing.ROOT: checkout.path, tracing.OUT: f"{place}/lines"}
             if limits.time is not None:
                 limits = replace(limits, time=limits.time * _TRACE_PATIENCE, cpu=None)
-        sandbox = None
-        if self.isolation == "sandbox":
-            sandbox = Sandbox(
-                checkout.path,
-                network=False,
-                frozen=tuple(
-                    path
-                    for path in (os.path.join(checkout.path, each) for each in self.sealed.paths)
-                    if os.path.exists(path)
-                ),
-            )
+        sealed = [os.path.join(checkout.path, each) for each in self.sealed.paths]
+        frozen = tuple(path for path in sealed if os.path.exists(path))
+        sandbox = Sandbox(checkout.path, network=False, frozen=frozen)
         ended = run(
             benchmark.words(),
             cwd=checkout.path,
             limits=limits,
             env=env,
-            sandbox=sandbox,
+            sandbox=sandbox if self.isolation == "sandbox" else None,
             keep=_KEPT,
             clock=self._clock,
         )
@@ -230,30 +217,27 @@ class Evaluator:
 
 def _outcome(ended: Ended, fine: Sequence[int]) -> Record | None:
     """What failed, if the program did not end as a benchmark does."""
-    last = ended.tail.strip().splitlines()[-1:] or [""]
-    said = last[0][:300]
-    match ended.outcome:
-        case "timeout" | "cpu":
-            what = "CPU time" if ended.outcome == "cpu" else "time"
-            return failure(
-                f"the benchmark used up its {what} after {ended.duration:.3g} s", said, "timeout"
-            )
-        case "memory":
-            return failure(f"the benchmark used {ended.peak_memory} bytes", said, "oom")
-        case "output" | "processes":
-            return failure(f"the benchmark went over its limit of {ended.outcome}", said)
-        case "not_started" | "lost":
-            return failure(
-                "the benchmark could not be run", ended.error or ended.told_lost, "infrastructure"
-            )
-        case "signaled" | "stopped":
-            return failure(f"the benchmark was ended by signal {ended.signal}", said)
-        case "exited":
-            if ended.code in fine:
-                return None
-            if "MemoryError" in ended.tail[-2000:]:
-                return failure("the benchmark ran out of memory", said, "oom")
-            return failure(f"the benchmark ended with exit code {ended.code}", said)
+    said = next(reversed(ended.tail.strip().splitlines()), "")[:300]
+    took = f"after {ended.duration:.3g} s"
+    verb, category = {
+        "timeout": (f"used up its time {took}", "timeout"),
+        "cpu": (f"used up its CPU time {took}", "timeout"),
+        "memory": (f"used {ended.peak_memory} bytes", "oom"),
+        "output": ("went over its limit of output", "logic_error"),
+        "processes": ("went over its limit of processes", "logic_error"),
+        "not_started": ("could not be run", "infrastructure"),
+        "lost": ("could not be run", "infrastructure"),
+        "signaled": (f"was ended by signal {ended.signal}", "logic_error"),
+        "stopped": (f"was ended by signal {ended.signal}", "logic_error"),
+        "exited": (f"ended with exit code {ended.code}", "logic_error"),
+    }[ended.outcome]
+    if ended.outcome == "exited" and ended.code in fine:
+        return None
+    if ended.outcome == "exited" and "MemoryError" in ended.tail[-2000:]:
+        verb, category = "ran out of memory", "oom"
+    if category == "infrastructure":
+        said = ended.error or ended.told_lost
+    return failure(f"the benchmark {verb}", said, category)
 
 
 def failure(what: str, why: str, category: str = "logic_error", lesson: str = "") -> Record:

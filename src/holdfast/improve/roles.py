@@ -134,18 +134,11 @@ def built_in(ref: str, request: Record, files: Files) -> Call:
 
 
 def asking(
-    ref: str,
-    request: Record,
-    *,
-    clock: Clock,
-    around: str,
-    timeout: float,
-    folder: str | None = None,
-    beside: str | None = None,
+    ref: str, request: Record, clock: Clock, around: str, timeout: float, folder: str | None
 ) -> Call:
-    """The call of a model, or of a command that works in `folder`; `beside` gets the request."""
+    """The call of a model, or of a command that works in `folder`."""
     text = json.dumps(request, ensure_ascii=False)
-    model = _opened(ref, folder, beside, request, clock)
+    model = _opened(ref, folder, request, clock)
     said = Request((Message("user", text),), timeout=timeout, ordinal=request["round"] - 1)
     edits = request["role"] == "executor"
 
@@ -180,17 +173,17 @@ def _after(first: Answer, second: Answer) -> Answer:
     return second._replace(paid=paid, seconds=first.seconds + second.seconds)
 
 
-def _opened(
-    ref: str, folder: str | None, beside: str | None, request: Record, clock: Clock
-) -> Model:
+def _opened(ref: str, folder: str | None, request: Record, clock: Clock) -> Model:
     if not _is_command(ref):
         return open_model(ref)
     env = our_environment() | {"HOLDFAST_SEED": str(request["seed"])}
     if folder is not None:
+        above = os.path.dirname(folder)
+        path = f"{above}/request.json"
+        with open(path, "wb") as file:  # direct write: beside a candidate's files
+            file.write(encode(request))
         # A git in there that finds no repository must not find the user's.
-        env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
-    if beside is not None:
-        env["HOLDFAST_REQUEST"] = beside
+        env |= {"GIT_CEILING_DIRECTORIES": above, "HOLDFAST_REQUEST": path}
     return open_command(ref.partition(":")[2], env=env, cwd=folder, clock=clock)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
-from holdfast.codec import Record, encode
+from holdfast.codec import Record
 from holdfast.contracts.improve import ArchitectReview, ResearchBrief
 from holdfast.contracts.kind import read
 from holdfast.errors import HoldfastError
@@ -16,7 +15,7 @@ from holdfast.git.repository import LINK
 from holdfast.improve import rules
 from holdfast.improve.candidates import Files, Workshop, apply_reply, out_of_bounds
 from holdfast.improve.evaluator import failure
-from holdfast.improve.files import IDEA, IDEA_TEMPLATE, ideas_in, in_scope
+from holdfast.improve.files import IDEA, IDEA_TEMPLATE, ideas_in
 from holdfast.improve.journal import State, results
 from holdfast.improve.overview import overview
 from holdfast.improve.roles import (
@@ -88,27 +87,14 @@ class Round:
 
     def call(self, ref: str, request: Record, at: str | None, folder: str | None = None) -> Call:
         """A model or command; a command that only looks gets the files of a commit."""
-        beside = None
-        if ref.startswith("command:"):
-            if folder is None and at is not None:
-                name = f"round_{request['round']}_{request['id'].replace('/', '_')}"
-                folder = self.workshop.checkout(name, at).path
-            if folder is not None:
-                beside = os.path.join(os.path.dirname(folder), "request.json")
-                with open(beside, "wb") as file:  # direct write: beside a candidate's files
-                    file.write(encode(request))
-        clock, timeout = self.steps.clock, self.steps.settings.role_timeout_s
-        around = self.steps.around
-        return asking(
-            ref, request, clock=clock, around=around, timeout=timeout, folder=folder, beside=beside
-        )
+        if ref.startswith("command:") and folder is None and at is not None:
+            name = f"round_{request['round']}_{request['id'].replace('/', '_')}"
+            folder = self.workshop.checkout(name, at).path
+        steps, timeout = self.steps, self.steps.settings.role_timeout_s
+        return asking(ref, request, steps.clock, steps.around, timeout, folder)
 
     def files(self, commit: str) -> Files:
-        """What a built-in may read and change."""
-        scope = self.steps.settings.scope
-        return self.workshop.files(
-            commit, lambda path: in_scope(path, scope) and not self.sealed.covers(path)
-        )
+        return self.workshop.files(commit, self.steps.settings.scope, self.sealed)
 
     def parents(self) -> dict[str, Record]:
         """What each planner builds on: the head, or an older candidate of the population."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal, NamedTuple, TypeGuard, cast, get_args
+from typing import Literal, NamedTuple, TypeGuard, cast
 
 from holdfast.codec import DecodeError, Record, decode_record
 
 Format = Literal["json", "number", "pass_fail", "metric", "python"]
-FORMATS: tuple[str, ...] = get_args(Format)
 _METRIC = re.compile(r"METRIC ([A-Za-z0-9_][A-Za-z0-9_./:-]*)=(\S+)")
 _COMBINED = "combined_score"
 

@@ -230,7 +230,7 @@ def _go(
     )
     parts = campaigns_.Parts(journal, settings, state["base"])
     left = None if limits.deadline is None else max(0.0, limits.deadline - call.clock.now())
-    for text in campaigns_.told_before(settings, state, limits.evaluations, left):
+    for text in campaigns_.forecast(settings, state, limits.evaluations, left):
         tell(text)
     with stoppable() as stopping:
         steps = Steps(home, journal, settings, parts.benchmark, parts.screen, limits, stopping)
