@@ -17,6 +17,7 @@ from holdfast.improve.files import (
     FIXED,
     GOAL,
     HARNESS,
+    HARNESS_TEMPLATE,
     IDEA,
     IDEA_TEMPLATE,
     ROLES,
@@ -25,7 +26,6 @@ from holdfast.improve.files import (
     changes,
     checked,
     new_goal,
-    new_harness,
     read_goal,
     read_settings,
 )
@@ -214,7 +214,8 @@ def _matched(parts: Parts, settings: Settings) -> list[str]:
 
 def _texts(journal: Journal, settings: Settings) -> tuple[str, str]:
     """goal.md and harness.md as they are, or made from the settings; idea.md beside them."""
-    made = {GOAL: new_goal(settings), HARNESS: new_harness(settings), IDEA: IDEA_TEMPLATE}
+    harness = HARNESS_TEMPLATE + "".join(f"- `{each}`\n" for each in settings.families)
+    made = {GOAL: new_goal(settings), HARNESS: harness, IDEA: IDEA_TEMPLATE}
     for name, text in made.items():
         if known := journal.text(name):
             made[name] = known

@@ -35,6 +35,22 @@ IDEA_TEMPLATE = """\
 <!-- One idea per section (`## Title` and what to try).  Planners take them before their own. -->
 <!-- An idea is used in one round and removed from here. -->
 """
+HARNESS_TEMPLATE = """\
+# Harness
+
+## H001 — One Hypothesis Per Plan
+A plan tests exactly one hypothesis.
+
+## H002 — No Approach Family Streak
+No family wins three rounds in a row.
+
+## H003 — Intra-Round Diversity
+No two plans of a round are of one family.
+
+## Custom Rules
+
+## Custom Approach Families
+"""
 PLACED = {"repo_path", "target_branch", "topic_slug"}
 """Settings that a campaign begins with, and keeps."""
 FIXED = PLACED | {
@@ -157,24 +173,6 @@ def new_goal(settings: Settings) -> str:
         **{"milestones": [], "experiment_ideas": "", "phases": [], "remarks": {}, "other": []},
     }
     return goals.render(Goal.model_validate(value))
-
-
-def new_harness(settings: Settings) -> str:
-    rules = (
-        ("H001", "One Hypothesis Per Plan", "A plan tests exactly one hypothesis."),
-        ("H002", "No Approach Family Streak", "No family wins three rounds in a row."),
-        ("H003", "Intra-Round Diversity", "No two plans of a round are of one family."),
-    )
-    value = {
-        "title": "Harness",
-        "intro": "",
-        "rules": [{"id": id, "title": title, "text": text} for id, title, text in rules],
-        "custom_rules": "",
-        "custom_families": [{"name": each, "description": ""} for each in settings.families],
-        "families_remark": "",
-        "other": [],
-    }
-    return harnesses.render(Harness.model_validate(value))
 
 
 def read_goal(text: str) -> Goal:

@@ -105,10 +105,10 @@ class Engine:
     def _round(self, *, smoke: bool) -> None:
         """Everything that a round is, in its order."""
         self.workshop.clean()
-        one = self._begun(smoke=smoke)
-        plans = one.reviewed(one.planned(one.researched()))
+        current = self._begun(smoke=smoke)
+        plans = current.reviewed(current.planned(current.researched()))
         approved = {name: plan for name, plan in plans.items() if plan["critic_approved"]}
-        entrants = one.evaluated(one.executed(approved))
+        entrants = current.evaluated(current.executed(approved))
         outcome = hold(self.steps, self.workshop, entrants)
         tags = self.steps.once("archive", "recording", partial(self._archived, outcome))
         ended = records.ended(self.journal.known(), self.steps.settings, outcome, tags["tags"])

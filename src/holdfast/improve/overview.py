@@ -9,6 +9,13 @@ from holdfast.codec import Record
 from holdfast.improve.journal import RUNNING, State
 from holdfast.text import plural
 
+_SAME = (
+    *("campaign", "created", "updated", "branch", "base", "head", "best", "best_round", "phase"),
+    *("iterations", "plateau", "breaker", "evaluations", "calls", "tokens", "control"),
+    *("rounds", "rows", "population", "finalized"),
+)
+"""What an overview has as the state has it."""
+
 
 class Point(NamedTuple):
     """A candidate and its score."""
@@ -61,7 +68,7 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
     status = "interrupted" if state["status"] == RUNNING and alive is False else state["status"]
     one: Record = {"ended": True} if state["finalized"] or not state["round"] else state["round"]
     facts: Record = {
-        "campaign": state["campaign"],
+        **{name: state[name] for name in _SAME},
         "status": "finalized" if state["finalized"] else status,
         "why": "" if state["finalized"] else state["why"],
         "next": _next(state, status),
@@ -72,36 +79,17 @@ def overview(state: State, *, alive: bool | None = None) -> Record:
         "baseline": start,
         "noise_sd": baseline.get("sd"),
         "benchmark_seconds": baseline.get("seconds"),
-        "best": best,
-        "best_round": state["best_round"],
         "gain": gain,
         "gain_percent": None if gain is None or not start else 100 * gain / abs(start),
-        "iterations": state["iterations"],
         "max_iterations": settings.get("max_iterations"),
         "round": None if one["ended"] else one["number"],
         "step": None if one["ended"] else one["step"],
-        "plateau": state["plateau"],
-        "breaker": state["breaker"],
-        "phase": state["phase"],
-        "evaluations": state["evaluations"],
-        "calls": state["calls"],
-        "tokens": state["tokens"],
         "cost_usd": round(state["cost_usd"], 6),
         "unknown_costs": state["unknown"],
         "elapsed_sec": round(state["elapsed"], 3),
-        "branch": state["branch"],
-        "base": state["base"],
-        "head": state["head"],
         "repository": settings.get("repo_path", ""),
-        "created": state["created"],
-        "updated": state["updated"],
         "merged": sum(each["status"] == "merged" for each in state["rounds"]),
         "best_of_n": _best_of_base(rows, state["base"], higher=higher),
-        "control": state["control"],
-        "rounds": state["rounds"],
-        "rows": rows,
-        "population": state["population"],
-        "finalized": state["finalized"],
     }
     return {**facts, "families": families(curve_of(facts))}
 

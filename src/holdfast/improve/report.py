@@ -30,27 +30,23 @@ def report(facts: Record) -> str:
 
 
 def _result(facts: Record) -> str:
-    rows: list[Sequence[Any]] = [
-        ("baseline", _figure(facts["baseline"])),
-        ("best", f"{_figure(facts['best'])}{_percent(facts['gain_percent'])}"),
-    ]
-    if facts["target"] is not None:
-        rows.append(("target", _figure(facts["target"])))
-    rows.append(("noise, sd", _figure(facts["noise_sd"])))
-    rows.append(("random search, same budget", control(facts)))
-    n = facts["best_of_n"]
-    first = f"{_figure(n['score'])}, N = {n['n']}" if n else "no candidate yet"
-    rows.append(("best of N made from the base", first))
-    unknown = plural(facts["unknown_costs"], "call")
-    rows += [
-        ("evaluations", facts["evaluations"]),
-        ("cost", f"{facts['cost_usd']:.4f} USD, unknown for {unknown}"),
-        ("branch", f"`{facts['branch']}`"),
-    ]
-    if (held := object_of(object_of(facts.get("finalized")).get("holdout"))) != {}:
+    n, unknown = facts["best_of_n"], plural(facts["unknown_costs"], "call")
+    target = {} if facts["target"] is None else {"target": facts["target"]}
+    rows: Record = {
+        "baseline": _figure(facts["baseline"]),
+        "best": f"{_figure(facts['best'])}{_percent(facts['gain_percent'])}",
+        **target,
+        "noise, sd": _figure(facts["noise_sd"]),
+        "random search, same budget": control(facts),
+        "best of N made from the base": f"{_figure(n['score'])}, N = {n['n']}" if n else "none yet",
+        "evaluations": facts["evaluations"],
+        "cost": f"{facts['cost_usd']:.4f} USD, unknown for {unknown}",
+        "branch": f"`{facts['branch']}`",
+    }
+    if held := object_of(object_of(facts["finalized"]).get("holdout")):
         scores = f"{_figure(held['base'])} → {_figure(held['result'])}"
-        rows.append(("hold-out", held["failure"] or scores))
-    return _table((facts["metric"], ""), rows)
+        rows["hold-out"] = held["failure"] or scores
+    return _table((facts["metric"], ""), rows.items())
 
 
 def _rounds(facts: Record) -> Iterator[Sequence[Any]]:

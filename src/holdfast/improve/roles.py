@@ -30,32 +30,29 @@ if TYPE_CHECKING:
 
 BUILT_IN = ("search", "mutate", "patches", "null", "direct")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_REPLY = "Reply with one JSON object and nothing after it: "
 TASKS = {
     "researcher": "Study the repository and what was tried so far. Suggest 3 to 10 changes that "
-    "could improve the metric, of at least two families, the likeliest first. "
-    + _REPLY
-    + '{"repo_analysis_summary": "…", "ideas": [{"title", "source", "evidence", '
-    '"approach_family", "confidence": "high|medium|low", "estimated_impact"}]}',
+    "could improve the metric, of at least two families, the likeliest first. Reply with one JSON "
+    'object and nothing after it: {"repo_analysis_summary": "…", "ideas": [{"title", "source", '
+    '"evidence", "approach_family", "confidence": "high|medium|low", "estimated_impact"}]}',
     "planner": "Plan one change that tests exactly one hypothesis for improving the metric. Take "
     "up the user's ideas first. Do not repeat what failed, or say in `avoids` what differs. Use "
-    "one of `families`, the first if it fits. Leave sealed files alone. "
-    + _REPLY
-    + '{"hypothesis": "…", "approach_family": "…", "target_files": ["…"], "steps": [{"step": 1, '
-    '"file": "…", "change": "…"}], "expected_outcome": {"metric", "estimated_impact", '
-    '"rationale"}, "history_reference": {"builds_on": "… or none", "avoids": "… or none"}}',
+    "one of `families`, the first if it fits. Leave sealed files alone. Reply with one JSON object "
+    'and nothing after it: {"hypothesis": "…", "approach_family": "…", "target_files": ["…"], '
+    '"steps": [{"step": 1, "file": "…", "change": "…"}], "expected_outcome": {"metric", '
+    '"estimated_impact", "rationale"}, "history_reference": {"builds_on": "… or none", '
+    '"avoids": "… or none"}}',
     "architect": "Judge whether the plan can be tested, is new, in scope, clear and realistic. "
-    + _REPLY
-    + '{"verdict": "approve|reject", "feedback": "…", "structural_concerns": ["…"]}',
+    "Reply with one JSON object and nothing after it: "
+    '{"verdict": "approve|reject", "feedback": "…", "structural_concerns": ["…"]}',
     "critic": "Reject the plan if it has several hypotheses, repeats a failure, or would change "
-    "how the score is measured. "
-    + _REPLY
-    + '{"verdict": "approved|rejected", "rejection_reason": "… or null"}',
+    "how the score is measured. Reply with one JSON object and nothing after it: "
+    '{"verdict": "approved|rejected", "rejection_reason": "… or null"}',
     "executor": "Carry out the plan by editing files in the current directory. Sealed files must "
-    "not change. Do not run long programs: the engine measures the result by itself. "
-    + _REPLY
-    + '{"hypothesis": "what you changed, and why it helps"}. If you cannot edit files yourself, '
-    'reply with {"edits": [{"file": "…", "old": "…", "new": "…"}], "files": {"PATH": "TEXT"}}',
+    "not change. Do not run long programs: the engine measures the result by itself. Reply with "
+    'one JSON object and nothing after it: {"hypothesis": "what you changed, and why it helps"}. '
+    'If you cannot edit files yourself, reply with {"edits": [{"file": "…", "old": "…", '
+    '"new": "…"}], "files": {"PATH": "TEXT"}}',
 }
 
 
@@ -74,6 +71,7 @@ class Answer(NamedTuple):
 class Call(NamedTuple):
     """A role that can be asked, in any thread."""
 
+    request: Record
     make: Callable[[], Answer]
     most_usd: float | None = 0.0
     """What it can cost; None is unknown."""
@@ -130,7 +128,7 @@ def built_in(ref: str, request: Record, files: Files) -> Call:
             return Answer(None, f"{type(error).__name__}: {error}")
         return Answer({})
 
-    return Call(make, inline=True)
+    return Call(request, make, inline=True)
 
 
 def asking(
@@ -161,7 +159,7 @@ def asking(
         finally:
             model.close()
 
-    return Call(make, model.most_usd(said))
+    return Call(request, make, model.most_usd(said))
 
 
 def _after(first: Answer, second: Answer) -> Answer:

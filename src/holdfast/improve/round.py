@@ -52,18 +52,18 @@ class Round:
         return self.steps.state
 
     @property
-    def one(self) -> Record:
+    def round(self) -> Record:
         return self.state["round"]
 
     # -- asking ------------------------------------------------------------------------
 
     def request(self, role: str, who: str, given: Record) -> Record:
-        state, s, number = self.state, self.steps.settings, self.one["number"]
+        state, s, number = self.state, self.steps.settings, self.round["number"]
         return {
             "role": role,
             "round": number,
             "id": who,
-            "seed": seed_of(self.one["seed"], number, who),
+            "seed": seed_of(self.round["seed"], number, who),
             "slug": self.steps.journal.place.slug,
             "input": {
                 "task": TASKS[role],
@@ -98,17 +98,17 @@ class Round:
 
     def parents(self) -> dict[str, Record]:
         """What each planner builds on: the head, or an older candidate of the population."""
-        state, one = self.state, self.one
-        head: Record = {"commit": one["head"], "score": state["best"]}
+        state, now = self.state, self.round
+        head: Record = {"commit": now["head"], "score": state["best"]}
         # The better its rank, the likelier; the head is one of them.
         wide = self.steps.settings.population > 1
         pool: list[Record] = state["population"] if wide else []
-        older = [each for each in pool if each["commit"] != one["head"]]
+        older = [each for each in pool if each["commit"] != now["head"]]
         ranked = [head, *({name: each[name] for name in head} for each in older)]
         weights = [1 / (rank + 1) for rank in range(len(ranked))]
         found: dict[str, Record] = {}
-        for planner in map(planner_id, range(one["planners"])):
-            rng = Random(f"{one['seed']}/{one['number']}/{planner}")
+        for planner in map(planner_id, range(now["planners"])):
+            rng = Random(f"{now['seed']}/{now['number']}/{planner}")
             (chosen,) = rng.choices(ranked, weights)
             found[planner] = chosen if found else head
         return found
@@ -118,12 +118,12 @@ class Round:
     def researched(self) -> Record:
         """The brief of the round; an empty one where there is no researcher, or it failed."""
         ref, steps = self.steps.settings.researcher, self.steps
-        blank: Record = {"iteration": self.one["number"], "researcher_id": "none"}
+        blank: Record = {"iteration": self.round["number"], "researcher_id": "none"}
         blank |= {"repo_analysis_summary": "", "ideas": []}
 
         def take(answer: Answer) -> Record:
             brief = {**blank, **(answer.value or {})}
-            brief |= {"iteration": self.one["number"], "researcher_id": "researcher"}
+            brief |= {"iteration": self.round["number"], "researcher_id": "researcher"}
             why = answer.why or _unfit(ResearchBrief, brief)
             return {"brief": blank if why else brief, "why": why}
 
@@ -131,9 +131,9 @@ class Round:
             steps.done("research", {"brief": blank, "why": ""})
         elif steps.result("research") is None:
             request = self.request("researcher", "researcher", {})
-            call = self.call(ref, request, self.one["head"])
-            steps.ask("research", {"research": Ask(request, call, {}, take)})
-        return self.one["results"]["research"]["brief"]
+            call = self.call(ref, request, self.round["head"])
+            steps.ask("research", {"research": Ask(call, take)})
+        return self.round["results"]["research"]["brief"]
 
     def planned(self, brief: Record) -> dict[str, Record]:
         """What each planner replied, made a plan in form."""
@@ -143,9 +143,9 @@ class Round:
         for number, (planner, parent) in enumerate(self.parents().items()):
             if steps.result(f"plan/{planner}") is not None:
                 continue
-            turn = (number + self.one["number"] - 1) % len(free)
+            turn = (number + self.round["number"] - 1) % len(free)
             given: Record = {"families": [*free[turn:], *free[:turn]], "brief": brief}
-            given |= {"ideas": [] if number else self.one["ideas"], "parent": parent}
+            given |= {"ideas": [] if number else self.round["ideas"], "parent": parent}
             request = self.request("planner", planner, given)
             if is_built_in(ref):
                 # What was planned so far and what it scored.
@@ -157,9 +157,9 @@ class Round:
                 call = built_in(ref, request, self.files(parent["commit"]))
             else:
                 call = self.call(ref, request, parent["commit"])
-            asks[f"plan/{planner}"] = Ask(request, call, {}, partial(self._as_plan, planner))
+            asks[f"plan/{planner}"] = Ask(call, partial(self._as_plan, planner))
         steps.ask("planning", asks)
-        if self.one["ideas"]:
+        if self.round["ideas"]:
             steps.once("ideas", "planning", self._use_up_ideas)
         planned = results(self.state, "plan/")
         return {name: each["plan"] for name, each in planned.items() if each["plan"] is not None}
@@ -167,7 +167,7 @@ class Round:
     def _as_plan(self, planner: str, answer: Answer) -> Record:
         if answer.why or not answer.value:
             return {"plan": None, "why": answer.why or "no plan"}
-        number = self.one["number"]
+        number = self.round["number"]
         plan = {**answer.value, "plan_id": f"round_{number}_{planner}", "planner_id": planner}
         return {"plan": {**plan, "round": number, "critic_approved": False}, "why": ""}
 
@@ -177,12 +177,12 @@ class Round:
 
         def without(old: bytes | None) -> bytes:
             left = ideas_in((old or b"").decode("utf-8", "replace"))
-            left = [each for each in left if each not in self.one["ideas"]]
+            left = [each for each in left if each not in self.round["ideas"]]
             return "\n\n".join([IDEA_TEMPLATE.rstrip(), *left, ""]).encode()
 
         document.update(without)
         document.close()
-        return {"used": len(self.one["ideas"])}
+        return {"used": len(self.round["ideas"])}
 
     def reviewed(self, plans: dict[str, Record]) -> dict[str, Record]:
         """The plans with both reviews; the critic's binds, and code is the critic."""
@@ -239,8 +239,8 @@ class Round:
         for planner, plan in plans.items():
             if self.steps.result(f"{role}/{planner}") is None:
                 request = self.request(role, f"{role}/{planner}", {"plan": plan})
-                call = self.call(ref, request, self.one["head"])
-                asks[f"{role}/{planner}"] = Ask(request, call, {}, _value)
+                call = self.call(ref, request, self.round["head"])
+                asks[f"{role}/{planner}"] = Ask(call, _value)
         self.steps.ask("critic_review", asks)
         return {name: self.steps.result(f"{role}/{name}") or {} for name in plans}
 
@@ -265,12 +265,12 @@ class Round:
                 request["input"]["files"] = shown
                 call, taken = self.call(ref, request, None), partial(self._edited, files)
             else:
-                checkout = self.workshop.checkout(f"round_{self.one['number']}_{name}", parent)
+                checkout = self.workshop.checkout(f"round_{self.round['number']}_{name}", parent)
                 self.workshop.with_git(checkout)
                 call = self.call(ref, request, None, checkout.path)
                 taken = partial(self._left, checkout, parent)
             take = partial(self._candidate, plan, parent, taken)
-            asks[f"execute/{name}"] = Ask(request, call, {"plan_id": plan["plan_id"]}, take)
+            asks[f"execute/{name}"] = Ask(call, take)
         steps.ask("execution", asks)
         return results(self.state, "execute/")
 
@@ -331,7 +331,7 @@ class Round:
         """Measure each candidate once; those that held even enter the tournament."""
         steps, baseline = self.steps, self.state["baseline"]
         bar = Bar("the benchmark", self.state["best"], baseline["sd"])
-        reviewed: Mapping[str, Record] = self.one["results"]["reviewed"]["plans"]
+        reviewed: Mapping[str, Record] = self.round["results"]["reviewed"]["plans"]
         plans = {each["plan_id"]: each for each in reviewed.values()}
         entrants: list[Entrant] = []
         for name, each in made.items():

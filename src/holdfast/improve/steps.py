@@ -64,10 +64,7 @@ class Bar(NamedTuple):
 class Ask(NamedTuple):
     """A role that is to be asked in a step."""
 
-    request: Record
     call: Call
-    args: Record
-    """What stands in the intent beside the name of the input."""
     take: Callable[[Answer], Record]
     """What is recorded of the answer."""
 
@@ -138,7 +135,7 @@ class Steps:
         if not asks:
             return
         intents: dict[str, Record] = {}
-        inputs = [stored(each.request) for each in asks.values()]
+        inputs = [stored(each.call.request) for each in asks.values()]
         self._inputs.append_all(inputs)
         most = (self._limits.max_cost, self.settings.budget_cost_usd)
         paid = self._money.reserved(
@@ -146,7 +143,9 @@ class Steps:
             min((each for each in most if each is not None), default=None),
         )
         for (step, each), kept in zip(asks.items(), inputs, strict=True):
-            intents[step] = {"input": kept["input"], **each.args, **paid.get(step, {})}
+            plan: Record = each.call.request["input"].get("plan", {})
+            about = {"plan_id": plan["plan_id"]} if plan else {}
+            intents[step] = {"input": kept["input"], **about, **paid.get(step, {})}
         lost = [args["charge"] for s, args in self.state["round"]["open"].items() if s in paid]
         self.journal.write(*({"event": "lost", "charge": charge} for charge in lost))
         self._intend(phase, intents)

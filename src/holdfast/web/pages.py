@@ -44,7 +44,7 @@ _MEANINGS = {
     "quiet": ("offline", "unknown"),
     "care": (
         *("stale", "timeout", "parked", "expired", "stopped", "regression", "plateau"),
-        *("circuit_breaker", "budget", "user_stopped", "all_rejected"),
+        *("circuit_breaker", "budget", "user_stopped", "all_rejected", "not merged"),
     ),
     "bad": ("error", "crashed", "dead", "bad", "failed", "interrupted", "rejected"),
 }
