@@ -90,7 +90,7 @@ def test_equal_pairs_decide_nothing_by_dividing_by_zero() -> None:
 
 
 def test_noise_needs_five_runs_and_equal_ones_are_exact() -> None:
-    assert noise_of([3.0] * 5) == Noise(3.0, 0.0, 5)
+    assert noise_of([3.0] * 5) == Noise(3.0, 0.0)
     assert noise_of([1.0, 2.0, 3.0, 4.0, 5.0]).sd == pytest.approx(1.5811388)
     with pytest.raises(ValueError, match="5 runs"):
         noise_of([1.0] * 4)

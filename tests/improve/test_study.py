@@ -189,7 +189,7 @@ def test_the_drift_of_a_foreign_loop_is_named_once_for_each_field(
 
 def curve(*scores: float | None, sd: float | None = None, higher: bool = True) -> Curve:
     points = [
-        Point(at, f"round_{at}_planner_a", score, at % 2 == 0, "data" if at % 2 else "other")
+        Point(at, score, at % 2 == 0, "data" if at % 2 else "other")
         for at, score in enumerate(scores, 1)
     ]
     return Curve(points, higher, "speed", 10.0, 20.0, sd)

@@ -25,7 +25,6 @@ class Noise(NamedTuple):
     mean: float
     sd: float
     """0.0 where every run gave the same number, so that one run is enough."""
-    runs: int
 
 
 class Decision(NamedTuple):
@@ -42,7 +41,7 @@ class Decision(NamedTuple):
 def noise_of(scores: Sequence[float]) -> Noise:
     if len(scores) < LEAST_RUNS:
         raise ValueError(f"noise needs {LEAST_RUNS} runs, not {len(scores)}")
-    return Noise(fmean(scores), 0.0 if len(set(scores)) == 1 else stdev(scores), len(scores))
+    return Noise(fmean(scores), 0.0 if len(set(scores)) == 1 else stdev(scores))
 
 
 def gain(base: float, candidate: float, *, higher: bool) -> float:

@@ -21,7 +21,6 @@ class Point(NamedTuple):
     """A candidate and its score."""
 
     round: int
-    plan_id: str
     score: float | None
     won: bool
     family: str
@@ -127,7 +126,6 @@ def curve_of(facts: Record) -> Curve:
     points = [
         Point(
             row["iteration"],
-            row["plan_id"],
             row["benchmark_score"],
             row["is_winner"],
             row["approach_family"],

@@ -97,10 +97,6 @@ def replace_once(files: Files, path: str, old: str, new: str) -> None:
 # --- the parts of a plan --------------------------------------------------------------------
 
 
-def _input(request: Record) -> dict[str, Any]:
-    return object_of(request.get("input"))
-
-
 def _place(request: Record) -> int:
     """The place of a planner among those of the round: planner_a is 0."""
     letters = str(request["id"]).rpartition("_")[2]
@@ -111,30 +107,22 @@ def _random(request: Record) -> Random:
     return Random(f"{request['seed']}/{request['round']}/{request['id']}")
 
 
-def _proposals(request: Record) -> list[dict[str, Any]]:
-    return list(objects_in(_input(request).get("proposals")))
-
-
 def _hypotheses(request: Record) -> set[str]:
-    return {str(object_of(each.get("plan")).get("hypothesis")) for each in _proposals(request)}
-
-
-def _family(request: Record) -> str:
-    """The first of the round's free families: a built-in has no approach of its own."""
-    given = _input(request).get("families")
-    return str(cast("list[object]", given)[0]) if given else "optimization"
+    return {each["plan"]["hypothesis"] for each in request["input"].get("proposals", ())}
 
 
 def _plan(
     request: Record, hypothesis: str, edits: Sequence[Edit], rationale: str, family: str = ""
 ) -> Record:
-    number, planner = request["round"], request["id"]
+    number, planner, given = request["round"], request["id"], request["input"]
     return {
         "plan_id": f"round_{number}_{planner}",
         "planner_id": planner,
         "round": number,
         "hypothesis": hypothesis,
-        "approach_family": family or _family(request),
+        # A built-in has no approach of its own: the first that is free.
+        "approach_family": family
+        or next(iter(request["input"].get("families", ())), "optimization"),
         "critic_approved": False,
         "target_files": list(dict.fromkeys(edit.file for edit in edits)),
         "steps": [
@@ -142,7 +130,7 @@ def _plan(
             for at, edit in enumerate(edits, 1)
         ],
         "expected_outcome": {
-            "metric": str(_input(request).get("metric") or "primary"),
+            "metric": given.get("metric", "primary"),
             "estimated_impact": "unknown",
             "rationale": rationale,
         },
@@ -154,23 +142,20 @@ def _plan(
 
 
 def _searched(draws: Sequence[tuple[str, Draw]], request: Record, files: Files) -> Record:
-    listed = cast("list[str]", _input(request).get("constants") or [])
-    found = constants(files, listed)
+    given = request["input"]
+    found = constants(files, given.get("constants", ()))
     if not found:
         raise NotFound(
             "no numbers to search over",
             hint="declare them in a comment: `# search: LOW..HIGH`, or name another planner",
         )
-    higher = _input(request).get("direction") != "lower_is_better"
+    sign = 1 if given.get("direction") == "lower_is_better" else -1
     tried: list[Tried] = []
-    for row in _proposals(request):
-        outcome = object_of(object_of(row.get("plan")).get("expected_outcome"))
-        if match := _VALUES.search(str(outcome.get("rationale"))):
+    for row in given.get("proposals", ()):
+        if match := _VALUES.search(row["plan"]["expected_outcome"]["rationale"]):
             known = object_of(decode(match[1].encode(), limit=MAX_DOCUMENT))
             point = [each.share(float(known.get(each.name, each.value))) for each in found]
-            score = row.get("score")
-            loss = None if score is None else -score if higher else score
-            tried.append(Tried(point, loss))
+            tried.append(Tried(point, None if row["score"] is None else sign * row["score"]))
     random = _random(request)
     way, draw = draws[_place(request) % len(draws)]
     texts = next_texts(found, draw, tried, random)
@@ -331,7 +316,7 @@ def _unchanged(request: Record, files: Files) -> Record:
 
 def _direct(request: Record, files: Files) -> Record:
     """Leaves it to an executor that is no built-in what to try."""
-    given = _input(request)
+    given = request["input"]
     aim = given["objective"] or f"improve {given['metric']}"
     change = next(iter(given["ideas"]), f"{aim} (round {request['round']}, {request['id']})")
     plan = _plan(request, change, [], "the executor chooses the change")

@@ -349,7 +349,7 @@ class Round:
             if found["status"] == "success":
                 plan = plans[each["plan_id"]]
                 plan = {**plan, "hypothesis": each.get("hypothesis", plan["hypothesis"])}
-                entrants.append(Entrant(name, plan, commit, each["parent"], found["score"]))
+                entrants.append(Entrant(name, plan, commit, found["score"]))
         return entrants
 
 

@@ -138,13 +138,12 @@ def _add(
     if at is None or label is None:
         return
     key = int(at), label[1]
-    known = points.get(key) or Point(key[0], name, None, False, "other")
+    known = points.get(key) or Point(key[0], None, False, "other")
     score = number(value.get("benchmark_score"))
     score = number(value.get("score")) if score is None else score
     failure = object_of(value.get("failure_analysis"))
     points[key] = Point(
         key[0],
-        f"round_{key[0]}_planner_{label[1]}",
         score if known.score is None else known.score,
         known.won or won,
         str(value.get("approach_family") or known.family),

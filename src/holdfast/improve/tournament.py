@@ -31,7 +31,6 @@ class Entrant(NamedTuple):
     executor: str
     plan: Record
     commit: str
-    parent: str
     score: float
 
 
