@@ -146,12 +146,12 @@ def _in_line(path: str, number: int, line: str, name: str, spread: _Range) -> It
 
 def _detected(path: str, text: str) -> Iterator[Constant]:
     """Numbers of constants in capitals, and of default arguments."""
-    last = _ends_of_statements(text)
-    for first, line in enumerate(text.split("\n")):
+    lines, last = text.split("\n"), _ends_of_statements(text)
+    for first, line in enumerate(lines):
         if (name := _CAPITALS.match(line) or _FUNCTION.match(line)) is None:
             continue
         for at in range(first, last.get(first, first) + 1):
-            code = text.split("\n")[at].split("#", 1)[0]
+            code = lines[at].split("#", 1)[0]
             for each in _in_line(path, at, code, name[1], (0.0, 1.0, False, False)):
                 yield each._replace(**_around(each.value, code[each.start : each.end]))
 

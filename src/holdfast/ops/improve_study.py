@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.charts import png, svg
 from holdfast.codec import Record
@@ -19,6 +19,9 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line, plural
 from holdfast.userfile import put_over
+
+if TYPE_CHECKING:
+    from holdfast.improve.campaign import Parts
 
 Round = Annotated[int | None, Arg("Of which round")]
 Executor = Annotated[str | None, Arg("Which candidate of the round, such as executor_2")]
@@ -119,9 +122,8 @@ def report(
         from holdfast.improve.control import measure
 
         with open_campaign(call, call.home_to_change(), campaign, session_id) as journal:
-            measure(
-                journal, _parts(call, journal, trust=trust).whole, call.tell or (lambda _: None)
-            )
+            parts = _trusted_parts(call, journal, trust=trust)
+            measure(journal, parts, call.tell or (lambda _: None))
             journal.lines.flush()
     with open_campaign(call, call.home(), campaign, session_id) as journal:
         data = overview(journal.state(), alive=journal.holder() is not None)
@@ -146,7 +148,7 @@ def diff(
         if round is not None or executor is not None:
             row = _row(state, round, executor)
             old, new = row["parent"], row["commit"] or row["parent"]
-        patch = _workshop(journal, state).diff(old, new)
+        patch = _parts(journal).workshop.diff(old, new)
     return Show({"from": old, "to": new, "patch": patch}, text=patch, exact=True)
 
 
@@ -171,13 +173,13 @@ def replay(
         row = _row(state, round, executor)
         if row["commit"] is None:
             raise NotFound(f"{row['executor']} of round {round} changed nothing")
-        found = _parts(call, journal, trust=trust)
+        parts = _trusted_parts(call, journal, trust=trust)
 
         def pair(number: int) -> tuple[float, float]:
-            scores = [found.score(row[name], number) for name in ("parent", "commit")]
+            scores = [_score(parts, row[name], number) for name in ("parent", "commit")]
             return scores[0], scores[1]
 
-        exact, higher = state["baseline"]["sd"] == 0, found.whole.settings.higher
+        exact, higher = state["baseline"]["sd"] == 0, parts.settings.higher
         decided = contest(pair, higher=higher, exact=exact)
     data = {"campaign": state["campaign"], "round": round, "executor": row["executor"]}
     data |= {"recorded": row["benchmark_score"], "won_then": row["is_winner"]}
@@ -196,32 +198,28 @@ def replay(
 # --- shared ---------------------------------------------------------------------------------
 
 
-class _Measuring(NamedTuple):
-    whole: Any
-
-    def score(self, commit: str, seed: int) -> float:
-        found = self.whole.benchmark.evaluate(commit, seed=seed)
-        if found.score is None:
-            raise NotFound(f"{commit[:12]} has no score: {object_of(found.failure).get('what')}")
-        return float(found.score)
-
-
-def _parts(call: Context, journal: Journal, *, trust: bool) -> _Measuring:
-    """What measures, once the user trusts the command."""
-    from holdfast.improve.campaign import Parts, check_trust
-    from holdfast.improve.files import checked
-
-    state = journal.state()
-    settings = checked(state["settings"])
-    check_trust(state, settings, confirm(call, trust=trust))
-    return _Measuring(Parts(journal, settings, state["base"]))
-
-
-def _workshop(journal: Journal, state: Record) -> Any:
+def _parts(journal: Journal) -> Parts:
     from holdfast.improve.campaign import Parts
     from holdfast.improve.files import checked
 
-    return Parts(journal, checked(state["settings"]), state["base"]).workshop
+    state = journal.state()
+    return Parts(journal, checked(state["settings"]), state["base"])
+
+
+def _trusted_parts(call: Context, journal: Journal, *, trust: bool) -> Parts:
+    """What measures, once the user trusts the command."""
+    from holdfast.improve.campaign import check_trust
+
+    parts = _parts(journal)
+    check_trust(journal.state(), parts.settings, confirm(call, trust=trust))
+    return parts
+
+
+def _score(parts: Parts, commit: str, seed: int) -> float:
+    found = parts.benchmark.evaluate(commit, seed=seed)
+    if found.score is None:
+        raise NotFound(f"{commit[:12]} has no score: {object_of(found.failure).get('what')}")
+    return found.score
 
 
 def _row(state: Record, round: int | None, executor: str | None) -> Record:
