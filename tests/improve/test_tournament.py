@@ -203,6 +203,7 @@ def test_two_campaigns_of_one_repository_keep_tags_of_their_own(desk: Campaigns)
                   objective, benchmark=CHEAP)  # fmt: skip
         desk.play({"executor_1": {"factor": factor}})
         assert desk("improve", "run", topic, "--rounds", "1").code == 0
+        assert "unknown for 1 call |" in desk("improve", "report", topic).out
     for name, factor in (("sort_faster", 1), ("pack_tighter", 2)):
         assert f"FACTOR = {factor}" in desk.solve(f"archive/{name}/round_1_executor_1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import sha256
 
 from holdfast.clock import utc_stamp
@@ -12,7 +13,7 @@ from holdfast.errors import ConfigError, Conflict, UsageError
 from holdfast.git.source import Source, source_of
 from holdfast.improve.acceptance import LEAST_RUNS, noise_of
 from holdfast.improve.candidates import Workshop
-from holdfast.improve.evaluator import Benchmark, Evaluation, Evaluator
+from holdfast.improve.evaluator import LIMITS, Benchmark, Evaluation, Evaluator
 from holdfast.improve.files import (
     FIXED,
     GOAL,
@@ -33,7 +34,6 @@ from holdfast.improve.journal import Journal, State, goal_slug
 from holdfast.improve.roles import check_role, is_built_in
 from holdfast.improve.sealing import sealed_paths
 from holdfast.improve.views import Views
-from holdfast.proc.limits import Limits
 from holdfast.text import clip, plural
 from holdfast.workspace.repo import Sealed
 
@@ -86,13 +86,8 @@ class Parts:
 
     def evaluator(self, command: str) -> Evaluator:
         s = self.settings
-        limits = Limits(
-            time=s.benchmark_timeout_s or 300.0,
-            memory=s.memory_mb << 20,
-            output=64 << 20,
-            processes=512,
-            grace=1.0,
-        )
+        timeout = s.benchmark_timeout_s or LIMITS.time
+        limits = replace(LIMITS, time=timeout, memory=s.memory_mb << 20)
         benchmark = Benchmark(
             command, s.benchmark_format, s.primary_metric, limits, tuple(s.pass_env)
         )

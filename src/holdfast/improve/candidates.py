@@ -92,7 +92,8 @@ class Workshop:
                     self.remove(name)
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        # What cannot be removed now is seen when something is to be put there.
+        with suppress(OSError):
             remove_folder(os.path.join(self.folder, name))
 
     def checkout(self, name: str, commit: str) -> Checkout:

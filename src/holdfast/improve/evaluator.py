@@ -59,6 +59,7 @@ os._exit(0)
 """
 """Calls `evaluate(path)`; what it prints meanwhile goes to the other pipe."""
 
+LIMITS = Limits(time=300.0, memory=4 << 30, output=64 << 20, processes=512, grace=1.0)
 Status = Literal["ok", "error", "timeout"]
 
 
@@ -69,7 +70,7 @@ class Benchmark(NamedTuple):
     """For a shell; in the format `python`, `[PYTHON] EVALUATOR.py PROGRAM.py`."""
     format: Format = "json"
     primary: str = "primary"
-    limits: Limits = Limits(time=300.0, memory=4 << 30, output=64 << 20, processes=512, grace=1.0)
+    limits: Limits = LIMITS
     passed_on: tuple[str, ...] = ()
     """Variables of our environment that it gets."""
 
