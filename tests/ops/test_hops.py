@@ -35,9 +35,9 @@ VERBS = {
     "inbox take": Hops(2, 0, 16),
     "run -- true": Hops(102, 6, 42),
     # On a slow machine the job is shown twice more, 5 opens each.
-    "job run": Hops(146, 4, 32),
+    "job run": Hops(118, 4, 32),
     "session start": Hops(57, 2, 35),
-    "session end": Hops(77, 4, 29),
+    "session end": Hops(67, 4, 29),
     "task add": Hops(25, 1, 26),
     "memory note": Hops(8, 0, 22),
 }
