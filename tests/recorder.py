@@ -60,7 +60,8 @@ class Recorded:
 def _heed(event: str, given: tuple[Any, ...]) -> None:
     if event == "open" and _open_recordings:
         name, _, flags = given
-        if flags & os.O_DIRECTORY or str(name).startswith(_PYTHON):
+        # A number is a descriptor that gets a buffer: nothing is opened.
+        if isinstance(name, int) or flags & os.O_DIRECTORY or str(name).startswith(_PYTHON):
             return
         for each in _open_recordings:
             each.files[str(name)] += 1

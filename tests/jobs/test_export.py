@@ -19,7 +19,7 @@ import pytest
 from markupsafe import escape
 
 from holdfast.errors import DiskFull, NotFound, UsageError
-from holdfast.jobs.report import plain
+from holdfast.look.page import plain
 from tests.ledger.shell import REPO, Shell, on_its_own
 from tests.web.aftermath import HOSTILE
 from tests.web.errands import COLOURED, Errands, a_second_try, hostile, said
@@ -146,7 +146,7 @@ def test_what_agents_wrote_is_text_and_what_would_turn_it_round_is_shown(made: E
 
 
 def test_the_page_and_the_dashboard_have_the_same_colours() -> None:
-    here = (REPO / "src/holdfast/jobs/sheet.css").read_text("utf-8")
+    here = (REPO / "src/holdfast/look/sheet.css").read_text("utf-8")
     there = (REPO / "src/holdfast/web/static/look.css").read_text("utf-8")
     ours, theirs = (_variables(each) for each in (here, there))
     assert ours == theirs != []

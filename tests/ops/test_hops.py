@@ -33,17 +33,17 @@ VERBS = {
     "status": Hops(9, 0, 22),
     "inbox send": Hops(25, 1, 21),
     "inbox take": Hops(2, 0, 16),
-    "run -- true": Hops(102, 6, 42),
+    "run -- true": Hops(97, 6, 42),
     # On a slow machine the job is shown twice more, 5 opens each.
-    "job run": Hops(146, 4, 32),
-    "session start": Hops(57, 2, 35),
-    "session end": Hops(77, 4, 29),
+    "job run": Hops(113, 4, 32),
+    "session start": Hops(55, 2, 35),
+    "session end": Hops(67, 4, 29),
     "task add": Hops(25, 1, 26),
     "memory note": Hops(8, 0, 22),
 }
 PAGES = {
-    "/": Hops(13, 0, 23),
-    "/agent/rio": Hops(29, 0, 24),
+    "/": Hops(12, 0, 23),
+    "/agent/rio": Hops(27, 0, 24),
     "/agent/rio/memory?q=fees": Hops(8, 0, 22),
     "/jobs/demo": Hops(13, 0, 22),
     "/swarms": Hops(3, 0, 18),

@@ -291,14 +291,11 @@ def test_a_projection_writes_its_place_only_when_it_lags(home: Home) -> None:
     log, to = opened(home), home.log("state/rio/other.jsonl")
     put(log, 0)
     assert log.project(to, "cache/told", lambda line: {"copy": line.record["n"]}) == 1
-    first = home.cell("cache/told").peek()
-    assert first is not None
     for number in range(1, 60):
         put(log, number)
         assert log.project(to, "cache/told", lambda line: {"copy": line.record["n"]}) == 1
         stamp = home.cell("cache/told").peek()
-        assert stamp is not None
-        assert stamp.cursor.seq == (first.cursor.seq if number < 50 else 51)
+        assert (None if stamp is None else stamp.cursor.seq) == (None if number < 49 else 50)
         if number % 20 == 0:  # the next one reads again what the place does not tell
             log.close()
             log = opened(home)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import jobs, web
-from holdfast.jobs.report import lasted
+from holdfast import web
+from holdfast.look.page import SHEET, lasted
 from tests.ledger.shell import Shell
 from tests.web.aftermath import HOSTILE
 from tests.web.board import Board, page_of
@@ -20,7 +20,7 @@ from tests.web.test_job_shown import letter
 LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunter"
 SHEETS = (
     Path(web.__file__).parent / "static" / "look.css",
-    Path(jobs.__file__).parent / "sheet.css",
+    SHEET,
 )
 
 

@@ -19,11 +19,10 @@ def sync(path: str) -> None:
 
 
 def sync_whole(directory: str) -> None:
-    """Let a folder, all that is in it, and its own name be on the disk."""
+    """Let a folder and all that is in it be on the disk, but for its own name."""
     for here, _, names in os.walk(directory, topdown=False):
         for name in names:
             path = os.path.join(here, name)
             if not os.path.islink(path):
                 sync(path)
         sync(here)
-    sync(os.path.dirname(directory))

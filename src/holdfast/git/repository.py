@@ -13,13 +13,14 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from itertools import chain
 from threading import Timer
 from typing import IO, NamedTuple, Protocol
 
 from holdfast.errors import DiskFull, NotFound, StorageError
 from holdfast.git import call
-from holdfast.git.durable import sync_whole
+from holdfast.git.durable import sync, sync_whole
 from holdfast.git.incoming import incoming
 
 FILE, PROGRAM, LINK, FOLDER, MODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
@@ -69,7 +70,6 @@ class Repository:
         self.directory = directory
         self.held: tuple[int, ...] = ()
         """Descriptors that live as long as a git of ours that writes, even if we die first."""
-        self._format: str | None = None
         self._known: dict[tuple[str, ...], bytes] = {}
         """What the last few commits hold, which nothing changes."""
 
@@ -140,8 +140,8 @@ class Repository:
         theirs = Repository(like) if like is not None else None
         if theirs is None or theirs.tells("rev-list", "-n", "1", "--all") == "":
             # Git forgets what hash an empty one has when it clones it.
-            hashed = f"--object-format={theirs.format if theirs is not None else 'sha1'}"
-            words = ("init", *kind, hashed, "--", self.directory)
+            self.format = theirs.format if theirs is not None else "sha1"
+            words = ("init", *kind, f"--object-format={self.format}", "--", self.directory)
         else:
             copy = () if _is_large(theirs.directory) else ("--no-hardlinks",)
             kind = (*kind, "--no-tags", "--dissociate", *copy)
@@ -152,15 +152,17 @@ class Repository:
             raise call.refused(("git", *words), ran.said, like or self.directory)
 
     def settle(self) -> None:
-        """Let all of it be there after a power cut, which `create` does not see to."""
+        """Let all that it holds be there after a power cut, which `create` does not see to."""
         sync_whole(self.directory)
 
-    @property
+    def settle_name(self) -> None:
+        """Let it be found after a power cut where it was moved to."""
+        sync(os.path.dirname(self.directory))
+
+    @cached_property
     def format(self) -> str:
         """The hash that names its objects: sha1 or sha256."""
-        if self._format is None:
-            self._format = self.ask("rev-parse", "--show-object-format").decode().strip()
-        return self._format
+        return self.ask("rev-parse", "--show-object-format").decode().strip()
 
     def config(self, *, bare: bool = True) -> str:
         """The only settings that belong into it, or into one that borrows from it."""

@@ -17,7 +17,7 @@ from holdfast.contracts.job_states import CLAIMABLE
 from holdfast.errors import NotFound
 from holdfast.jobs.request import prompt_again
 from holdfast.jobs.state import Job as JobState
-from holdfast.jobs.state import fold, initial, utc_of
+from holdfast.jobs.state import add_known, fold, initial, utc_of
 from holdfast.store.primitives import START, Cursor, Line, Stamp
 
 if TYPE_CHECKING:
@@ -109,17 +109,10 @@ def _answered(judged: Record, reply: Record, state: JobState) -> Record:
         "ttft_seconds": reply.get("first_text_seconds"),
         "throughput_tokens_per_second": tokens / seconds if tokens and seconds else None,
     }
-    response: Record = {
-        "status": reply.get("outcome"),
-        "action": judged.get("action"),
-        "evidence_files": judged.get("evidence_files", []),
-        "summary_for_supervisor": judged.get("summary_for_supervisor") or "",
-        "raw_response": reply.get("raw_response"),
-        "execution_time_seconds": seconds,
-        "cost_usd": reply.get("cost_usd"),
-        "new_status": state["status"],
-        "metrics": {name: value for name, value in metrics.items() if value is not None},
-    }
+    action, summary = judged.get("action"), judged.get("summary_for_supervisor") or ""
+    files = judged.get("evidence_files", [])
+    response = _response(state, reply, reply.get("outcome"), action, files, summary)
+    response["metrics"] = add_known({}, metrics)
     for name in ("error", "complaint", "violations", "warnings", "measured_files", "gate"):
         value = judged.get(name) or reply.get(name)
         if name == "error" and reply.get("outcome") == "SUCCESS" and not judged.get("violations"):
@@ -130,15 +123,22 @@ def _answered(judged: Record, reply: Record, state: JobState) -> Record:
 
 
 def _lost(move: Record, reply: Record | None, state: JobState) -> Record:
-    came = reply or {}
+    action = "RETRY" if state["status"] in CLAIMABLE else "STUCK"
+    why = move.get("reason") or "the runner died"
+    return _response(state, reply or {}, "ERROR", action, [], why)
+
+
+def _response(
+    state: JobState, reply: Record, status: object, action: object, files: list[str], summary: str
+) -> Record:
     return {
-        "status": "ERROR",
-        "action": "RETRY" if state["status"] in CLAIMABLE else "STUCK",
-        "evidence_files": [],
-        "summary_for_supervisor": move.get("reason") or "the runner died",
-        "raw_response": came.get("raw_response"),
-        "execution_time_seconds": came.get("execution_time_seconds") or 0.0,
-        "cost_usd": came.get("cost_usd"),
+        "status": status,
+        "action": action,
+        "evidence_files": files,
+        "summary_for_supervisor": summary,
+        "raw_response": reply.get("raw_response"),
+        "execution_time_seconds": reply.get("execution_time_seconds") or 0.0,
+        "cost_usd": reply.get("cost_usd"),
         "new_status": state["status"],
     }
 

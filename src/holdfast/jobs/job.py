@@ -35,7 +35,6 @@ State = fold.Job
 T = TypeVar("T")
 Decide = Callable[[State], Sequence[Record]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-SCHEMA_VERSION = "1.0"
 RUN = "job run"
 """How the purpose of a runner's lease begins; others hold it for moments."""
 _VERSION = 7
@@ -296,7 +295,7 @@ def manifest(state: State) -> Record:
     spec, limits = spec_of(state), state["limits"]
     first = (spec.task.strip().splitlines() or [""])[0]
     shown: Record = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": "1.0",
         "job_id": state["job_id"],
         "description": spec.description or beginning(first, 200) or None,
         "status": state["status"],

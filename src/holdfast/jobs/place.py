@@ -222,10 +222,6 @@ class Models:
             raise ConfigError(f"{ref} cannot be asked in a sandbox", hint=hint)
         return open_model(ref, cwd=self._folder)
 
-    def reports_cost(self, ref: str) -> bool:
-        """Whether the cost of a model can be known: many programs report none."""
-        return bool(getattr(self.model(ref), "tells_cost", True))
-
     def check(self, spec: JobSpec) -> None:
         """Open the model of each phase; ConfigError if one is not available."""
         for phase in spec.phases:

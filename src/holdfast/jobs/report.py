@@ -3,8 +3,7 @@
 Calls are as `jobHistory.json` has them; between them stands what people and the engine decided, and
 at the end the call that is under way.  One reading of the history gives all three.
 
-Agents and the pages they read wrote most of this, so a cell of the CSV never begins as a formula,
-and every template escapes what it is given.  The dashboard uses the same templates.
+Agents and the pages they read wrote most of this, so a cell of the CSV never begins as a formula.
 """
 
 from __future__ import annotations
@@ -12,25 +11,19 @@ from __future__ import annotations
 import csv
 import io
 import re
-from base64 import b64encode
 from collections import deque
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from hashlib import sha256
-from pathlib import Path
+from collections.abc import Sequence
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import __version__
-from holdfast.clock import instant_of
 from holdfast.codec import Record
 from holdfast.jobs.history import Calls, calls, points
 from holdfast.jobs.state import committed_usd, reported, spec_of, utc_of
-from holdfast.text import ago, plural
+from holdfast.look.page import alone, words
+from holdfast.text import plural
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from holdfast.jobs.job import Job
     from holdfast.jobs.state import Job as JobState
 
@@ -233,11 +226,6 @@ def in_words(state: JobState) -> str:
     return words(state["status"]) if hold is None else held.get(hold, hold)
 
 
-def words(status: object) -> str:
-    """A state, an event or an action as people write it."""
-    return str(status or "unknown").replace("_", " ").lower()
-
-
 def meaning(state: JobState) -> str:
     """What the state of a job means to a person who looks for what is wrong."""
     return "care" if state["hold"] else _MEANINGS.get(state["status"], "quiet")
@@ -255,10 +243,6 @@ _METRICS = (
 )
 _LONGEST = 400_000
 """Characters of one text: the history has the rest."""
-_HERE = Path(__file__).parent
-_ODD = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 MOST_BYTES = 4 * (_LONGEST + 1)
 """What has to be read of a text to see whether it is longer."""
 _FORMULA = re.compile(r"\s*[=+\-@]")
@@ -301,96 +285,23 @@ def as_html(job: Job, shown: Record, diff: str = "", damage: Sequence[str] | Non
     `shown` is what `job show` gives; `diff` what the job did to its files, as git has it; `damage`
     where its history is not what was written, None if that was not verified.
     """
-    from markupsafe import Markup  # noqa: PLC0415 - few verbs draw
-
     told = timeline(job)
     measured: list[Record] = [each["response"].get("metrics") or {} for each in told.calls]
     tokens = [each["total_tokens"] for each in measured if each.get("total_tokens") is not None]
     lines = diff[:_LONGEST].rstrip("\n").split("\n") if diff.strip() else []
     if len(diff) > _LONGEST:
         lines.append("… the rest: holdfast job diff --patch")
-    sheet = (_HERE / "sheet.css").read_text("utf-8")
-    digest = b64encode(sha256(sheet.encode()).digest()).decode()
-    return (
-        templates()
-        .get_template("export.html")
-        .render(
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
-            "form-action 'none'",
-            sheet=Markup(sheet),
-            job=shown,
-            items=in_order(told.calls, told.events),
-            asking=told.asking,
-            points=told.points,
-            tokens=f"{sum(tokens):,}" if tokens else "?",
-            lines=lines,
-            damage=damage,
-            most=_LONGEST,
-            as_of=job.now(),
-            head=job.log.head(),
-            version=__version__,
-        )
+    return alone(
+        "export.html",
+        job=shown,
+        items=in_order(told.calls, told.events),
+        asking=told.asking,
+        points=told.points,
+        tokens=f"{sum(tokens):,}" if tokens else "?",
+        lines=lines,
+        damage=damage,
+        most=_LONGEST,
+        as_of=job.now(),
+        head=job.log.head(),
+        version=__version__,
     )
-
-
-def templates(*folders: Path) -> Environment:
-    """The templates of a job, and those in other folders; all escape what they are given."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context  # noqa: PLC0415
-
-    made = Environment(
-        loader=FileSystemLoader([*folders, _HERE / "templates"]),
-        autoescape=True,
-        finalize=plain,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters: dict[str, Any] = {"lasted": lasted, "since": since, "words": words}
-    filters |= {"clock": pass_context(_clock), "day": pass_context(_day)}
-    made.filters.update(filters)
-    return made
-
-
-def _clock(context: Mapping[str, Any], stamp: object) -> str:
-    """The hour of a time stamp; the day where that is another question."""
-    return _here(context, stamp, "%H:%M:%S") or str(stamp or "")
-
-
-def _day(context: Mapping[str, Any], stamp: object) -> str:
-    return _here(context, stamp, "%Y-%m-%d") or str(stamp or "")[:10]
-
-
-def _here(context: Mapping[str, Any], stamp: object, form: str) -> str:
-    """A time by the clock of the home: histories of jobs have UTC, ledgers do not."""
-    try:
-        at = datetime.fromisoformat(str(stamp))
-    except ValueError:
-        return ""
-    where = context.get("zone")
-    return (at if where is None or at.tzinfo is None else at.astimezone(where)).strftime(form)
-
-
-def lasted(seconds: float) -> str:
-    """A length of time in two units."""
-    if seconds < 60:
-        return f"{round(seconds, 1):g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min")] if hours else [(minutes, "min"), (rest, "s")]
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)
-
-
-def since(stamp: object, now: object) -> str:
-    """How long ago it was then."""
-    try:
-        return ago(max(0.0, instant_of(str(now)) - instant_of(str(stamp))))
-    except ValueError:
-        return "?"
-
-
-def plain(value: object) -> object:
-    """Text as it was written: what would turn it round or cannot be seen is shown instead."""
-    if isinstance(value, str) and not hasattr(value, "__html__"):
-        text = value.replace("\r\n", "\n")
-        return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    return value

@@ -134,16 +134,9 @@ def prompt_again(line: Record, text_of: Callable[[str], str]) -> str:
     system, *task = [text_of(each) for each in names] or [""]
     if line.get("sent") == "json":
         request: Record = dict(line.get("request", {}))
-        return _as_json(
-            {
-                "job_id": request.get("job_id"),
-                "phase": request.get("phase"),
-                "context_files": request.get("context_files", []),
-                "system_prompt": system,
-                "task_description": "\n\n".join(task),
-                "metadata": request.get("metadata", {}),
-            }
-        )
+        metadata = request.pop("metadata", {})
+        texts = {"system_prompt": system, "task_description": "\n\n".join(task)}
+        return _as_json({**request, **texts, "metadata": metadata})
     return as_one_text(Request((Message("system", system), Message("user", "\n\n".join(task)))))
 
 

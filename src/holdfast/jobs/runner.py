@@ -25,6 +25,7 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.place import Models, any_acts, around, end_orphans
 from holdfast.jobs.request import Asking, asking, hash_of, model_request, prompt_of
 from holdfast.jobs.state import add_known, capped, check, committed_usd, phase_of, refusal, spec_of
+from holdfast.jobs.steward import move
 from holdfast.jobs.verdict import ENDINGS, OUTCOMES, Call, Verdict, given, verdict_on, without_files
 from holdfast.layout import CACHE
 from holdfast.mask.shown import beginning
@@ -172,8 +173,8 @@ class Runner:
         call = state["call"]
         reason = f"the runner died while {call['model']} was asked in phase {call['phase']}{ended}"
         if again:
-            return _move("lost", call["state_before"], f"{reason}; it is asked again")
-        return _move("lost", "INTERVENTION_REQUIRED", f"{reason}, which {_EFFECT}")
+            return move("lost", call["state_before"], reason=f"{reason}; it is asked again")
+        return move("lost", "INTERVENTION_REQUIRED", reason=f"{reason}, which {_EFFECT}")
 
     def _claim(self, word: str = "asked") -> Call | None:
         """Record the intent, and reserve money; None if the job may not go on."""
@@ -250,7 +251,7 @@ class Runner:
         )
         wanted = most = model.most_usd(request)
         # No money can be reserved for a model that never reports what it costs.
-        if most is None and self.models.reports_cost(ref):
+        if most is None and getattr(model, "tells_cost", True):
             wanted = state["limits"]["max_cost_usd"] - committed_usd(state)
         charge = SessionId(self.job.home.day(), self._name, state["sequence"] + 1)
         if self._limited:
@@ -424,10 +425,6 @@ def _name_in_book(job: str) -> str:
 # --- lines ----------------------------------------------------------------------------------
 
 
-def _move(cause: str, status: str, reason: str) -> Record:
-    return {"event": "move", "cause": cause, "status": status, "reason": reason}
-
-
 def _over(state: JobState, most: float | None) -> Record | None:
     """The line that ends a job's spending, if it may not ask."""
     limits, spent = state["limits"], committed_usd(state)
@@ -436,12 +433,12 @@ def _over(state: JobState, most: float | None) -> Record | None:
         return {"event": "hold", "hold": "iterations", "reason": reason}
     if state["seconds"] >= limits["max_seconds"]:
         reason = f"{state['seconds']:.0f} of {limits['max_seconds']:.0f} seconds are used"
-        return _move("over_time", "HALTED_TIME", reason)
+        return move("over_time", "HALTED_TIME", reason=reason)
     money = limits["max_cost_usd"]
     if spent >= money or (most is not None and spent + most > money + _TINY):
         next_one = "" if most is None else f", and the next call can cost {most:.4f}"
         reason = f"{spent:.4f} of {money:.4f} USD are spent{next_one}"
-        return _move("over_cost", "HALTED_COST", reason)
+        return move("over_cost", "HALTED_COST", reason=reason)
     return None
 
 
@@ -518,7 +515,8 @@ def _replied(call: Call, result: Result) -> Record:
 def _point(state: JobState, call: Call, verdict: Verdict, tree: str | None) -> Record:
     """A recovery point after a phase that was completed."""
     phases, place = spec_of(state).phases, verdict.at + 1
-    sure = verdict.gate is not None and verdict.gate.ok and not verdict.evidence_doubts
+    doubts = any(each.kind.startswith("evidence") for each in verdict.warnings)
+    sure = verdict.gate is not None and verdict.gate.ok and not doubts
     name = f"{call.phase.name}-complete-{call.sequence}"
     few = capped(verdict.touched)
     point: Record = {

@@ -111,10 +111,6 @@ class Verdict(NamedTuple):
     """Why COMPLETED is not taken for an answer."""
 
     @property
-    def evidence_doubts(self) -> bool:
-        return any(each.kind.startswith("evidence") for each in self.warnings)
-
-    @property
     def touched(self) -> list[str]:
         """The files that a call left, as measured; where nothing was measured, as it reports."""
         if self.measured is None:

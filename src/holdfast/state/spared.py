@@ -33,6 +33,8 @@ class Spared:
         if stamp is not None and stamp.shown:
             data = b"" if self._render is None else self._render(stamp.state)
             self._known = version, data, self._seen(stamp)
+        elif stamp is None and self._render is None:
+            self._known = version, b"", [0, 0]  # of two short logs all is read again as soon
         return stamp
 
     def save(

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.look.page import SHEET
 from holdfast.ops.context import Context
 from holdfast.ops.opening import Shared
 from holdfast.ops.operation import Table
@@ -112,7 +113,7 @@ def dashboard(setting: Setting, table: Table) -> Dashboard:
 
 def _job_sheet() -> FileResponse:
     """The sheet that a job has wherever it is shown."""
-    return FileResponse(HERE.parent / "jobs" / "sheet.css", media_type="text/css")
+    return FileResponse(SHEET, media_type="text/css")
 
 
 def _add_doors(app: FastAPI, keys: Keys, cookie: str, *, read_only: bool) -> None:

@@ -19,8 +19,8 @@ from fastapi.responses import HTMLResponse
 from holdfast.clock import instant_of, utc_stamp, zone
 from holdfast.codec import DecodeError, decode
 from holdfast.errors import Corrupt, HoldfastError, NotFound
-from holdfast.jobs.report import templates
 from holdfast.layout import CACHE
+from holdfast.look.page import templates
 from holdfast.ops.inbox import Mail, mail_of
 from holdfast.ops.jobs import decisions
 from holdfast.ops.operation import Table

@@ -188,7 +188,7 @@ class Repo:
                 facts.write(made.directory)
                 made.settle()
                 here.move_in("repository.git", fresh, aside)
-        self._facts = facts
+        self._facts, self.git.format = facts, made.format
         return facts
 
     @contextmanager

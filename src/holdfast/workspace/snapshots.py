@@ -130,7 +130,10 @@ class Snapshots:
     def last_id(self) -> str | None:
         """The snapshot that the workspace was last made to be, or was kept as."""
         self.load()
-        return self.last.id if self.last is not None else self.repository.commit_of(LAST)
+        if self.last is not None:
+            return self.last.id
+        kept = os.path.lexists(os.path.join(self.repository.directory, LAST))
+        return self.repository.commit_of(LAST) if kept else None
 
     def _id_of(self, files: Folder, path: str, about: Found) -> str:
         if about.mode == LINK:
@@ -167,8 +170,8 @@ class Snapshots:
         """Keep a tree that was just looked at; `upon` are entries that are known to be here."""
         last = self.last
         if last is None:
-            # From now on the history names trees that stand upon what this repository began with.
-            self.repository.settle()
+            # From now on the history names trees that are in this repository.
+            self.repository.settle_name()
         former = last.tree if last is not None else {}
         changed = difference(former, tree)
         mark = Entry(FILE, self.repository.id_of(0, ()))
