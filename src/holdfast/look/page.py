@@ -10,6 +10,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ _ODD = re.compile(
 )
 
 
+@cache
 def templates(*folders: Path) -> Environment:
     """The templates that are shared, and those in other folders."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context  # noqa: PLC0415
