@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadValue
-from holdfast.mask import by_key_name, nothing
+from holdfast.mask import by_key_name, hiding, nothing
 
 MASK = by_key_name(lambda: b"k" * 32)
 SECRET = "s3cr3t-value"
+MODEL_KEY = "sk-ant-api03-" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789" * 2
 
 TELLING = [
     "password", "PASSWORD", "db_password", "dbPassword", "db-password", "passwd", "passphrase",
@@ -68,6 +69,22 @@ def test_a_record_without_a_secret_is_the_same_one_however_long() -> None:
     assert MASK(harmless) is harmless
     long = {"text": "words " * 2000 + "password=hunter2-and-more"}
     assert MASK(long) != long
+
+
+@pytest.mark.parametrize("key", [MODEL_KEY, f"OPENAI_API_KEY={MODEL_KEY}", f"key {MODEL_KEY}"])
+def test_a_secret_is_masked_where_it_is_a_key_itself(key: str) -> None:
+    for _ in range(3):  # also one that was met before
+        masked = MASK({"meta": {key: "v", "deploy/eu-west-1": 1}, "n": [{key: {key: 2}}]})
+        assert MODEL_KEY not in repr(masked)
+        assert "[SECRET:" in next(iter(masked["meta"]))
+        assert [*masked["meta"].values()] == ["v", 1]
+        assert MASK(masked) == masked
+
+
+def test_two_keys_with_the_same_tag_keep_both_values() -> None:
+    masked = hiding()({MODEL_KEY: 1, MODEL_KEY[:-1] + "Q": 2})
+    assert [*masked.values()] == [1, 2]
+    assert MODEL_KEY[:-1] not in repr(masked)
 
 
 def test_an_empty_secret_is_shown_as_empty() -> None:

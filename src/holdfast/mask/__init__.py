@@ -2,8 +2,8 @@
 
 The store calls a masker on every record it writes, so no writer can forget it.  A string under a
 key that names a secret is replaced by `[SECRET:kind:tag]`, and so is what looks like a secret, or
-is called one, inside any string: a command, a log, an error.  The tag is keyed, so that the same
-secret shows as the same tag and cannot be looked up without the home's key.
+is called one, inside any string, also a key: a command, a log, an error.  The tag is keyed, so that
+the same secret shows as the same tag and cannot be looked up without the home's key.
 
 Most records hold none, so they are told apart first, by little work; what finds secrets in texts is
 loaded when the first text comes that is worth it.
@@ -48,6 +48,8 @@ _MANY = 4096
 _SHORT, _REMEMBERED, _AT_ONCE = 12, 200, 4096
 _LONGEST_ID, _PIECE = 24, "(?:[a-z]{1,11}|[0-9]{1,8}|[a-z0-9]{1,7})"
 _ID = re.compile(rf"{_PIECE}(?:[-_.]{_PIECE})+(?:/[0-9]{{1,8}})?")
+_WORDS = re.compile(r"[A-Za-z]{1,16}[0-9]{0,3}(?:[-_./ ][A-Za-z]{1,16}[0-9]{0,3})*")
+"""A key of words, as nearly all are: it may name a secret, and is none."""
 _DIGEST = re.compile("(?![0-9]*$)(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _PRINTABLE = bytes(range(32, 127)) + b"\t\r\n"
 _SIGNS, _BLANKS = b"=:>|@%&\\\"'`", b" \t\n\v\f\r"
@@ -112,12 +114,15 @@ class _Masking:
         if isinstance(value, str):
             return self._secret(kind, value) if kind else self._text(value)
         if isinstance(value, dict):
-            entries = cast("dict[str, Any]", value)
+            entries, masked = cast("dict[str, Any]", value), dict[str, Any]()
             named = _named(entries)
-            return {
-                name: self.mask(inner, _kind(name) or kind or (named if name == "value" else None))
-                for name, inner in entries.items()
-            }
+            for name, inner in entries.items():
+                hidden = name if _is_words(name) else self._text(name)
+                while hidden in masked:  # without a key all tags are the same
+                    hidden += "+"
+                tells = _kind(name) or kind or (named if name == "value" else None)
+                masked[hidden] = self.mask(inner, tells)
+            return masked
         if isinstance(value, list | tuple):
             items = cast("list[Any]", value)
             before = ["", *map(_word, items)]
@@ -163,11 +168,19 @@ def _named(entries: dict[str, Any]) -> str | None:
     return _kind(entries.get("name") or entries.get("key")) if "value" in entries else None
 
 
-def _names_tell(entries: dict[str, Any]) -> bool:
+def _is_words(name: object) -> bool:
+    """Whether a key can be no secret itself; one that is no text is left to the codec."""
+    return not isinstance(name, str) or not name or _WORDS.fullmatch(name) is not None
+
+
+def _names_tell(entries: dict[str, Any], unseen: list[str]) -> bool:
     if any(map(_kind, entries)) or _named(entries):
         return True
-    if len(_innocent) < _MANY:
-        _innocent.update(name for name in entries if name != "value")
+    for name in entries:
+        if name not in _harmless and not _is_words(name):
+            unseen.append(name)
+        elif name != "value" and len(_innocent) < _MANY:
+            _innocent.add(name)
     return False
 
 
@@ -175,7 +188,7 @@ def _tells(value: Any, unseen: list[str]) -> bool:
     """Whether a name tells of a secret; texts that have to be looked at go to `unseen`."""
     if issubclass(type(value), dict):
         entries: dict[str, Any] = value
-        if not entries.keys() <= _innocent and _names_tell(entries):
+        if not entries.keys() <= _innocent and _names_tell(entries, unseen):
             return True
         value = entries.values()
     elif not issubclass(type(value), list | tuple):
