@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -16,6 +17,12 @@ WAIT_MS = 10_000
 """How long a pipe may have no process that writes to it.  A process that has opened it is waited
 for however long it takes: it may be a model."""
 _AT_ONCE = 1 << 16
+_CONVERT = "convert it first, for example with `iconv -f latin1 -t utf-8`"
+_MEND = {
+    errno.ENOENT: "name a file that exists, from the working directory or the root on",
+    errno.EISDIR: "name a file in this folder",
+    errno.EACCES: "`chmod u+r` makes it readable",
+}
 
 
 def read(path: str, most: int = MOST_BYTES, *, plain: bool = False) -> bytes:
@@ -41,6 +48,22 @@ def read(path: str, most: int = MOST_BYTES, *, plain: bool = False) -> bytes:
             hint="name a smaller file, or store its path instead of its content",
         )
     return data
+
+
+def text(path: str, what: str, most: int = MOST_BYTES, *, hint: str = "") -> str:
+    """The text in a file that the user named for `what`; UsageError says why there is none.
+
+    `hint` says what else could be given.
+    """
+    named = "standard input" if path == "-" else path
+    try:
+        return read(path, most).decode("utf-8-sig")
+    except OSError as error:
+        wrong, mend = f"cannot read {named}: {error.strerror}", _MEND.get(error.errno or 0, "")
+    except UnicodeDecodeError as error:
+        wrong, mend = f"{named} is not UTF-8 at byte {error.start}", _CONVERT
+    hint = "; ".join(filter(None, (mend, hint)))
+    raise UsageError(f"{what}: {wrong}", hint=hint or "name another file", path=path)
 
 
 def existing(path: str) -> bytes | None:

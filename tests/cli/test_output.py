@@ -191,3 +191,15 @@ def test_a_list_that_was_cut_says_so_on_stderr(capsys: pytest.CaptureFixture[str
     seen = capsys.readouterr()
     assert seen.out == "A\n1\n"
     assert seen.err == "all\\x1b 9\\x1b\nthere is more, it goes on at seq:7\n"
+
+
+def test_a_long_name_leaves_room_on_a_terminal_for_what_is_said_of_it() -> None:
+    name, goal = "a-long-name-of-a-run-" + "x" * 43, "Plan the week"
+    rows = [{"run": name, "status": "done", "ticks": "1/1", "cost": 0.0, "goal": goal}]
+    header, line = table(rows, ["run", "status", "ticks", "cost", "goal"], 60)
+    assert line == f"{name[:24]}…  done    1/1     0.0  {goal}"
+    assert header.index("GOAL") == line.index(goal)
+    assert len(line) - len(goal) + 12 == 60
+    assert name in table(rows)[1]
+    short = [{**rows[0], "run": "week"}]
+    assert table(short, (), 60) == table(short)

@@ -134,7 +134,7 @@ def test_only_a_parameter_that_says_so_reads_files() -> None:
 def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path) -> None:
     ran = run("toy", "write", "--agent", "a", "--data", f"@{tmp_path}/none", "x")
     assert ran.code == 2
-    assert "No such file" in ran.err
+    assert "No such file" in ran.err and "hint: name a file that exists" in ran.err
     (tmp_path / "latin").write_bytes(b"caf\xe9")
     ran = run("toy", "write", "--agent", "a", "--data", f"@{tmp_path}/latin", "x")
     assert ran.code == 2

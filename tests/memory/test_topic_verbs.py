@@ -76,6 +76,24 @@ def test_what_is_added_is_shown_with_all_that_was_said_of_it(shell: Shell) -> No
     assert [TOPIC_LINE.read(json.loads(line), strict=True).findings for line in lines] == [[], []]
 
 
+def test_a_secret_that_is_a_key_of_meta_or_data_is_masked(shell: Shell) -> None:
+    secret = "sk-ant-api03-" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789" * 2
+    add(shell, "Keys", "--meta", json.dumps({secret: 1}), "--data", json.dumps([{secret: {}}]))
+    assert "[SECRET:" in next(iter(shown(shell)[0]["meta"]))
+    for file in shell.home.rglob("*"):
+        assert not file.is_file() or secret.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("nothing", ["", "  ", "\n\t"])
+def test_neither_nothing_is_remembered_nor_is_it_looked_for(shell: Shell, nothing: str) -> None:
+    for words in (("add", "--topic", "a", "--text", nothing), ("search", nothing)):
+        refused = shell("memory", *words, "--agent", "rio")
+        assert refused.code == 2
+        assert refused.err.startswith("error: nothing to ")
+        assert "is empty\nhint: give" in refused.err
+    assert shown(shell) == []
+
+
 def test_a_tree_counts_deeper_topics_with_those_above(shell: Shell) -> None:
     for topic in ("/", "a/b", "a/c", "d"):
         add(shell, "x", topic=topic)

@@ -42,6 +42,51 @@ def spec(garden: Garden, text: str, *words: str) -> dict[str, Any]:
     return ran.json()["data"]["spec"] | {"warned": ran.err}
 
 
+NULLS = """\
+#@goal: Plan the garden
+#@seed:
+agents: {rio: {goal: null, model: null, persona: null}, kim: }
+goal: null
+goals: {kim: null, local: null}
+topology: ~
+model:
+summarizer: null
+ticks: null
+baton: {chars: null}
+"""
+
+
+def test_null_in_a_file_says_as_little_as_a_key_that_is_not_there(garden: Garden) -> None:
+    text = "agents: [rio, kim]\ngoal: Plan the garden\n"
+    assert spec(garden, NULLS) == spec(garden, text)
+    assert spec(garden, "agents: [rio]\ngoal: [null, Plan, ~]\n")["goal"] == "Plan"
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("agents: [rio]\ngoal: null\n", "a swarm has no goal"),
+        ("agents: [rio]\ngoals: {global: [null]}\n", "a swarm has no goal"),
+        ("agents: null\ngoal: x\n", "a swarm has no agents"),
+        ("agents: [rio, null]\ngoal: x\n", "agent 2 has no name"),
+    ],
+)
+def test_what_a_swarm_needs_is_refused_where_it_is_null(
+    garden: Garden, text: str, says: str
+) -> None:
+    ran = garden("swarm", "run", "--file", written(garden, text), "--model", "scripted:echo")
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_a_file_that_is_not_there_is_said_with_what_to_do(garden: Garden) -> None:
+    for flag in ("--file", "--goal-file"):
+        ran = garden("swarm", "run", "--agents", "rio", flag, "nothere.yaml")
+        assert ran.code == 2
+        assert ran.err.startswith(f"error: {flag}: cannot read nothere.yaml: No such file")
+        assert "hint: name a file that exists" in ran.err
+
+
 def test_a_yson_file_makes_a_swarm_and_its_logic_is_never_run(garden: Garden) -> None:
     found = spec(garden, YSON)
     assert found["agents"] == ["rio", "kim", "ada"]

@@ -71,16 +71,6 @@ def _decoded(number: int, word: str) -> str:
 
 
 def _content(value: str, parameter: Parameter) -> str:
-    source = "standard input" if value == "-" else value.removeprefix("@")
-    try:
-        return userfile.read(value if value == "-" else source).decode()
-    except OSError as error:
-        raise UsageError(
-            f"{parameter.flag}: cannot read {source}: {error.strerror}",
-            hint=f"{parameter.flag} takes text, @FILE, or - for standard input",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{parameter.flag}: {source} is not UTF-8 at byte {error.start}",
-            hint="convert it first, for example with `iconv -f latin1 -t utf-8`",
-        ) from None
+    given = "the text itself" if parameter.bare_file else "a text that begins with @"
+    hint = f"{given} can be given by - on standard input"
+    return userfile.text(value.removeprefix("@"), parameter.flag, hint=hint)

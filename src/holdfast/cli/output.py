@@ -161,7 +161,7 @@ class Output:
                 self.text(safe(line))
             self._footer(result)
             return
-        header, *lines = table(result.rows, columns) or [""]
+        header, *lines = table(result.rows, columns, self._columns) or [""]
         if header:
             self.text("\n".join([self._header(header), *map(self._clip, lines)]))
         self._footer(result)

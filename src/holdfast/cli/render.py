@@ -15,6 +15,8 @@ from holdfast.text import ago
 GAP = "  "
 WIDEST = 40
 """A cell wider than this pushes its own line out, not the whole column."""
+NAME, LAST = 24, 12
+"""What a terminal that is too small leaves of the name that a line begins with, and of its end."""
 MOST_COLUMNS = 9
 
 
@@ -73,6 +75,13 @@ class Grid:
         self._columns = list(columns)
         self._numeric = set(numeric)
         self._widths = [width(safe(name)) for name in columns]
+        self._named: int | None = None
+
+    def narrow(self, most: int) -> None:
+        """Cut the names that lines begin with, so that all columns can be seen."""
+        rest = [*self._widths[1:-1], min(LAST, self._widths[-1])]
+        self._named = max(NAME, most - sum(rest) - len(GAP) * len(rest))
+        self._widths[0] = min(self._widths[0], self._named)
 
     def header(self) -> str:
         return self._line([safe(name).upper() for name in self._columns])
@@ -83,6 +92,8 @@ class Grid:
 
     def line(self, row: Mapping[str, Any]) -> str:
         cells = self._cells(row)
+        if self._named is not None:
+            cells[0] = clip(cells[0], self._named)
         self._grow(cells)
         return self._line(cells)
 
@@ -106,14 +117,18 @@ class Grid:
         return GAP.join(padded).rstrip(" ")
 
 
-def table(rows: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()) -> list[str]:
-    """Header and rows; nothing at all for no rows."""
+def table(
+    rows: Sequence[Mapping[str, Any]], wanted: Sequence[str] = (), most: int | None = None
+) -> list[str]:
+    """Header and rows, on a terminal of `most` columns; nothing at all for no rows."""
     if not rows:
         return []
     columns = columns_of(rows, wanted)
     numeric = [name for name in columns if _are_numbers(row.get(name) for row in rows)]
     grid = Grid(columns, numeric)
     grid.fit(rows)
+    if most is not None and len(columns) > 1:
+        grid.narrow(most)
     return [grid.header(), *(grid.line(row) for row in rows)]
 
 

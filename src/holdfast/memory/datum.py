@@ -160,8 +160,8 @@ def datum_line(
     fields: Record | None = None,
 ) -> Record:
     """The line of a datum; BadName or BadValue if it cannot be one."""
-    if not text and data is None and not fields:
-        raise BadValue("nothing to remember", hint="give it a text, or --data")
+    if not text.strip() and data is None and not fields:
+        raise BadValue("nothing to remember: the text is empty", hint="give it a text, or --data")
     if taken := {*_OF_A_LINE, *_OF_A_DATUM}.intersection(fields or {}):
         raise BadValue(f"{min(taken)} is a field of every datum", hint="choose another name")
     inner: object = (meta, data, fields)

@@ -19,7 +19,7 @@ from holdfast.agents.swapping import swap as swap_persona
 from holdfast.agents.swapping import swapped
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
-from holdfast.errors import Corrupt, NotFound, UsageError, recorded, typed
+from holdfast.errors import Corrupt, NotFound, UsageError, recorded
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import agents, key_of
@@ -137,7 +137,8 @@ def new(
     if persona is not None:
         manifest = from_text(_of_library(persona), called, persona)
     elif from_ is not None:
-        manifest = from_text(_content(from_), called, "standard input" if from_ == "-" else from_)
+        text = userfile.text(from_, "--from", _LARGEST)
+        manifest = from_text(text, called, "standard input" if from_ == "-" else from_)
     manifest = {**manifest, "created_at": utc_stamp(home.clock.now())}
     manifest = patched(manifest, _patch(given))
     for oddity in checked(manifest):
@@ -373,14 +374,3 @@ def _by_hand(context: Context, manifest: Record) -> Record:
     if text is None:
         return manifest
     return replaced(manifest, _object(text, "the edited manifest"))
-
-
-def _content(source: str) -> str:
-    with typed("reading the persona", source):
-        data = userfile.read(source, _LARGEST)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{source} is not UTF-8 at byte {error.start}", hint="save it as UTF-8"
-        ) from None

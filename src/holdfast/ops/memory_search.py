@@ -49,6 +49,11 @@ def search(
     from holdfast.agents.recall import open_recall
     from holdfast.memory.search import Filters, Recency
 
+    if not query.strip():
+        raise UsageError(
+            "nothing to search for: the query is empty",
+            hint="give words; `holdfast memory show --agent NAME --topic /` lists all data",
+        )
     if bool(agent) == all:
         raise UsageError("give either --agent or --all", hint="--agent NAME, or --all")
     if unknown := set(source) - set(SOURCES):

@@ -14,7 +14,7 @@ from holdfast import userfile
 from holdfast.agents.history import check_in_service
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
-from holdfast.errors import Conflict, Corrupt, NotFound, UsageError, typed
+from holdfast.errors import Conflict, Corrupt, NotFound, UsageError
 from holdfast.ids import agent_id
 from holdfast.layout import ROUTER_WEIGHTS
 from holdfast.models.registry import acts, open_model
@@ -103,7 +103,7 @@ def run(
     home = call.home() if dry_run else call.home_to_change()
     from_file = SwarmFile({"goals": {}, "models": {}}, (), None, [])
     if file is not None:
-        from_file = read_swarm(_content(file), file)
+        from_file = read_swarm(userfile.text(file, "--file", _LARGEST), file)
     for warning in from_file.warnings:
         call.warn(warning)
     fields = {
@@ -111,7 +111,7 @@ def run(
         **{key: value for key, value in given.items() if value is not None},
     }
     if goal_file is not None:
-        fields["goal"] = _content(goal_file).strip()
+        fields["goal"] = userfile.text(goal_file, "--goal-file", _LARGEST).strip()
     more = {"goal": goal, "ticks": ticks, "max_cost_usd": max_cost}
     fields |= {key: value for key, value in more.items() if value is not None}
     if timeout is not None:
@@ -274,11 +274,6 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{flag} {each[:80]!r} has no value", hint=f"{flag} rio='…'")
         pairs[name.strip().lower()] = text
     return pairs
-
-
-def _content(path: str) -> str:
-    with typed(f"reading {path}", path):
-        return userfile.read(path, _LARGEST).decode("utf-8", "replace")
 
 
 def _would_run(spec: Spec, router: Router) -> Show:

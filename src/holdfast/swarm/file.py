@@ -15,7 +15,7 @@ from holdfast.contracts.kind import object_of
 from holdfast.errors import BadValue, UsageError
 from holdfast.text import duration
 
-_META = re.compile(r"#@\s*([\w.-]+)\s*:\s*(.*)")
+_META = re.compile(r"#@[ \t]*([\w.-]+)[ \t]*:[ \t]*(.*)")
 _LOGIC = re.compile(r"^\s*[\"']?logic[\"']?\s*:", re.MULTILINE)
 _AFTER = re.compile(r"^logic\s*:", re.MULTILINE)
 """Below an object."""
@@ -36,7 +36,6 @@ class SwarmFile(NamedTuple):
 
 def read_swarm(text: str, name: str) -> SwarmFile:
     """What a file called `name` says; BadValue for a value that cannot be meant."""
-    meta = dict(_META.findall(text))
     body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     warnings: list[str] = []
     if logic := (_AFTER if body.lstrip().startswith("{") else _LOGIC).search(body):
@@ -46,14 +45,20 @@ def read_swarm(text: str, name: str) -> SwarmFile:
     found = _parsed(body, name) if body.strip() else {}
     if not isinstance(found, dict):
         raise BadValue(f"{name}: no swarm", hint="an object with agents, goal, topology, …")
-    given: Record = {**{key: _parsed(value, name) for key, value in meta.items()}, **found}
+    given: Record = _set({key: _parsed(value, name) for key, value in _META.findall(text)})
+    given |= _set(found)
     for section in _SECTIONS:
         if isinstance(given.get(section), dict):
             given = {**cast("Record", given.pop(section)), **given}
     swarm = SwarmFile({"goals": {}, "models": {}}, (), None, warnings)
-    for key, value in given.items():
+    for key, value in _set(given).items():
         swarm = _with(swarm, key.lower().replace("-", "_"), value, name)
     return swarm
+
+
+def _set(given: Record) -> Record:
+    """Null says as little as a key that is not there."""
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _parsed(text: str, name: str) -> Json:
@@ -69,23 +74,20 @@ def _with(swarm: SwarmFile, key: str, value: Any, name: str) -> SwarmFile:
     match key:
         case "agents":
             return swarm._replace(agents=_agents(swarm, value, name))
-        case "goals" if isinstance(value, dict):
-            _goals(swarm, cast("Record", value))
         case "goal" | "goals":
-            swarm.fields["goal"] = _text(value)
+            _goals(swarm, cast("Record", value) if isinstance(value, dict) else {"goal": value})
         case "agent_goals":
             _goals(swarm, {"agents": value})
         case "summarizer" | "summariser" | "summarizer_role_hint":
             return swarm._replace(summarizer=_text(value))
         case "baton" if isinstance(value, dict):
-            for part, inner in cast("Record", value).items():
+            for part, inner in _set(cast("Record", value)).items():
                 swarm = _with(swarm, f"baton_{part}", inner, name)
         case _ if _NAMES.get(key, key) in _FIELDS:
             _take(swarm, key, value, name)
-        case _ if key not in _SILENT:
-            swarm.warnings.append(f"{name}: {key} is not read")
         case _:
-            pass
+            if key not in _SILENT:
+                swarm.warnings.append(f"{name}: {key} is not read")
     return swarm
 
 
@@ -104,29 +106,27 @@ def _agents(swarm: SwarmFile, value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, dict):
         rows = [object_of(inner) | {"id": id} for id, inner in cast("Record", value).items()]
     elif isinstance(value, list):
-        listed = cast("list[object]", value)
-        rows = [object_of(each) or {"id": each} for each in listed]
+        rows = [object_of(each) or {"id": each} for each in cast("list[object]", value)]
     names: list[str] = []
-    for row in rows:
+    for place, row in enumerate(map(_set, rows), 1):
         agent = next((row.pop(key) for key in ("id", "name", "agent") if row.get(key)), None)
         if not isinstance(agent, str):
-            raise BadValue(f"{name}: an agent without a name", hint="agents: [rio, kim]")
+            raise BadValue(f"{name}: agent {place} has no name", hint="agents: [rio, kim]")
         names.append(agent.lower())
         for key, of in (("goal", "goals"), ("subgoal", "goals"), ("model", "models")):
             if key in row:
                 swarm.fields[of][names[-1]] = str(row.pop(key))
-        if row:
-            unread = ", ".join(sorted(row))
+        if unread := ", ".join(sorted(row)):
             swarm.warnings.append(f"{name}: agent {agent}: {unread} left out; see `agent edit`")
     return tuple(names)
 
 
 def _goals(swarm: SwarmFile, goals: Record) -> None:
-    for key, value in goals.items():
+    for key, value in _set(goals).items():
         if key in _GLOBAL:
             swarm.fields["goal"] = _text(value)
         elif key in _LOCAL and isinstance(value, dict):
-            inner = cast("Record", value)
+            inner = _set(cast("Record", value))
             swarm.fields["goals"] |= {agent.lower(): _text(goal) for agent, goal in inner.items()}
         else:
             swarm.fields["goals"][key.lower()] = _text(value)
@@ -134,7 +134,7 @@ def _goals(swarm: SwarmFile, goals: Record) -> None:
 
 def _text(value: Any) -> str:
     lines: list[Any] = cast("Any", value) if isinstance(value, list) else [value]
-    return "\n".join(str(each) for each in lines)
+    return "\n".join(str(each) for each in lines if each is not None)
 
 
 def _flag(value: object) -> bool:
