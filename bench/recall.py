@@ -13,6 +13,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,11 @@ from bench.frame import Bar, Outcome, Setup, rounded, significant
 from bench.material import home_in
 from bench.retrieval import Given
 from holdfast.memory.datum import datum_line
-from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.search import Recall, Recency
 from holdfast.memory.terms import STOP
 from holdfast.memory.topics import Topics
+from holdfast.memory.vectors import Embedder
+from holdfast.models.embedders import open_embedder
 from holdfast.store.home import Home
 
 DEEP = 10
@@ -75,7 +77,7 @@ def facts(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
         answered = [each for each in made.asked if each.evidence]
         chosen, judged = answered[0::2], answered[1::2]
         given = Given(embedder, known)
-        with Recall(home, embedder=given) as recall:
+        with Recall(home, embedder=lambda: given) as recall:
             recall.search(answered[0].text, patience=None)
 
             def ours(question: Asked) -> list[str]:
@@ -225,7 +227,7 @@ def docstrings(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
         known = vectors(embedder, [each for pair in found for each in pair])
         ids = remember(home, [text for _, text in found])
         given, gains = Given(embedder, known), dict[float, list[float]]()
-        with Recall(home, embedder=given) as recall:
+        with Recall(home, embedder=lambda: given) as recall:
             for given.weight in (embedder.weight, 0.0):
                 gains[given.weight] = [
                     ndcg([hit.id for hit in recall.search(name, k=DEEP, patience=None)], {id})
@@ -281,7 +283,7 @@ def changes(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
                         of[id] = text
                     newest.append(str(id))
             recency = Recency() if way == "supersedes" else Recency(decay=0.05)
-            with Recall(home, embedder=Given(embedder, known)) as recall:
+            with Recall(home, embedder=partial(Given, embedder, known)) as recall:
                 first = [
                     recall.search(question, k=1, recency=recency, patience=None)[0].id
                     for question, _ in histories

@@ -25,11 +25,11 @@ from bench import texts
 from bench.frame import Absent, Bar, Outcome, Setup, percentile, seconds_of, significant
 from bench.material import home_in
 from holdfast.memory.datum import datum_line
-from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.rank import columns
 from holdfast.memory.search import Recall
 from holdfast.memory.topics import Topics
-from holdfast.memory.vectors import Vectors, build
+from holdfast.memory.vectors import Embedder, Vectors, build
+from holdfast.models.embedders import open_embedder
 
 COUNT, QUICK_COUNT = 100_000, 6_000
 QUESTIONS, QUICK_QUESTIONS = 200, 20
@@ -86,7 +86,7 @@ def run(setup: Setup) -> Outcome:
             some = stored[start : start + _AT_ONCE]
             topics.add_all([datum_line("texts", each, ts=home.clock.now()) for each in some])
         given = Given(embedder, made)
-        with Recall(home, embedder=given) as recall:
+        with Recall(home, embedder=lambda: given) as recall:
             assert recall.vectors is not None
             ours: Vectors = recall.vectors
             for name, work in (

@@ -19,7 +19,7 @@ from bench.material import CountingVfs, RawWriter, home_in
 from holdfast.agents.agent import Agent
 from holdfast.agents.lifecycle import bootstrap
 from holdfast.codec import Record
-from holdfast.memory.embed import Hashed
+from holdfast.models.embedders import Hashed
 from holdfast.models.scripted import Line, Scripted
 from holdfast.swarm.router import Router
 from holdfast.swarm.run import Run
@@ -160,7 +160,7 @@ def crowd(setup: Setup, outcome: Outcome) -> None:
         summarizer=names[0], summarizer_model="scripted:at-once",
     )  # fmt: skip
     embedder, seconds = Counted(), list[float]()
-    router = Router(spec, embedder)
+    router = Router(spec, embedder.embed)
     told = embedder.texts
     with runner_of(
         setup.scratch / "crowd",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.agents.context import MOST_HITS, Given
 from holdfast.layout import Layout
 from holdfast.memory.search import Filters, Recall
 from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN
+from holdfast.models.embedders import open_embedder
 from holdfast.models.embedding import served
 from holdfast.models.marks import in_one_line
 
@@ -23,7 +25,9 @@ LEAST = 1 / 3
 
 def open_recall(home: Home, layout: Layout, *, keep: bool = True) -> Recall:
     """The search of a home, with the embedder that its settings name."""
-    return Recall(home, layout, keep=keep, served=served)
+    ref = home.settings.embedder
+    opens = (lambda: None) if ref == "none" else partial(open_embedder, ref)
+    return Recall(home, layout, keep=keep, embedder=opens)
 
 
 def recalled(

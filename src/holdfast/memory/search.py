@@ -19,13 +19,12 @@ import numpy as np
 from holdfast.codec import Record, decode_record
 from holdfast.errors import DiskFull, ModelError, StorageError
 from holdfast.layout import HOLDFAST, Layout
-from holdfast.memory.embed import Embedder, open_embedder
 from holdfast.memory.index import FOLDER, Index, lasting, open_index
 from holdfast.memory.rank import allowed, best_by_words, bm25, chosen_terms, columns
 from holdfast.memory.reading import Progress, Reading
 from holdfast.memory.sources import Text
 from holdfast.memory.terms import terms
-from holdfast.memory.vectors import Vectors, build
+from holdfast.memory.vectors import Embedder, Vectors, build
 from holdfast.store.backend import Backend
 
 GROUP = 0.5
@@ -93,27 +92,21 @@ class Recall:
         layout: Layout = HOLDFAST,
         *,
         keep: bool = True,
-        embedder: Embedder | None = None,
-        served: Callable[[str], Embedder | None] = lambda ref: None,
+        embedder: Callable[[], Embedder | None] = lambda: None,
     ) -> None:
         """Without `keep` nothing is written: the index is built in memory.
 
-        `served` opens the embedder of a server by the name that the settings have for it.
+        `embedder` is asked once for the second voice, when it is needed; None is words only.
         """
         self._home, self._layout, self._embedder = home, layout, embedder
-        self._served = served
         self.index = open_index(home, keep=keep)
         self.warnings: list[str] = []
         """What the last search could not do."""
 
     @cached_property
     def vectors(self) -> Vectors | None:
-        """The second voice; None where the settings want words only."""
-        ref = self._home.settings.embedder
-        if ref == "none" and self._embedder is None:
-            return None
-        embedder = self._embedder or self._served(ref) or open_embedder(ref)
-        return Vectors(self.index, embedder, self._home.clock)
+        embedder = self._embedder()
+        return Vectors(self.index, embedder, self._home.clock) if embedder is not None else None
 
     # -- reading on --------------------------------------------------------------------
 

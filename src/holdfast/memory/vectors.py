@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.codec import decode_record, encode
-from holdfast.memory.embed import Embedder
 from holdfast.memory.index import COUNTED, DONE, Index, some_of
 
 EXACT = 4096
@@ -33,6 +33,22 @@ _TRAINED = 48
 _AT_ONCE = 64
 _LOCK, _FILE = "building.lock", "vectors-{}.faiss"
 _HAS_FAISS = find_spec("faiss") is not None
+
+
+class Embedder(Protocol):
+    @property
+    def name(self) -> str:
+        """Vectors of different names are never compared."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """How much its voice counts in a search, beside the words' 1."""
+        ...
+
+    def embed(self, texts: Sequence[str], /) -> list[array[float]]:
+        """Of each text 32-bit floats, of length 1 unless they are all zeros."""
+        ...
 
 
 class Ivf(NamedTuple):

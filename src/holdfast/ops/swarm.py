@@ -261,9 +261,9 @@ def utc_name(instant: float) -> str:
 def _router(home: Home, spec: Spec) -> Router:
     if spec.router == "tfidf":
         return Router(spec)
-    from holdfast.memory.embed import open_embedder
+    from holdfast.models.embedders import open_embedder
 
-    return Router(spec, open_embedder(home.settings.embedder))
+    return Router(spec, open_embedder(home.settings.embedder).embed)
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,6 @@ from operator import mul
 from random import Random
 from typing import NamedTuple
 
-from holdfast.memory.embed import Embedder
 from holdfast.swarm.analysis import balance
 from holdfast.swarm.prompts import goal_text
 from holdfast.swarm.spec import Spec
@@ -28,6 +27,7 @@ _STEP, _MOST_WEIGHT = 0.05, 1.0
 _WORD = re.compile(r"[^\W_]+")
 Likeness = Callable[[str], Mapping[str, float]]
 """What a text has in common with each agent."""
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
 class Choice(NamedTuple):
@@ -38,12 +38,12 @@ class Choice(NamedTuple):
 
 
 class Router:
-    def __init__(self, spec: Spec, embedder: Embedder | None = None) -> None:
-        """Compares by words; with an embedder, by meaning."""
+    def __init__(self, spec: Spec, embed: Embed | None = None) -> None:
+        """Compares by words; with `embed`, by meaning."""
         self._spec = spec
         roles = {agent: " ".join(spec.roles.get(agent, ())) for agent in spec.agents}
         documents = {agent: f"{roles[agent]} {goal_text(spec, agent)}" for agent in roles}
-        alike = _tf_idf(documents) if embedder is None else _by_meaning(documents, embedder)
+        alike = _tf_idf(documents) if embed is None else _by_meaning(documents, embed)
         # A tick looks at one baton; its plan may be made twice.
         self.likeness: Likeness = lru_cache(maxsize=2)(alike)
 
@@ -116,12 +116,12 @@ def _tf_idf(documents: Mapping[str, str]) -> Likeness:
     return likeness
 
 
-def _by_meaning(documents: Mapping[str, str], embedder: Embedder) -> Likeness:
+def _by_meaning(documents: Mapping[str, str], embed: Embed) -> Likeness:
     """The cosine of the vectors, which have length 1."""
-    vectors = embedder.embed(list(documents.values()))
+    vectors = embed(list(documents.values()))
 
     def likeness(text: str) -> dict[str, float]:
-        (found,) = embedder.embed([text])
+        (found,) = embed([text])
         cosines = (sum(map(mul, found, vector)) for vector in vectors)
         return dict(zip(documents, cosines, strict=True))
 

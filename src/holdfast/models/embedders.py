@@ -1,7 +1,8 @@
-"""Vectors that stand for what texts mean, made in this process: MiniLM's, or of hashed words.
+"""Vectors that stand for what texts mean, by the name of what makes them.
 
-minilm             all-MiniLM-L6-v2, int8, 384 numbers; needs the extra `memory`
+minilm             all-MiniLM-L6-v2, int8, 384 numbers, in this process; needs the extra `memory`
 hash, hash:DIM     hashed words, 768 numbers: the fallback without extras
+PROVIDER:NAME      a server's
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from holdfast.errors import ConfigError
+from holdfast.models.embedding import served
 
 INSTALL = '`pip install "holdfast[memory]"`, or set `embedder = "hash"` under [memory]'
 _HASHED, _MOST_HASHED = 768, 512
@@ -53,6 +55,8 @@ def open_embedder(ref: str = "") -> Embedder:
         return _minilm()
     if not ref:
         return Hashed()
+    if (server := served(ref)) is not None:
+        return server
     known = "minilm, hash, hash:DIM, none, or a server's, such as ollama:NAME"
     raise ConfigError(f"no such embedder: {ref[:80]!r}", hint=f"one of {known}")
 
