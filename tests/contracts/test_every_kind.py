@@ -28,6 +28,7 @@ SIDE_BY_SIDE = {
     "memory-line@log",
     "topic-line@log",
     "topic-line@act",
+    "topic-line@proposal",
     "alert@log",
     "audit@log",
     "job-log@log",

@@ -94,6 +94,52 @@ def test_neither_nothing_is_remembered_nor_is_it_looked_for(shell: Shell, nothin
     assert shown(shell) == []
 
 
+def found_by(shell: Shell, words: str, agent: str = "rio") -> list[str]:
+    found = shell("memory", "search", words, "--agent", agent, "--json").rows()
+    return [row["id"] for row in found]
+
+
+def decided(shell: Shell, verb: str, id: str, *more: str, agent: str = "rio") -> str:
+    done = shell("memory", verb, id, "--agent", agent, *more)
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+def test_a_proposal_changes_nothing_until_it_is_accepted(shell: Shell) -> None:
+    old = [add(shell, "Fees are 2 %"), add(shell, "The fees: 2 percent")]
+    before = fmm(shell)
+    more = [word for id in old for word in ("--supersedes", id)]
+    new = add(shell, "Fees are 2 %, since May", *more, "--proposed", "--source", "a model")
+    assert sorted(found_by(shell, "fees since May")) == old
+    assert [row["id"] for row in shown(shell)] == old and fmm(shell) == before
+    text = shell("memory", "show", "--agent", "rio", "--topic", "decisions").out
+    assert f"Fees are 2 %, since May  (a model, proposed in place of {' '.join(old)})" in text
+
+    assert decided(shell, "accept", new, "--by", "ana") == f"{new} accepted by ana"
+    assert found_by(shell, "fees since May")[0] == new
+    rows = {row["id"]: row for row in shown(shell)}
+    assert [rows[id]["superseded_by"] for id in old] == [new, new]
+    assert (rows[new]["supersedes"], rows[new]["accepted_by"]) == (old, "ana")
+    assert FMM.read(fmm(shell), strict=True).findings == []
+    for line in (shell.home / "state/rio/topics.jsonl").read_text(encoding="utf-8").splitlines():
+        assert TOPIC_LINE.read(json.loads(line), strict=True).findings == []
+
+    shell("memory", "reindex")
+    assert {row["id"]: row for row in shown(shell)} == rows
+    again = shell("memory", "accept", new, "--agent", "rio")
+    assert again.code == 4 and "no proposal waits" in again.err
+
+
+def test_a_refused_proposal_is_gone_and_a_fork_decides_for_itself(shell: Shell) -> None:
+    new = add(shell, "Fees are 4 %", "--proposed")
+    assert shell("agent", "fork", "rio", "kid").code == 0
+    assert decided(shell, "refuse", new, "--by", "a gate") == f"{new} refused by a gate"
+    assert shell("memory", "show", "--agent", "rio", "--topic", "/").out == "no data under /\n"
+    decided(shell, "accept", new, agent="kid")
+    assert found_by(shell, "fees", "kid") == [new]
+    assert found_by(shell, "fees") == []
+
+
 def test_a_tree_counts_deeper_topics_with_those_above(shell: Shell) -> None:
     for topic in ("/", "a/b", "a/c", "d"):
         add(shell, "x", topic=topic)

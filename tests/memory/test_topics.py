@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.recall import open_recall
 from holdfast.errors import BadName, BadValue, NotFound
+from holdfast.layout import HOLDFAST
 from holdfast.memory.datum import Datum, datum_line
 from holdfast.memory.names import data_in
-from holdfast.memory.search import Recall
 from holdfast.memory.topics import Topics
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
@@ -54,7 +55,7 @@ def test_a_datum_reads_back_with_all_that_was_said_of_it(home: Home, topics: Top
         5.0,
         "Fees are 2 %",
         "decisions/fees",
-        None,
+        (),
     )
     assert second == Datum(
         "rio#2",
@@ -64,7 +65,7 @@ def test_a_datum_reads_back_with_all_that_was_said_of_it(home: Home, topics: Top
         {"by": "ana"},
         [1, None, {"x": "é"}],
         ("fees", "law"),
-        "rio#1",
+        ("rio#1",),
         "2026-11-19_rio_001",
         9.5,
         {"tick": 3},
@@ -254,7 +255,7 @@ def test_an_index_of_which_some_pages_are_damaged_is_made_again(home: Home, page
     index = Path(home.path, "cache/memory/index.sqlite3")
 
     def damage() -> None:
-        with Recall(home) as recall:
+        with open_recall(home, HOLDFAST) as recall:
             assert len(recall.search("text 3")) == 6
         size = index.stat().st_size
         assert size > page * 4096
@@ -273,7 +274,7 @@ def test_an_index_of_which_some_pages_are_damaged_is_made_again(home: Home, page
         topics.forget([topics.add("a", "text 6")])
         assert topics.behind() == ""
     damage()
-    with Recall(home) as recall:
+    with open_recall(home, HOLDFAST) as recall:
         assert recall.reindex() > 0
         assert recall.index.size() == 6
 

@@ -51,6 +51,7 @@ EMPTY = {"ledger list", "ledger orphans", "job list", "validate", "check", "doct
 """Lists that rightly have no row for what is there."""
 HOOKED = json.dumps({"session_id": "8c35", "hook_event_name": "SessionStart"})
 _SWARM = "swarm run --name week --agents rio,leo --goal Plan --ticks 2 --model scripted:echo"
+_MEMORY = "memory add --agent rio --topic a --text x"
 _SORT = (
     "improve init --topic sort --repo . --benchmark 'cat score' --format number --trust "
     "--planners 1 --executor patches:patches.json"
@@ -83,6 +84,8 @@ BEFORE = {
     "memory search": ["memory add --agent rio --topic api --text 'The API uses port 8080'"],
     "memory tree": ["memory add --agent rio --topic a --text x"],
     "memory forget": ["memory add --agent rio --topic a --text x"],
+    "memory accept": [f"{_MEMORY} --proposed"],
+    "memory refuse": [_MEMORY, f"{_MEMORY} --proposed"],
     "memory compact": [
         "memory add --agent rio --topic a --text x",
         "memory add --agent rio --topic a --text x",

@@ -54,6 +54,7 @@ def test_a_program_in_a_tree_is_known_for_one(means: Means, how: str) -> None:
     "words",
     [
         ["budget", "set", "--day", "900"],
+        ["memory", "accept", "rio#1", "--agent", "rio"],
         ["job", "steward", "hello", "approve"],
         ["job", "resume", "hello", "--max-cost", "900"],
     ],

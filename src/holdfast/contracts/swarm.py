@@ -52,8 +52,8 @@ class TopicLine(Record):
     meta: Annotated[Json, Free("which turn it is from, what a tool adds")] | None = None
     data: Annotated[Any, Free("any value that was given with it")] = None
     tags: list[str] | None = None
-    supersedes: NonEmpty | None = None
-    """The id of the datum that it corrects: an agent, `#` and the number of a line."""
+    supersedes: NonEmpty | list[NonEmpty] | None = None
+    """The id of the datum that it corrects, or of several: an agent, `#`, the number of a line."""
     source: NonEmpty | None = None
     valid_until: Number | None = None
     fields: Annotated[Json, Free("what its datum in fmm.json has besides")] | None = None
@@ -63,11 +63,20 @@ class TopicLine(Record):
     hash: Digest | None = None
 
 
+class TopicProposal(TopicLine):
+    """A datum that counts once it is accepted."""
+
+    event: Literal["propose"]
+
+
 class TopicAct(Record):
-    """Data that memory shows no more, or what is known of the index of vectors."""
+    """Data that memory shows no more, what became of a proposal, or what an index is like."""
 
     ts: EpochTime
-    event: Literal["forget", "index"]
+    event: Literal["forget", "decide", "index"]
+    id: NonEmpty | None = None
+    accepted: bool | None = None
+    by: NonEmpty | None = None
     ids: list[NonEmpty] | None = None
     why: Literal["asked", "duplicate", "superseded"] | None = None
     index: IvfIndex | None = None
@@ -94,6 +103,11 @@ MEMORY_LINE = Kind(
     looks=lambda value: has_fields(value, "ts", "role", "content"),
 )
 
+
+def _is_proposal(value: Any) -> bool:
+    return object_of(value).get("event") == "propose"
+
+
 TOPIC_LINE = Kind(
     "topic-line",
     "What an agent's memory was told, by topic",
@@ -101,6 +115,7 @@ TOPIC_LINE = Kind(
     (
         LOG_FORM,
         Form("act", TopicAct, matches=lambda value: "event" in object_of(value)),
+        Form("proposal", TopicProposal, matches=_is_proposal),
         Form("1.0", TopicLine),
     ),
     paths=(r"(^|/)topics(\.\d+)?\.jsonl$",),

@@ -1,4 +1,4 @@
-"""One line of `topics.jsonl`: a datum, data that are forgotten, what is known of an index.
+"""One line of `topics.jsonl`: a datum, a proposed one, data that are forgotten, an index.
 
 Lines are only added.  A datum that was superseded or forgotten keeps its line as evidence; memory
 and search show it as its later lines say.
@@ -34,8 +34,8 @@ class Datum(NamedTuple):
     data: object
     """Any JSON value; None if there is none."""
     tags: tuple[str, ...]
-    supersedes: str | None
-    """The id of the datum that this one corrects."""
+    supersedes: tuple[str, ...]
+    """The ids of the data that this one corrects."""
     source: str
     """Where it comes from: a session, a file with its hash, a person; empty if not reported."""
     valid_until: float | None
@@ -48,7 +48,7 @@ class Datum(NamedTuple):
             meta=self.meta or None,
             data=self.data,
             tags=list(self.tags) or None,
-            supersedes=self.supersedes,
+            supersedes=_one_or_all(self.supersedes),
             superseded_by=superseded_by,
             source=self.source or None,
             valid_until=self.valid_until,
@@ -80,7 +80,22 @@ class Inherited(NamedTuple):
     hash: str
 
 
-Entry = Datum | Forgotten | IvfNode | Inherited
+class Proposed(NamedTuple):
+    """A datum that counts once it is accepted."""
+
+    id: str
+    record: Record
+
+
+class Decided(NamedTuple):
+    """What became of a proposal; the first decision counts."""
+
+    id: str
+    accepted: bool
+    by: str
+
+
+Entry = Datum | Forgotten | IvfNode | Inherited | Proposed | Decided
 
 
 def agent_of(log: str) -> str:
@@ -99,6 +114,10 @@ def entry_of(agent: str, line: Line) -> Entry | None:
             return Forgotten(known, why, instant(record.get("ts")) or 0.0)
         case {"event": "index", "index": {"dim": int(dim), "K": int(size)} as fields}:
             return IvfNode(f"{INDEX}/dim{dim}/K{size}", cast("Record", fields))
+        case {"event": "propose", "topic": str(), "text": str()}:
+            return Proposed(f"{agent}#{line.seq}", record)
+        case {"event": "decide", "id": str(id), "accepted": bool(accepted), "by": str(by)}:
+            return Decided(id, accepted, by)
         case {"event": _}:
             return None
         # Set by projections alone is `ref`: no datum passes for a fork.
@@ -126,12 +145,23 @@ def datum_of(id: str, record: Record) -> Datum:
         text,
         cast("Record", meta) if isinstance(meta, dict) else {},
         record.get("data"),
-        tuple(map(str, cast("list[Any]", tags))) if isinstance(tags, list) else (),
-        supersedes if isinstance(supersedes, str) else None,
+        _words(tags),
+        _words(supersedes),
         str(record.get("source") or record.get("ref") or ""),
         float(until) if isinstance(until, int | float) else None,
         cast("Record", fields) if isinstance(fields, dict) else {},
     )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """One word, or a list of them."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, cast("list[Any]", value))) if isinstance(value, list | tuple) else ()
+
+
+def _one_or_all(ids: Sequence[str]) -> str | list[str] | None:
+    return ids[0] if len(ids) == 1 else list(ids) or None
 
 
 def instant(stamp: object) -> float | None:
@@ -154,7 +184,7 @@ def datum_line(
     meta: Record | None = None,
     data: object = None,
     tags: Sequence[str] = (),
-    supersedes: str | None = None,
+    supersedes: str | Sequence[str] | None = None,
     source: str = "",
     valid_until: float | None = None,
     fields: Record | None = None,
@@ -172,7 +202,7 @@ def datum_line(
         meta=meta,
         data=data,
         tags=list(tags) or None,
-        supersedes=supersedes,
+        supersedes=_one_or_all(_words(supersedes)),
         source=source or None,
         valid_until=valid_until,
         fields=fields,

@@ -23,7 +23,7 @@ from hashlib import blake2b
 from struct import pack
 from typing import Any, TypeVar, cast
 
-from holdfast.codec import encode
+from holdfast.codec import decode, encode
 from holdfast.errors import HoldfastError
 from holdfast.layout import CACHE
 from holdfast.memory.sources import CHUNK, NOTE, SUMMARY, TOPIC, Text
@@ -203,6 +203,12 @@ class Index:
             "INSERT OR REPLACE INTO marks VALUES(?,?,?,?)", (origin, kind, name, encode(value))
         )
 
+    def unmark(self, origin: str, kind: str, name: str) -> object:
+        """Take a mark away; what it held, or None."""
+        query = "DELETE FROM marks WHERE origin=? AND kind=? AND name=? RETURNING value"
+        found = self.db.execute(query, (origin, kind, name)).fetchone()
+        return decode(found[0]) if found else None
+
     # -- writing, within a transaction -------------------------------------------------
 
     def add(self, origin: str, texts: Iterable[Text]) -> None:
@@ -215,11 +221,10 @@ class Index:
                 f"INSERT INTO texts({_TEXT}, origin, stage) VALUES(?,?,?,?,?,?,?,?,?,?,NULL,?,?)",
                 (*stored, tags, text.until, text.record, origin, stage),
             )
-            if text.supersedes:
-                self.db.execute(
-                    "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
-                    (text.supersedes, text.id, text.agent),
-                )
+            self.db.executemany(
+                "INSERT OR IGNORE INTO superseded VALUES(?,?,?)",
+                [(old, text.id, text.agent) for old in text.supersedes],
+            )
 
     def count(self) -> None:
         """Count the words of texts that wait for it, in transactions of their own."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, takewhile
 
+from holdfast.contracts.kind import object_of
 from holdfast.layout import Layout
-from holdfast.memory.datum import Forgotten, Inherited, IvfNode
+from holdfast.memory.datum import Decided, Forgotten, Inherited, IvfNode, Proposed, datum_of
 from holdfast.memory.index import Index
-from holdfast.memory.sources import Origin, Text, origins
+from holdfast.memory.sources import Origin, Text, origins, text_of
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, BadLine, Line
 
-GONE, IVF = "gone", "ivf"
-"""Kinds of marks: data that are forgotten, and what is known of an index."""
+GONE, IVF, PROPOSED = "gone", "ivf", "proposed"
+"""Kinds of marks: data that are forgotten, what is known of an index, proposals that wait."""
 Progress = Callable[[int, int], None] | None
 _BATCH = 2_000
 
@@ -114,6 +115,14 @@ class Reading:
                         index.mark(origin.key, GONE, id, [why, ts])
                 case IvfNode(topic, fields):
                     index.mark(origin.key, IVF, topic.rpartition("/")[0], [topic, fields])
+                case Proposed(id, record):
+                    index.mark(origin.key, PROPOSED, id, record)
+                case Decided(id, accepted, by):
+                    record = object_of(index.unmark(origin.key, PROPOSED, id))
+                    if record and accepted:
+                        fields = {**object_of(record.get("fields")), "accepted_by": by}
+                        record = {**record, "fields": fields}
+                        index.add(origin.key, [text_of(origin.agent, datum_of(id, record), record)])
                 case Inherited(key) if key not in within:
                     # A fork has its own copy here: what either forgets later, the other keeps.
                     before = self._before(origin, found)

@@ -15,9 +15,8 @@ from holdfast.ids import is_agent_id
 from holdfast.layout import Layout
 from holdfast.memory.datum import (
     Datum,
-    Forgotten,
+    Entry,
     Inherited,
-    IvfNode,
     agent_of,
     datum_of,
     entry_of,
@@ -53,12 +52,12 @@ class Text(NamedTuple):
     """The line of a datum."""
     number: int = 0
     """Under which the index has it."""
-    supersedes: str = ""
+    supersedes: tuple[str, ...] = ()
     found: bool = True
     """Whether a search finds it."""
 
 
-Reads = Callable[["Origin", str, Line], Text | Forgotten | Inherited | IvfNode | None]
+Reads = Callable[["Origin", str, Line], Text | Entry | None]
 
 
 class Origin(NamedTuple):
@@ -119,14 +118,12 @@ def is_foreign(home: Backend, fmm: str) -> bool:
 # --- lines ----------------------------------------------------------------------------------
 
 
-def topic_line(
-    origin: Origin, id: str, line: Line
-) -> Text | Forgotten | Inherited | IvfNode | None:
+def topic_line(origin: Origin, id: str, line: Line) -> Text | Entry | None:
     entry = entry_of(agent_of(origin.key), line)
-    return _of_datum(origin.agent, entry, line.record) if isinstance(entry, Datum) else entry
+    return text_of(origin.agent, entry, line.record) if isinstance(entry, Datum) else entry
 
 
-def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
+def text_of(agent: str, datum: Datum, record: Record) -> Text:
     said = datum.text
     if not said and (more := datum.data or datum.fields):
         said = encode(more).decode()
@@ -137,7 +134,7 @@ def _of_datum(agent: str, datum: Datum, record: Record) -> Text:
     return Text(
         *(datum.id, agent, CHUNK if chunk else TOPIC, said, datum.ts or None, datum.topic),
         *(named or f"{agent}:{datum.topic}", datum.tags, datum.valid_until, encode(record)),
-        supersedes=datum.supersedes or "",
+        supersedes=datum.supersedes,
         found=not (of_a_turn or "sealed" in datum.meta),
     )
 
@@ -220,7 +217,7 @@ def tree_texts(origin: Origin, text: str) -> Iterator[Text]:
     """The data of an `fmm.json` that another system wrote."""
     for number, line in enumerate(foreign_lines(text) or (), 1):
         datum = datum_of(f"{agent_of(origin.key)}#{number}", line)
-        yield _of_datum(origin.agent, datum, line)
+        yield text_of(origin.agent, datum, line)
 
 
 def foreign_lines(text: str) -> list[Record] | None:

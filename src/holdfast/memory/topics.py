@@ -19,8 +19,8 @@ from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Part
 from holdfast.memory.datum import Datum, agent_of, datum_line, datum_of, forget_line, index_line
 from holdfast.memory.index import Index, lasting, open_index, some_of
-from holdfast.memory.names import DATA, ROOT, node
-from holdfast.memory.reading import GONE, IVF, Reading
+from holdfast.memory.names import DATA, ROOT, is_under, node
+from holdfast.memory.reading import GONE, IVF, PROPOSED, Reading
 from holdfast.memory.sources import foreign_lines, is_foreign, topics_origin
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, Cursor, Log, Stamp
@@ -91,20 +91,43 @@ class Topics:
 
     # -- writing -----------------------------------------------------------------------
 
-    def add(self, topic: str, text: str, *, ts: float | None = None, **known: Any) -> str:
-        """Remember a datum; its id.  `known` as in `datum_line`."""
-        stamp = self.now() if ts is None else ts
-        return self.add_all([datum_line(topic, text, ts=stamp, **known)])[0]
+    def add(
+        self,
+        topic: str,
+        text: str,
+        *,
+        ts: float | None = None,
+        proposed: bool = False,
+        **known: Any,
+    ) -> str:
+        """Remember a datum; its id.  `known` as in `datum_line`.
+
+        If it is `proposed` it is kept apart, and supersedes nothing, until it is accepted.
+        """
+        line = datum_line(topic, text, ts=self.now() if ts is None else ts, **known)
+        return self.add_all([{**line, "event": "propose"} if proposed else line])[0]
 
     def add_all(self, lines: Sequence[Record]) -> list[str]:
         """Remember many data at once, each a `datum_line`; their ids."""
-        corrected = {line["supersedes"] for line in lines if "supersedes" in line}
+        corrected = {id for line in lines for id in datum_of("", line).supersedes}
         if missing := corrected - self.get(corrected).keys():
             raise NotFound(
                 f"no such datum: {min(missing)[:80]}",
                 hint=f"`holdfast memory show --agent {self.agent} --topic TOPIC` prints ids",
             )
         return [f"{self.agent}#{cursor.seq}" for cursor in self.append(lines)]
+
+    def decide(self, ids: Iterable[str], *, accepted: bool, by: str) -> list[Datum]:
+        """Make data of proposals, or drop them; the proposals."""
+        waiting, wanted = {each.id: each for each in self.proposals()}, dict.fromkeys(ids)
+        if missing := wanted.keys() - waiting.keys():
+            raise NotFound(
+                f"no proposal waits under {min(missing)[:80]}",
+                hint=f"`holdfast memory show --agent {self.agent} --topic /` prints those that do",
+            )
+        line: Record = {"ts": self.now(), "event": "decide", "accepted": accepted, "by": by}
+        self.append([{**line, "id": id} for id in wanted])
+        return [waiting[id] for id in wanted]
 
     def forget(self, ids: Iterable[str], why: str = "asked") -> list[str]:
         """Take data out of the tree and out of search; the ids of those that were in it."""
@@ -168,6 +191,14 @@ class Topics:
             for id, record in self._index_after(f"{query} ORDER BY number", *some):
                 found[id] = datum_of(id, decode_record(record))
         return found
+
+    def proposals(self, topic: str = ROOT) -> list[Datum]:
+        """What waits for a decision, oldest first."""
+        rows = self._index_after(
+            "SELECT name, value FROM marks WHERE origin=? AND kind=? ORDER BY rowid", PROPOSED
+        )
+        found = [datum_of(id, decode_record(record)) for id, record in rows]
+        return [datum for datum in found if is_under(datum.topic, topic)]
 
     def superseded(self) -> dict[str, str]:
         """The ids of data that were corrected, each with the id of the newest correction."""

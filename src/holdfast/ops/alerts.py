@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import Annotated, Any
 
 from holdfast.agents.alerts import Alerts, troubles_of
@@ -57,12 +55,8 @@ def ack(
     by: Annotated[str | None, Arg("Who it is, if not the user", metavar="NAME")] = None,
 ) -> Change:
     home = context.home_to_change()
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"uid {os.getuid()}"
     with Alerts(home) as alerts:
-        found = alerts.acknowledge(id, by or user, note)
+        found = alerts.acknowledge(id, context.person(by), note)
     told, before = f"{found['agent']}: {found['says']}", found["acked_by"]
     if before:
         return Change(found["id"], False, f"{told}; {before} has acknowledged it", found)

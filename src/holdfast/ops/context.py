@@ -152,6 +152,17 @@ class Context:
                 hint="decide in a terminal outside of sessions and jobs, or in the dashboard",
             )
 
+    def person(self, by: str | None) -> str:
+        """Under which name a person decides: `by`, or else the user of this process."""
+        if by:
+            return by
+        import getpass
+
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):
+            return f"uid {os.getuid()}"
+
     def warn(self, text: str) -> None:
         """Tell the caller about something that did not stop the verb."""
         self._warnings.append(text)

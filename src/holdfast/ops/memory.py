@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.clock import utc_stamp
-from holdfast.codec import Record
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.memory.topics import Topics
 
 _MOST_DATA = 100
+Ids = Annotated[Sequence[str], Arg("A proposal; may be repeated", positional=True)]
+OfMemory = Annotated[str, Arg("The agent whose memory it is")]
+Decider = Annotated[str | None, Arg("Who decides, if not the user", metavar="NAME")]
 
 
 @example('holdfast memory note --agent rio --section "Dead Ends" "The fee page is empty"')
@@ -84,7 +86,12 @@ def add(
     meta: Annotated[str | None, Arg("An object about it", metavar="JSON", or_file=True)] = None,
     data: Annotated[str | None, Arg("Any value", metavar="JSON", or_file=True)] = None,
     tag: Annotated[Sequence[str], Arg("A label; may be repeated")] = (),
-    supersedes: Annotated[str | None, Arg("The datum that it corrects", metavar="ID")] = None,
+    supersedes: Annotated[
+        Sequence[str], Arg("A datum that it corrects; may be repeated", metavar="ID")
+    ] = (),
+    proposed: Annotated[
+        bool, Arg("Keep it apart, correcting nothing, until `memory accept`")
+    ] = False,
     source: Annotated[
         str | None, Arg("Where it comes from; by default the session of the caller")
     ] = None,
@@ -104,9 +111,41 @@ def add(
             supersedes=supersedes,
             source=source or call.called_in_session(topics.agent) or "",
             valid_until=None if until is None else moment(until, call.home()),
+            proposed=proposed,
         )
     _warn(call, topics)
-    return Change(id, True, f"{id} added to {topic}", {"id": id, "topic": topic})
+    detail = f"{id} {'proposed for' if proposed else 'added to'} {topic}"
+    return Change(id, True, detail, {"id": id, "topic": topic})
+
+
+@example("holdfast memory accept rio#2 --agent rio --by ana")
+def accept(call: Context, id: Ids = (), *, agent: OfMemory, by: Decider = None) -> Change:
+    """An accepted proposal becomes a datum under its id, with `accepted_by`, and corrects what it
+    supersedes. Programs that Holdfast runs are refused: no agent decides about its own memory.
+    """
+    return _decided(call, id, agent, by, accepted=True)
+
+
+@example("holdfast memory refuse rio#2 --agent rio --by ana")
+def refuse(call: Context, id: Ids = (), *, agent: OfMemory, by: Decider = None) -> Change:
+    """A refused proposal is shown no more; its line stays in the log."""
+    return _decided(call, id, agent, by, accepted=False)
+
+
+def _decided(
+    call: Context, ids: Sequence[str], agent: str, by: str | None, *, accepted: bool
+) -> Change:
+    call.check_person()
+    if not ids:
+        raise UsageError("no proposal was named", hint="`memory show --topic /` prints their ids")
+    with _topics(call, agent, change=True) as topics:
+        decider = call.person(by)
+        found = topics.decide(ids, accepted=accepted, by=decider)
+    _warn(call, topics)
+    names = [datum.id for datum in found]
+    detail = f"{', '.join(names)} {'accepted' if accepted else 'refused'} by {decider}"
+    data = {"ids": names, "topics": sorted({datum.topic for datum in found}), "by": decider}
+    return Change(topics.agent, True, detail, data)
 
 
 @example("holdfast memory tree --agent rio --depth 2", columns="topic data newest")
@@ -247,22 +286,31 @@ def _clean(call: Context, agent: str) -> None:
 
 def _shown(call: Context, topics: Topics, topic: str, newest: int) -> Show:
     data, corrected = topics.under(topic, newest or None), topics.superseded()
-    rows: list[Record] = [
-        {"topic": datum.topic, **datum.shown(corrected.get(datum.id))} for datum in data
-    ]
-    lines = [_line(datum, corrected.get(datum.id)) for datum in data]
+    waiting = topics.proposals(topic)
     if newest and len(data) == newest:
         call.warn(f"the newest {newest} are shown; --newest 0 shows all")
-    text = "\n".join(lines) or f"no data under {topic}"
-    return Show({"agent": topics.agent, "topic": topic, "data": rows}, text=text)
+    lines = [
+        _line(each, f"superseded by {corrected[each.id]}" if each.id in corrected else "")
+        for each in data
+    ]
+    lines += [_line(each, _proposed(each)) for each in waiting]
+    shown = {
+        "agent": topics.agent,
+        "topic": topic,
+        "data": [{"topic": each.topic, **each.shown(corrected.get(each.id))} for each in data],
+        "proposals": [{"topic": each.topic, **each.shown()} for each in waiting],
+    }
+    return Show(shown, text="\n".join(lines) or f"no data under {topic}")
 
 
-def _line(datum: Datum, superseded_by: str | None) -> str:
-    notes = [datum.source] if datum.source else []
-    notes += [f"#{tag}" for tag in datum.tags]
-    notes += [f"superseded by {superseded_by}"] if superseded_by else []
+def _proposed(datum: Datum) -> str:
+    return f"proposed in place of {' '.join(datum.supersedes)}" if datum.supersedes else "proposed"
+
+
+def _line(datum: Datum, state: str) -> str:
+    notes = ", ".join(filter(None, [datum.source, *(f"#{tag}" for tag in datum.tags), state]))
     said = " ".join(datum.text.split()) or str(datum.data)
-    about = f"  ({', '.join(notes)})" if notes else ""
+    about = f"  ({notes})" if notes else ""
     return f"{datum.id}  {utc_stamp(datum.ts)}  {datum.topic}: {said}{about}"
 
 

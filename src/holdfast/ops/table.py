@@ -60,6 +60,8 @@ OPERATIONS = (
     change("task board", "Show all agents' tasks on one page of Markdown", faces=CLI),
     change("memory note", "Add a note to one of the five sections of memory.md"),
     append("memory add", "Add a datum to a topic of an agent's memory"),
+    change("memory accept", "Accept proposed data into memory"),
+    change("memory refuse", "Refuse proposed data"),
     read("memory tree", "List the topics of an agent's memory"),
     read("memory show", "Show memory.md, or the data of a topic"),
     change("memory forget", "Remove data from memory and search"),
