@@ -85,7 +85,7 @@ BEFORE = {
     "memory tree": ["memory add --agent rio --topic a --text x"],
     "memory forget": ["memory add --agent rio --topic a --text x"],
     "memory accept": [f"{_MEMORY} --proposed"],
-    "memory refuse": [_MEMORY, f"{_MEMORY} --proposed"],
+    "memory refuse": [f"{_MEMORY} --proposed"],
     "memory compact": [
         "memory add --agent rio --topic a --text x",
         "memory add --agent rio --topic a --text x",
