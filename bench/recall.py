@@ -23,6 +23,7 @@ from bench.days import KINDS, Asked, Said
 from bench.frame import Bar, Outcome, Setup, rounded, significant
 from bench.material import home_in
 from bench.retrieval import Given
+from holdfast.agents.recall import open_recall
 from holdfast.memory.datum import datum_line
 from holdfast.memory.search import Recall, Recency
 from holdfast.memory.terms import STOP
@@ -77,7 +78,7 @@ def facts(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
         answered = [each for each in made.asked if each.evidence]
         chosen, judged = answered[0::2], answered[1::2]
         given = Given(embedder, known)
-        with Recall(home, embedder=lambda: given) as recall:
+        with open_recall(home, embedder=lambda: given) as recall:
             recall.search(answered[0].text, patience=None)
 
             def ours(question: Asked) -> list[str]:
@@ -227,7 +228,7 @@ def docstrings(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
         known = vectors(embedder, [each for pair in found for each in pair])
         ids = remember(home, [text for _, text in found])
         given, gains = Given(embedder, known), dict[float, list[float]]()
-        with Recall(home, embedder=lambda: given) as recall:
+        with open_recall(home, embedder=lambda: given) as recall:
             for given.weight in (embedder.weight, 0.0):
                 gains[given.weight] = [
                     ndcg([hit.id for hit in recall.search(name, k=DEEP, patience=None)], {id})
@@ -278,12 +279,12 @@ def changes(setup: Setup, outcome: Outcome, embedder: Embedder) -> None:
                     id: str | None = None
                     for at, text in enumerate(said):
                         ts = now - (len(said) - at) * 10 * days.DAY
-                        before = {"supersedes": id} if id and way == "supersedes" else {}
-                        id = topics.add("facts", text, ts=ts, **before)
+                        before = id if way == "supersedes" else None
+                        id = topics.add("facts", text, ts=ts, supersedes=before)
                         of[id] = text
                     newest.append(str(id))
             recency = Recency() if way == "supersedes" else Recency(decay=0.05)
-            with Recall(home, embedder=partial(Given, embedder, known)) as recall:
+            with open_recall(home, embedder=partial(Given, embedder, known)) as recall:
                 first = [
                     recall.search(question, k=1, recency=recency, patience=None)[0].id
                     for question, _ in histories

@@ -24,6 +24,7 @@ import numpy as np
 from bench import texts
 from bench.frame import Absent, Bar, Outcome, Setup, percentile, seconds_of, significant
 from bench.material import home_in
+from holdfast.agents.recall import open_recall
 from holdfast.memory.datum import datum_line
 from holdfast.memory.rank import columns
 from holdfast.memory.search import Recall
@@ -86,7 +87,7 @@ def run(setup: Setup) -> Outcome:
             some = stored[start : start + _AT_ONCE]
             topics.add_all([datum_line("texts", each, ts=home.clock.now()) for each in some])
         given = Given(embedder, made)
-        with Recall(home, embedder=lambda: given) as recall:
+        with open_recall(home, embedder=lambda: given) as recall:
             assert recall.vectors is not None
             ours: Vectors = recall.vectors
             for name, work in (

@@ -16,6 +16,9 @@ from typing import Protocol
 
 from holdfast.errors import ConfigError
 
+FAR = 6e10
+"""Seconds from 1970 that are no time of people: milliseconds, or an error."""
+
 
 class Clock(Protocol):
     def now(self) -> float:
@@ -140,3 +143,15 @@ def instant_of(stamp: str) -> float:
     if moment.tzinfo is None:
         raise ValueError("no UTC offset")
     return moment.timestamp()
+
+
+def instant(stamp: object) -> float | None:
+    """Seconds since the epoch of a number, a stamp or a date; None of what is no time of people."""
+    if isinstance(stamp, str):
+        try:
+            stamp = instant_of(stamp if len(stamp) > 10 else f"{stamp}T00:00:00Z")
+        except ValueError:
+            return None
+    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not abs(stamp) < FAR:
+        return None
+    return float(stamp)

@@ -1,8 +1,9 @@
-"""Amounts as people write them, and amounts and texts as they are shown in a line."""
+"""Amounts as people write them, amounts and texts as they are shown in a line, texts in pieces."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from holdfast.errors import UsageError
 
@@ -54,3 +55,27 @@ def one_line(text: str) -> str:
 def clip(text: str, most: int) -> str:
     """The text in at most so many characters, a cut shown as an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def pieces(text: str, most: int) -> Iterator[str]:
+    """A text in pieces of so many characters: paragraphs while they fit, else lines, else words."""
+    held = ""
+    for part in _parts(text, most, (r"\n\s*\n", r"\n", r"(?<=\s)")):
+        if held.strip() and len(held) + len(part) > most:
+            yield held.strip()
+            held = ""
+        held += part
+    if held.strip():
+        yield held.strip()
+
+
+def _parts(text: str, most: int, cuts: tuple[str, ...]) -> Iterator[str]:
+    """Parts that are short enough, cut as coarsely as that allows; together they are the text."""
+    if len(text) <= most:
+        yield text
+    elif not cuts:
+        yield from (text[at : at + most] for at in range(0, len(text), most))
+    else:
+        ends = [match.end() for match in re.finditer(cuts[0], text)]
+        for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+            yield from _parts(text[start:end], most, cuts[1:])

@@ -7,7 +7,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 
 from holdfast.errors import NotFound, UsageError, typed
@@ -64,6 +64,42 @@ def text(path: str, what: str, most: int = MOST_BYTES, *, hint: str = "") -> str
         wrong, mend = f"{named} is not UTF-8 at byte {error.start}", _CONVERT
     hint = "; ".join(filter(None, (mend, hint)))
     raise UsageError(f"{what}: {wrong}", hint=hint or "name another file", path=path)
+
+
+def texts_below(root: str, most: int, skipped: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The file, or all in the folder but hidden ones and links, each with its text.
+
+    Those that were not read are put into `skipped`, with the reason.
+    """
+    for path in _files_below(root, skipped):
+        try:
+            path.encode()
+            yield path, read(path, most, plain=True).decode()
+            continue
+        except OSError as error:
+            why = str(error.strerror)
+        except UnicodeEncodeError:
+            why = "its name is not UTF-8"
+        except UnicodeDecodeError:
+            why = "not UTF-8 text"
+        except UsageError as error:
+            why = error.message
+        skipped[path.encode(errors="backslashreplace").decode()] = why
+
+
+def _files_below(root: str, skipped: dict[str, str]) -> Iterator[str]:
+    def unread(error: OSError) -> None:
+        skipped[str(error.filename)] = str(error.strerror)
+
+    if not os.path.isdir(root):
+        yield from [root] if os.path.exists(root) else []
+        return
+    for folder, below, names in os.walk(root, onerror=unread):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            path = f"{folder}/{name}"
+            if not name.startswith(".") and not os.path.islink(path):
+                yield path
 
 
 def existing(path: str) -> bytes | None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast.contracts.swarm import FMM
-from holdfast.memory.ingest import PIECE, pieces
+from holdfast.memory.ingest import PIECE
 from holdfast.memory.ingest import ingest as take_in
 from holdfast.memory.topics import Topics
 from holdfast.store.home import Home
+from holdfast.text import pieces
 from tests.ledger.shell import Shell
 
 
@@ -105,7 +106,7 @@ def test_a_file_that_disappeared_is_said_and_forgotten_when_told_to(
     ],
 )
 def test_pieces_are_short_and_lose_no_word(text: str) -> None:
-    found = list(pieces(text))
+    found = list(pieces(text, PIECE))
     assert all(0 < len(piece) <= PIECE for piece in found)
     assert "".join("".join(found).split()) == "".join(text.split())
 

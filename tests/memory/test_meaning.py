@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.agents.recall import open_recall
 from holdfast.codec import encode
 from holdfast.errors import ConfigError
 from holdfast.memory import vectors
@@ -88,7 +89,8 @@ def test_an_embedder_that_is_unknown_is_refused_with_those_there_are() -> None:
 def test_minilm_leaves_nothing_in_the_home_of_its_user(tmp_path: Path) -> None:
     """Its library sends telemetry unless it is told before it is loaded."""
     program = "from holdfast.models.embedders import open_embedder as o; o('minilm').embed(['a'])"
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    environment = {**kept, "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, check=True)
     assert not list(tmp_path.rglob("*"))
 
@@ -99,7 +101,7 @@ def test_minilm_finds_what_shares_no_word_with_the_question(home: Home) -> None:
         wanted = topics.add("facts", "The physician prescribed antibiotics for the infection")
         topics.add("facts", "Quarterly revenue rose in the northern region")
         topics.add("facts", "The bicycle has a flat tyre")
-    with Recall(home, embedder=partial(open_embedder, "minilm")) as recall:
+    with open_recall(home, embedder=partial(open_embedder, "minilm")) as recall:
         hit = recall.search("what medicine did the doctor give")[0]
     assert hit.id == wanted
     assert hit.parts["words"] == 0 and hit.parts["meaning"] > 0.1
@@ -134,7 +136,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def recall(home: Home) -> Iterator[Recall]:
     pytest.importorskip("numpy")
-    with Recall(home, embedder=Letters) as made:
+    with open_recall(home, embedder=Letters) as made:
         yield made
 
 
@@ -179,10 +181,10 @@ def test_the_file_of_faiss_is_made_when_it_is_due_and_may_vanish(
     assert recall.vectors is not None and recall.vectors.ivf() is not None
     assert best(recall, word(3)) == before
     file.unlink()
-    with Recall(home, embedder=Letters) as again:
+    with open_recall(home, embedder=Letters) as again:
         assert best(again, word(3)) == before
     file.write_bytes(b"not an index")
-    with Recall(home, embedder=Letters) as again:
+    with open_recall(home, embedder=Letters) as again:
         assert best(again, word(3)) == before
 
 
@@ -198,7 +200,7 @@ def test_vectors_of_another_embedder_or_dimension_are_not_used(home: Home, recal
     recall.search("a")
     assert build(recall.index, "letters") is not None
     for other in (Letters("other"), Letters("other-20", 20)):
-        with Recall(home, embedder=partial(next, iter([other]))) as again:
+        with open_recall(home, embedder=partial(next, iter([other]))) as again:
             assert again.vectors is not None and again.vectors.ivf() is None
             assert again.search(word(7))[0].text == word(7)
             assert other.asked == 61
@@ -246,7 +248,7 @@ def test_what_a_builder_left_that_was_killed_is_not_used(home: Home, recall: Rec
     (folder / holds.file).write_bytes((folder / other.file).read_bytes())
     with recall.index.writing():
         recall.index.state("ivf", encode(holds._asdict()).decode())
-    with Recall(home, embedder=Letters) as again:
+    with open_recall(home, embedder=Letters) as again:
         assert again.search(word(503))[0].text == word(503)
 
 
@@ -338,6 +340,6 @@ def test_a_server_that_fails_leaves_the_words(
     server.status = 500
     (wanted,) = remember(home, 1)
     ref = f"openai-compatible:m@http://127.0.0.1:{server.server_port}/v1"
-    with Recall(home, embedder=partial(opened, ref)) as recall:
+    with open_recall(home, embedder=partial(opened, ref)) as recall:
         assert recall.search(word(0))[0].id == wanted
         assert "searched by words only" in recall.warnings[0]

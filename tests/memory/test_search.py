@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from holdfast.agents.recall import open_recall
-from holdfast.layout import HOLDFAST
 from holdfast.memory.search import Filters, Recall, Recency
 from holdfast.memory.topics import Topics
 from holdfast.ops.agent import fork
@@ -37,7 +36,7 @@ def say(home: Home, session: str, *turns: str, agent: str = "rio", **meta: Any) 
 
 @pytest.fixture
 def recall(home: Home) -> Iterator[Recall]:
-    with open_recall(home, HOLDFAST) as made:
+    with open_recall(home) as made:
         yield made
 
 
@@ -152,7 +151,7 @@ def test_a_fork_remembers_what_its_parent_knew_then(home: Home, path: str) -> No
         fork(call, "rio", "rio2")
     note(home, "The bridge is closed now")
     own = note(home, "The bridge of the fork", agent="rio2")
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         said = "state/rio/memory.jsonl#1"
         assert set(ids(recall, "bridge", agents=["rio2"])) == {early, said, own}
         log = home.log("state/rio2/topics.jsonl")
@@ -206,24 +205,24 @@ def test_deleting_the_cache_changes_no_result(home: Home, path: str) -> None:
     for number in range(30):
         note(home, f"lamp number {number} is in room {number % 7}")
     home.document("state/rio/memory.md").replace(b"## Open Questions\n- lamp of the attic?\n")
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         before = recall.search("lamp room 3", k=20)
         assert len(before) == 20
         shutil.rmtree(f"{path}/cache/memory")
         assert recall.search("lamp room 3", k=20) == before
     shutil.rmtree(f"{path}/cache/memory")
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         assert recall.search("lamp room 3", k=20) == before
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all", b"SQLite format 3\0" + b"x" * 5000])
 def test_a_damaged_index_is_made_again(home: Home, path: str, damage: bytes) -> None:
     wanted = note(home, "lamp on the table")
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         recall.search("lamp")
     with open(f"{path}/cache/memory/index.sqlite3", "wb") as file:
         file.write(damage)
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         assert ids(recall, "lamp") == [wanted]
 
 
@@ -237,7 +236,7 @@ def test_an_edited_note_replaces_what_it_was(home: Home, recall: Recall) -> None
 
 
 def _search_in_child(path: str, count: int) -> None:
-    with Home.open(path) as home, open_recall(home, HOLDFAST) as recall:
+    with Home.open(path) as home, open_recall(home) as recall:
         for number in range(count):
             note(home, f"event {number}", agent="mia")
             recall.search("event")
@@ -251,7 +250,7 @@ def test_several_processes_index_one_home(home: Home, path: str) -> None:
     for child in children:
         child.join()
     assert [child.exitcode for child in children] == [0, 0, 0]
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         recall.read_on()
         assert recall.index.size() == 36
 

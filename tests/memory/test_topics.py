@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast.agents.recall import open_recall
+from holdfast.contracts.fractal import data_in
 from holdfast.errors import BadName, BadValue, NotFound
-from holdfast.layout import HOLDFAST
 from holdfast.memory.datum import Datum, datum_line
-from holdfast.memory.names import data_in
 from holdfast.memory.topics import Topics
 from holdfast.store.home import Home
 from holdfast.store.memory import Memory
@@ -255,7 +254,7 @@ def test_an_index_of_which_some_pages_are_damaged_is_made_again(home: Home, page
     index = Path(home.path, "cache/memory/index.sqlite3")
 
     def damage() -> None:
-        with open_recall(home, HOLDFAST) as recall:
+        with open_recall(home) as recall:
             assert len(recall.search("text 3")) == 6
         size = index.stat().st_size
         assert size > page * 4096
@@ -274,7 +273,7 @@ def test_an_index_of_which_some_pages_are_damaged_is_made_again(home: Home, page
         topics.forget([topics.add("a", "text 6")])
         assert topics.behind() == ""
     damage()
-    with open_recall(home, HOLDFAST) as recall:
+    with open_recall(home) as recall:
         assert recall.reindex() > 0
         assert recall.index.size() == 6
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.agents.context import MOST_HITS, Given
-from holdfast.layout import Layout
+from holdfast.agents.findable import origins
+from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.search import Filters, Recall
 from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN
 from holdfast.models.embedders import open_embedder
@@ -17,17 +18,25 @@ from holdfast.models.marks import in_one_line
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
+    from holdfast.memory.vectors import Embedder
     from holdfast.store.home import Home
 
 LEAST = 1 / 3
 """The share of the best score that a text needs to be worth its room."""
 
 
-def open_recall(home: Home, layout: Layout, *, keep: bool = True) -> Recall:
-    """The search of a home, with the embedder that its settings name."""
-    ref = home.settings.embedder
-    opens = (lambda: None) if ref == "none" else partial(open_embedder, ref)
-    return Recall(home, layout, keep=keep, embedder=opens)
+def open_recall(
+    home: Home,
+    layout: Layout = HOLDFAST,
+    *,
+    keep: bool = True,
+    embedder: Callable[[], Embedder] | None = None,
+) -> Recall:
+    """The search of a home, with the embedder that its settings name, or another one."""
+    opens, ref = embedder, home.settings.embedder
+    if opens is None and ref != "none":
+        opens = partial(open_embedder, ref)
+    return Recall(home, partial(origins, home, layout), keep=keep, embedder=opens or (lambda: None))
 
 
 def recalled(

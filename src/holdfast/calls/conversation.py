@@ -34,6 +34,7 @@ from holdfast.errors import (
 from holdfast.models.protocol import Message, Reply, Try, Usage
 from holdfast.models.report import count, legible, usd
 from holdfast.spend.gate import Bound, grant
+from holdfast.state.inherited import lines_before
 from holdfast.state.statelog import StateLog
 from holdfast.store.primitives import (
     START,
@@ -330,15 +331,7 @@ class Conversation:
         if key in self._heard or key.rpartition("/")[2] != self.log.key.rpartition("/")[2]:
             return
         self._heard.add(key)
-        log = self._home.log(key)
-        try:
-            found = [line for line in log.read(after) if isinstance(line, Line) and line.seq]
-        finally:
-            log.close()
-        found = [line for line in found if (line.seq or 0) <= last]
-        if not found or (found[-1].seq, found[-1].hash) != (last, known):
-            self._home.notice("fork_lost", f"{self.log.key} reaches back into {key}: not there")
-            return
+        found = lines_before(self._home, self.log.key, key, last, known, after)
         try:
             for line in found:
                 self._hear(line, key)

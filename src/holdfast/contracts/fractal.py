@@ -26,6 +26,8 @@ from holdfast.contracts.record import (
 
 _DIM = re.compile(r"dim([1-9][0-9]{0,8})")
 _K = re.compile(r"K([1-9][0-9]{0,8})")
+_IVF = "retrieval/ivf"
+_Json = dict[str, Any]
 
 Centroids = str | list[list[Number]] | list[Number]
 
@@ -182,6 +184,35 @@ class FractalMemory(Topic):
     """The topmost topics."""
 
     retrieval: Retrieval = Field(default_factory=Retrieval)
+
+
+def node(tree: _Json, topic: str) -> _Json:
+    """The node of a topic in a tree, made where it is absent."""
+    at = tree
+    for name in topic.split("/") if topic != "/" else ():
+        at = at.setdefault(name, {})
+    return at
+
+
+def data_in(tree: object) -> Iterator[tuple[str, _Json]]:
+    """Every datum of an `fmm.json`, Holdfast's or another system's, with its topic.
+
+    What is no object is passed over, and so is the index of vectors.  A name of another system may
+    have a `/` in it, which is shown as `-`.
+    """
+    waiting: list[tuple[str, Any]] = [("/", tree)]
+    while waiting:
+        topic, found = waiting.pop()
+        if not isinstance(found, dict) or topic == _IVF:
+            continue
+        here = cast("_Json", found)
+        data = here.get("__data__")
+        for datum in cast("list[Any]", data) if isinstance(data, list) else ():
+            if isinstance(datum, dict):
+                yield topic, cast("_Json", datum)
+        above = "" if topic == "/" else f"{topic}/"
+        below = [name for name in reversed(here) if name != "__data__"]
+        waiting += [(above + name.replace("/", "-"), here[name]) for name in below]
 
 
 def _looks(value: Any) -> bool:

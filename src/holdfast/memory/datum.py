@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from holdfast.clock import instant_of
+from holdfast.clock import instant
 from holdfast.codec import Record, encode
 from holdfast.errors import BadValue
 from holdfast.memory.names import INDEX, MOST_NAMES, UNPLACED, checked, fault
@@ -17,8 +17,6 @@ from holdfast.store.primitives import CONTROL, Line
 
 _OF_A_LINE = ("ts", "topic", "text", "fields", "ref", "fence", "event")
 _OF_A_DATUM = ("id", "meta", "data", "tags", "supersedes", "superseded_by", "source", "valid_until")
-_FAR = 6e10
-"""Seconds from 1970 that are no time of people: milliseconds, or an error."""
 
 
 class Datum(NamedTuple):
@@ -42,18 +40,28 @@ class Datum(NamedTuple):
     fields: Record
     """Further fields of the datum in `fmm.json`, such as `tick` of a baton."""
 
+    def line(self) -> Record:
+        """The line that says it."""
+        fields = {"fields": self.fields} if self.fields else {}
+        return {"ts": self.ts, "topic": self.topic, "text": self.text, **self._given(), **fields}
+
     def shown(self, superseded_by: str | None = None) -> Record:
         """The datum as `fmm.json` has it."""
-        known = _given(
-            meta=self.meta or None,
-            data=self.data,
-            tags=list(self.tags) or None,
-            supersedes=_one_or_all(self.supersedes),
-            superseded_by=superseded_by,
-            source=self.source or None,
-            valid_until=self.valid_until,
-        )
-        return {"id": self.id, "ts": self.ts, "text": self.text, **known, **self.fields}
+        by = {"superseded_by": superseded_by} if superseded_by else {}
+        told = {"id": self.id, "ts": self.ts, "text": self.text}
+        return {**told, **self._given(), **by, **self.fields}
+
+    def _given(self) -> Record:
+        several = [*self.supersedes]
+        given: Record = {
+            "meta": self.meta or None,
+            "data": self.data,
+            "tags": list(self.tags) or None,
+            "supersedes": several if len(several) > 1 else next(iter(several), None),
+            "source": self.source or None,
+            "valid_until": self.valid_until,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Forgotten(NamedTuple):
@@ -160,22 +168,6 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(map(str, cast("list[Any]", value))) if isinstance(value, list | tuple) else ()
 
 
-def _one_or_all(ids: Sequence[str]) -> str | list[str] | None:
-    return ids[0] if len(ids) == 1 else list(ids) or None
-
-
-def instant(stamp: object) -> float | None:
-    """Seconds since the epoch of a number, a stamp or a date; None of what is no time of people."""
-    if isinstance(stamp, str):
-        try:
-            stamp = instant_of(stamp if len(stamp) > 10 else f"{stamp}T00:00:00Z")
-        except ValueError:
-            return None
-    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not abs(stamp) < _FAR:
-        return None
-    return float(stamp)
-
-
 def datum_line(
     topic: str,
     text: str,
@@ -198,37 +190,20 @@ def datum_line(
     for _ in range(MOST_NAMES + 1):
         inner = [inner]
     encode(inner)  # BadValue if it is nested too deeply for the longest topic
-    known = _given(
-        meta=meta,
-        data=data,
-        tags=list(tags) or None,
-        supersedes=_one_or_all(_words(supersedes)),
-        source=source or None,
-        valid_until=valid_until,
-        fields=fields,
+    supersedes = _words(supersedes)
+    datum = Datum(
+        *("", ts, checked(topic), text, meta or {}, data, tuple(tags), supersedes),
+        *(source, valid_until, fields or {}),
     )
-    return {"ts": ts, "topic": checked(topic), "text": text, **known}
-
-
-def _given(**known: object) -> Record:
-    return {name: value for name, value in known.items() if value is not None}
+    return datum.line()
 
 
 def foreign_line(topic: str, found: Record) -> Record:
     """The line that says the same as a datum in the tree of another system."""
-    text, meta = found.get("text"), cast("object", found.get("meta"))
     fields = {name: found[name] for name in found if name not in {*_OF_A_LINE, *_OF_A_DATUM}}
-    return {
-        "ts": instant(found.get("ts")) or 0.0,
-        "topic": UNPLACED if fault(topic) else topic,
-        "text": text if isinstance(text, str) else "",
-        **_given(
-            meta=cast("Record", meta) if isinstance(meta, dict) else None,
-            data=found.get("data"),
-            tags=found.get("tags"),
-            fields=fields or None,
-        ),
-    }
+    known = {name: found[name] for name in ("ts", "meta", "data", "tags") if name in found}
+    text = found.get("text") if isinstance(found.get("text"), str) else ""
+    return datum_of("", {**known, "topic": topic, "text": text, "fields": fields}).line()
 
 
 def forget_line(ids: Sequence[str], why: str, ts: float) -> Record:

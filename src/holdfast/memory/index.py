@@ -178,13 +178,10 @@ class Index:
 
     # -- how far origins were read -----------------------------------------------------
 
-    def versions(self) -> dict[str, str]:
-        return dict(self.db.execute("SELECT key, version FROM origins"))
-
-    def origins_of(self, agents: Sequence[str] | None) -> set[str]:
-        """The keys that were read of these agents, or of all."""
-        rows = self.db.execute("SELECT key, agent FROM origins")
-        return {key for key, agent in rows if agents is None or agent in agents}
+    def versions(self, agents: Sequence[str] | None = None) -> dict[str, str]:
+        """What was read of these agents, or of all: keys, and the version of each."""
+        rows = self.db.execute("SELECT key, version, agent FROM origins")
+        return {key: version for key, version, agent in rows if agents is None or agent in agents}
 
     def position(self, key: str) -> Cursor:
         row = self.db.execute(
@@ -250,7 +247,9 @@ class Index:
                 entries = postings.setdefault((key_of(term), block), array("H"))
                 entries.extend((place, min(times, MOST_TIMES)))
             if text.group not in groups:
-                groups[text.group] = self._group(text.group)
+                self.db.execute("INSERT OR IGNORE INTO groups(name) VALUES(?)", (text.group,))
+                query = "SELECT id FROM groups WHERE name=?"
+                groups[text.group] = self.db.execute(query, (text.group,)).fetchone()[0]
             if block not in blocks:
                 blocks[block] = bytearray(self._block(block))
             data = blocks[block]
@@ -267,10 +266,6 @@ class Index:
     def _block(self, block: int) -> bytes:
         found = self.db.execute("SELECT data FROM blocks WHERE block=?", (block,)).fetchone()
         return found[0] if found else b""
-
-    def _group(self, name: str) -> int:
-        self.db.execute("INSERT OR IGNORE INTO groups(name) VALUES(?)", (name,))
-        return self.db.execute("SELECT id FROM groups WHERE name=?", (name,)).fetchone()[0]
 
     def forget(self, origin: str, ids: Sequence[str]) -> list[int]:
         """Take out texts of a log; their numbers."""

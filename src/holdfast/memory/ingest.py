@@ -7,16 +7,16 @@ and one that did replaces its pieces.  Only text is taken; the files themselves 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import NotFound
 from holdfast.memory.datum import Datum, datum_line, forget_line
 from holdfast.memory.names import fault
 from holdfast.memory.topics import Topics
-from holdfast.userfile import read
+from holdfast.text import pieces
+from holdfast.userfile import texts_below
 
 LARGEST = 8 << 20
 """Bytes of one file."""
@@ -48,16 +48,14 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
         known = _known(topics, root)
         if not os.path.lexists(root) and not known:
             raise NotFound(f"no such file or folder: {root}", hint="name one that exists")
-        found = list(_files(root, done.skipped))
-        for path in found:
-            if (data := _content(path, done.skipped)) is None:
-                continue
-            old, text = known.get(path, []), data.decode()
-            digest = f"sha256:{sha256(data).hexdigest()}"
+        found = set[str]()
+        for path, text in texts_below(root, LARGEST, done.skipped):
+            found.add(path)
+            old, digest = known.get(path, []), f"sha256:{sha256(text.encode()).hexdigest()}"
             if old and {datum.meta.get("hash") for datum in old} == {digest}:
                 done.unchanged += 1
                 continue
-            if not (parts := list(pieces(text))) and not old:
+            if not (parts := list(pieces(text, PIECE))) and not old:
                 done.skipped[path] = "empty"
                 continue
             for number, part in enumerate(parts, 1):
@@ -70,7 +68,7 @@ def ingest(topics: Topics, paths: Sequence[str], *, prune: bool = False) -> Inge
             if len(lines) >= _AT_ONCE:
                 topics.append(lines)
                 lines = []
-        gone = [each for each in known.keys() - set(found) if _is_gone(each, done.skipped)]
+        gone = [each for each in known.keys() - found if _is_gone(each, done.skipped)]
         done.gone += sorted(gone)
         if prune and gone:
             ids = [datum.id for path in gone for datum in known[path]]
@@ -89,66 +87,6 @@ def _known(topics: Topics, root: str) -> dict[str, list[Datum]]:
     return known
 
 
-def _content(path: str, skipped: dict[str, str]) -> bytes | None:
-    """The text in a file; None, and why, if it is not taken."""
-    try:
-        path.encode()
-        data = read(path, LARGEST, plain=True)
-        data.decode()
-        return data
-    except OSError as error:
-        why = str(error.strerror)
-    except UnicodeEncodeError:
-        why = "its name is not UTF-8"
-    except UnicodeDecodeError:
-        why = "not UTF-8 text"
-    except HoldfastError as error:
-        why = error.message
-    skipped[path.encode(errors="backslashreplace").decode()] = why
-    return None
-
-
 def _is_gone(path: str, skipped: dict[str, str]) -> bool:
     """Not if it is a link now, or in a folder that cannot be read."""
     return not os.path.lexists(path) and not any(path.startswith(f"{each}/") for each in skipped)
-
-
-def _files(root: str, skipped: dict[str, str]) -> Iterator[str]:
-    """The file, or all in the folder but hidden ones; links in it are not followed."""
-
-    def unread(error: OSError) -> None:
-        skipped[str(error.filename)] = str(error.strerror)
-
-    if not os.path.isdir(root):
-        yield from [root] if os.path.exists(root) else []
-        return
-    for folder, below, names in os.walk(root, onerror=unread):
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        for name in sorted(names):
-            path = f"{folder}/{name}"
-            if not name.startswith(".") and not os.path.islink(path):
-                yield path
-
-
-def pieces(text: str) -> Iterator[str]:
-    """A text in pieces: whole paragraphs while they fit, else lines, else words."""
-    held = ""
-    for part in _parts(text, (r"\n\s*\n", r"\n", r"(?<=\s)")):
-        if held.strip() and len(held) + len(part) > PIECE:
-            yield held.strip()
-            held = ""
-        held += part
-    if held.strip():
-        yield held.strip()
-
-
-def _parts(text: str, cuts: tuple[str, ...]) -> Iterator[str]:
-    """Parts that are short enough, cut as coarsely as that allows; together they are the text."""
-    if len(text) <= PIECE:
-        yield text
-    elif not cuts:
-        yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
-    else:
-        ends = [match.end() for match in re.finditer(cuts[0], text)]
-        for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
-            yield from _parts(text[start:end], cuts[1:])

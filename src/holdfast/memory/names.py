@@ -1,4 +1,4 @@
-"""Names of topics, and the tree that `fmm.json` shows of them.
+"""Names of topics.
 
 One rule holds for every topic that is written: it is `/`, the root, or 1 to 32 names joined by
 `/`, at most 1,000 characters in all; a name is not empty, not `.`, `..` or `__data__`, and has no
@@ -9,11 +9,8 @@ refused; nothing is escaped, so a topic reads back as it was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, cast
 
-from holdfast.codec import Record
 from holdfast.errors import BadName
 
 DATA, ROOT = "__data__", "/"
@@ -53,32 +50,3 @@ def checked(topic: str) -> str:
 def is_under(topic: str, above: str) -> bool:
     """Whether a topic is `above` or below it."""
     return above in (ROOT, topic) or topic.startswith(f"{above}/")
-
-
-def node(tree: Record, topic: str) -> Record:
-    """The node of a topic in a tree, made where it is absent."""
-    at = tree
-    for name in topic.split("/") if topic != ROOT else ():
-        at = at.setdefault(name, {})
-    return at
-
-
-def data_in(tree: object) -> Iterator[tuple[str, Record]]:
-    """Every datum of an `fmm.json`, Holdfast's or another system's, with its topic.
-
-    What is no object is passed over, and so is the index.  A name of another system may have a `/`
-    in it, which is shown as `-`.
-    """
-    waiting: list[tuple[str, Any]] = [(ROOT, tree)]
-    while waiting:
-        topic, found = waiting.pop()
-        if not isinstance(found, dict) or is_under(topic, INDEX):
-            continue
-        here = cast("Record", found)
-        data = here.get(DATA)
-        for datum in cast("list[Any]", data) if isinstance(data, list) else ():
-            if isinstance(datum, dict):
-                yield topic, cast("Record", datum)
-        above = "" if topic == ROOT else f"{topic}/"
-        below = [name for name in reversed(here) if name != DATA]
-        waiting += [(above + name.replace("/", "-"), here[name]) for name in below]

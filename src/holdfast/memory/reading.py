@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
 from holdfast.contracts.kind import object_of
-from holdfast.layout import Layout
 from holdfast.memory.datum import Decided, Forgotten, Inherited, IvfNode, Proposed, datum_of
 from holdfast.memory.index import Index
-from holdfast.memory.sources import Origin, Text, origins, text_of
+from holdfast.memory.sources import Origin, Text, text_of
+from holdfast.state.inherited import lines_before
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import START, BadLine, Line
 
 GONE, IVF, PROPOSED = "gone", "ivf", "proposed"
 """Kinds of marks: data that are forgotten, what is known of an index, proposals that wait."""
+Origins = Callable[[Sequence[str] | None], Iterable[Origin]]
+"""All that is read of these agents; of None, of all."""
 Progress = Callable[[int, int], None] | None
 _BATCH = 2_000
 
@@ -24,15 +26,15 @@ class Reading:
         self._home, self._index = home, index
 
     def read_on(
-        self, layout: Layout, agents: Sequence[str] | None = None, progress: Progress = None
+        self, origins: Origins, agents: Sequence[str] | None = None, progress: Progress = None
     ) -> int:
         """Take in what was written of these agents, or of all; how many lines and files."""
         self._index.check()
         scope = None if agents is None else [agent.lower() for agent in agents]
-        current = list(origins(self._home, layout, scope))
-        for key in self._index.origins_of(scope) - {each.key for each in current}:
+        current = list(origins(scope))
+        known, count = self._index.versions(scope), 0
+        for key in known.keys() - {each.key for each in current}:
             self._drop(key)
-        known, count = self._index.versions(), 0
         for done, each in enumerate(current):
             if progress is not None:
                 progress(done, len(current))
@@ -123,24 +125,11 @@ class Reading:
                         fields = {**object_of(record.get("fields")), "accepted_by": by}
                         record = {**record, "fields": fields}
                         index.add(origin.key, [text_of(origin.agent, datum_of(id, record), record)])
-                case Inherited(key) if key not in within:
+                case Inherited(key, last, known) if key not in within:
                     # A fork has its own copy here: what either forgets later, the other keeps.
-                    before = self._before(origin, found)
+                    before = lines_before(self._home, origin.key, key, last, known)
                     gone |= self._take(origin, read._replace(key=key), before, (*within, key))
                 case _:
                     pass
         index.add(origin.key, waiting)
         return gone
-
-    def _before(self, origin: Origin, reach: Inherited) -> list[Line]:
-        """The lines of a parent's log that a fork goes on from."""
-        log = self._home.log(reach.log)
-        try:
-            lines = (each for each in log.read() if isinstance(each, Line))
-            found = list(takewhile(lambda each: (each.seq or 0) <= reach.seq, lines))
-        finally:
-            log.close()
-        if found and found[-1].hash == reach.hash:
-            return found
-        self._home.notice("fork_lost", f"{origin.key} reaches back into {reach.log}: not there")
-        return []

@@ -18,10 +18,9 @@ import numpy as np
 
 from holdfast.codec import Record, decode_record
 from holdfast.errors import DiskFull, ModelError, StorageError
-from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.index import FOLDER, Index, lasting, open_index
 from holdfast.memory.rank import allowed, best_by_words, bm25, chosen_terms, columns
-from holdfast.memory.reading import Progress, Reading
+from holdfast.memory.reading import Origins, Progress, Reading
 from holdfast.memory.sources import Text
 from holdfast.memory.terms import terms
 from holdfast.memory.vectors import Embedder, Vectors, build
@@ -89,7 +88,7 @@ class Recall:
     def __init__(
         self,
         home: Backend,
-        layout: Layout = HOLDFAST,
+        origins: Origins,
         *,
         keep: bool = True,
         embedder: Callable[[], Embedder | None] = lambda: None,
@@ -98,7 +97,7 @@ class Recall:
 
         `embedder` is asked once for the second voice, when it is needed; None is words only.
         """
-        self._home, self._layout, self._embedder = home, layout, embedder
+        self._home, self._origins, self._embedder = home, origins, embedder
         self.index = open_index(home, keep=keep)
         self.warnings: list[str] = []
         """What the last search could not do."""
@@ -113,7 +112,7 @@ class Recall:
     @lasting
     def read_on(self, agents: Sequence[str] | None = None, progress: Progress = None) -> int:
         """Index what was written since the last look; how many lines and files that were."""
-        count = Reading(self._home, self.index).read_on(self._layout, agents, progress)
+        count = Reading(self._home, self.index).read_on(self._origins, agents, progress)
         self.index.count()
         return count
 

@@ -14,12 +14,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from holdfast.codec import MAX_DOCUMENT, Record, decode, decode_record, encode, pretty
+from holdfast.contracts.fractal import node
 from holdfast.errors import Corrupt, HoldfastError, NotFound
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST, Part
 from holdfast.memory.datum import Datum, agent_of, datum_line, datum_of, forget_line, index_line
 from holdfast.memory.index import Index, lasting, open_index, some_of
-from holdfast.memory.names import DATA, ROOT, is_under, node
+from holdfast.memory.names import DATA, ROOT, is_under
 from holdfast.memory.reading import GONE, IVF, PROPOSED, Reading
 from holdfast.memory.sources import foreign_lines, is_foreign, topics_origin
 from holdfast.store.backend import Backend
@@ -188,16 +189,13 @@ class Topics:
         for some in some_of(sorted(set(ids))):
             marks = ",".join("?" * len(some))
             query = f"SELECT id, record FROM texts WHERE origin=? AND id IN ({marks})"
-            for id, record in self._index_after(f"{query} ORDER BY number", *some):
-                found[id] = datum_of(id, decode_record(record))
+            rows = self._index_after(f"{query} ORDER BY number", *some)
+            found |= {id: datum_of(id, decode_record(record)) for id, record in rows}
         return found
 
     def proposals(self, topic: str = ROOT) -> list[Datum]:
         """What waits for a decision, oldest first."""
-        rows = self._index_after(
-            "SELECT name, value FROM marks WHERE origin=? AND kind=? ORDER BY rowid", PROPOSED
-        )
-        found = [datum_of(id, decode_record(record)) for id, record in rows]
+        found = [datum_of(id, record) for id, record in self._marks(PROPOSED).items()]
         return [datum for datum in found if is_under(datum.topic, topic)]
 
     def superseded(self) -> dict[str, str]:
@@ -217,7 +215,7 @@ class Topics:
 
     def indexes(self) -> list[Record]:
         """What is known of the index of each dimension."""
-        return [fields for _, fields in self._marks(IVF)]
+        return [fields for _, fields in self._marks(IVF).values()]
 
     @lasting
     def _index_after(self, query: str, *values: object) -> list[Any]:
@@ -225,9 +223,9 @@ class Topics:
         origin = self._current()
         return self.index.db.execute(query, (origin, *values)).fetchall()
 
-    def _marks(self, kind: str) -> list[Any]:
-        rows = self._index_after("SELECT value FROM marks WHERE origin=? AND kind=?", kind)
-        return [decode(value) for (value,) in rows]
+    def _marks(self, kind: str) -> dict[str, Any]:
+        query = "SELECT name, value FROM marks WHERE origin=? AND kind=? ORDER BY rowid"
+        return {name: decode(value) for name, value in self._index_after(query, kind)}
 
     # -- less to show ------------------------------------------------------------------
 
@@ -288,13 +286,13 @@ class Topics:
         """What `fmm.json` shows."""
         corrected, grown = self.superseded(), Record()
         if gone := self._marks(GONE):
-            counts = Counter(why for why, _ in gone)
-            latest = max(ts for _, ts in gone)
+            counts = Counter(why for why, _ in gone.values())
+            latest = max(ts for _, ts in gone.values())
             grown[DATA] = [{"ts": latest, "meta": {"left_out": dict(sorted(counts.items()))}}]
         for datum in self.under():
             shown = datum.shown(corrected.get(datum.id))
             node(grown, datum.topic).setdefault(DATA, []).append(shown)
-        for topic, fields in self._marks(IVF):
+        for topic, fields in self._marks(IVF).values():
             node(grown, topic).update(fields)
         return grown
 

@@ -276,11 +276,11 @@ def _warn(call: Context, topics: Topics) -> None:
 
 def _clean(call: Context, agent: str) -> None:
     """Have the search index take in what was forgotten, if there is one."""
+    from holdfast.agents.recall import open_recall
     from holdfast.memory.index import FOLDER
-    from holdfast.memory.search import Recall
 
     if call.home().keys(FOLDER):
-        with Recall(call.home(), call.layout) as recall:
+        with open_recall(call.home(), call.layout) as recall:
             recall.read_on([agent])
 
 
