@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.state.inherited import lines_before
 from holdfast.store.memory import Memory
+from holdfast.store.primitives import Line
 
 PARENT, CHILD = "state/rio/log.jsonl", "state/kid/log.jsonl"
 
@@ -24,4 +25,6 @@ def test_a_parent_without_that_line_gives_none_and_a_notice() -> None:
     for last, hash in ((at.seq, "0" * 64), (at.seq + 1, at.hash)):
         assert lines_before(home, CHILD, PARENT, last, hash) == []
     assert lines_before(home, CHILD, "state/gone/log.jsonl", 1, at.hash) == []
-    assert len(home.notices) == 3
+    told = [line.record for line in home.log("audit").read() if isinstance(line, Line)]
+    assert {each["event"] for each in told} == {"fork_lost"}
+    assert ["state/gone" in each["detail"] for each in told] == [False, True]

@@ -184,15 +184,13 @@ class Index:
         return {key: version for key, version, agent in rows if agents is None or agent in agents}
 
     def position(self, key: str) -> Cursor:
-        row = self.db.execute(
-            "SELECT seq, hash, segment, offset FROM origins WHERE key=?", (key,)
-        ).fetchone()
+        query = "SELECT seq, hash, segment, offset FROM origins WHERE key=?"
+        row = self.db.execute(query, (key,)).fetchone()
         return Cursor(*row) if row else START
 
     def reached(self, key: str, agent: str, version: str, at: Cursor) -> None:
-        self.db.execute(
-            "INSERT OR REPLACE INTO origins VALUES(?,?,?,?,?,?,?)", (key, agent, version, *at)
-        )
+        query = "INSERT OR REPLACE INTO origins VALUES(?,?,?,?,?,?,?)"
+        self.db.execute(query, (key, agent, version, *at))
 
     def mark(self, origin: str, kind: str, name: str, value: object) -> None:
         """Keep what a log says besides its texts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from itertools import islice
 
 from holdfast.contracts.kind import object_of
@@ -67,9 +68,8 @@ class Reading:
 
     def _take_log(self, origin: Origin, version: str) -> int:
         """Read a log from where the index left off, in batches that are each one transaction."""
-        count, ended, forgotten = 0, False, set[int]()
-        log, index = self._home.log(origin.key), self._index
-        try:
+        count, ended, forgotten, index = 0, False, set[int](), self._index
+        with closing(self._home.log(origin.key)) as log:
             while not ended:
                 with index.writing():
                     at = index.position(origin.key)
@@ -84,8 +84,6 @@ class Reading:
                     # Until the end is reached, the next look reads on.
                     index.reached(origin.key, origin.agent, version if ended else "", at)
                     count += len(lines)
-        finally:
-            log.close()
         if forgotten:
             # Slow to import, and few logs forget.
             from holdfast.memory.vectors import drop  # noqa: PLC0415

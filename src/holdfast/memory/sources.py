@@ -6,18 +6,12 @@ A log brings one text a line at most; a file is read whole when it changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, encode
 from holdfast.contracts.fractal import data_in
-from holdfast.memory.datum import (
-    Datum,
-    Entry,
-    agent_of,
-    datum_of,
-    entry_of,
-    foreign_line,
-)
+from holdfast.memory.datum import Datum, Entry, agent_of, datum_of, entry_of, foreign_line
 from holdfast.store.backend import Backend
 from holdfast.store.primitives import Line
 
@@ -50,15 +44,12 @@ class Text(NamedTuple):
     """Whether a search finds it."""
 
 
-Reads = Callable[["Origin", str, Line], Text | Entry | None]
-
-
 class Origin(NamedTuple):
     """A log or file that is read on."""
 
     key: str
     agent: str
-    reads: Reads | None = None
+    reads: Callable[[Origin, str, Line], Text | Entry | None] | None = None
     """Makes a text of a line; None for a file that is read whole."""
     group: str = ""
     texts: Callable[[Origin, str], Iterator[Text]] = lambda origin, text: iter(())
@@ -74,13 +65,8 @@ def topics_origin(home: Backend, log: str, fmm: str, agent: str) -> Origin:
 
 def is_foreign(home: Backend, fmm: str) -> bool:
     """Whether there is an `fmm.json` that Holdfast did not write."""
-    if not home.version(fmm):
-        return False
-    cell = home.cell(fmm)
-    try:
-        return cell.load(1) is None
-    finally:
-        cell.close()
+    with closing(home.cell(fmm)) as cell:
+        return bool(home.version(fmm)) and cell.load(1) is None
 
 
 def topic_line(origin: Origin, id: str, line: Line) -> Text | Entry | None:

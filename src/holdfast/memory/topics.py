@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -92,20 +93,13 @@ class Topics:
 
     # -- writing -----------------------------------------------------------------------
 
-    def add(
-        self,
-        topic: str,
-        text: str,
-        *,
-        ts: float | None = None,
-        proposed: bool = False,
-        **known: Any,
-    ) -> str:
+    def add(self, topic: str, text: str, *, proposed: bool = False, **known: Any) -> str:
         """Remember a datum; its id.  `known` as in `datum_line`.
 
         If it is `proposed` it is kept apart, and supersedes nothing, until it is accepted.
         """
-        line = datum_line(topic, text, ts=self.now() if ts is None else ts, **known)
+        known.setdefault("ts", self.now())
+        line = datum_line(topic, text, **known)
         return self.add_all([{**line, "event": "propose"} if proposed else line])[0]
 
     def add_all(self, lines: Sequence[Record]) -> list[str]:
@@ -263,10 +257,10 @@ class Topics:
     def show(self) -> None:
         """Write `fmm.json` as the log says."""
         self._changed, data = False, pretty(self.tree())
-        head, cell = self.index.position(self.log.key), self._home.cell(self.fmm)
-        try:
-            if not head.seq:
-                return
+        head = self.index.position(self.log.key)
+        if not head.seq:
+            return
+        with closing(self._home.cell(self.fmm)) as cell:
             stamp, over = cell.load(_VERSION), None
             if stamp is not None and not self.log.contains(stamp.cursor):
                 # The log once reached further: that is recorded before its proof is replaced.
@@ -277,8 +271,6 @@ class Topics:
             aside = cell.save(_VERSION, Stamp(self.log.key, head, {}), data, over=over)
             if aside is not None:
                 self.kept_aside.append(aside)
-        finally:
-            cell.close()
         self.stale = None
         self._shown(head.seq, len(data))
 
