@@ -30,7 +30,7 @@ def add(router: APIRouter, ask: Ask, page: Callable[..., str]) -> None:
         look = partial(ask, "memory tree", agent=agent, topic=topic or "/", depth=levels)
         tree = parts.of("tree", look, _NO_ROWS)
         data, hits = _NO_DATA, _NO_ROWS
-        if q:
+        if q.strip():
             find = partial(ask, "memory search", query=q, agent=[agent], k=MOST_HITS)
             hits = parts.of("hits", partial(find, topic=topic or None), _NO_ROWS)
         elif topic:
