@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.clock import SystemClock
-from holdfast.interop.flags import Flag, NoFlag, flags_in
+from holdfast.interop.copies import Foreign
+from holdfast.interop.flags import Flag, flags_in
 from tests.ledger.shell import Shell, Verbs, on_its_own
 from tests.ops.foreign import put, snapshot, teleo_agent
 from tests.ops.test_verbs_import import is_killed
@@ -234,14 +235,14 @@ def test_an_import_that_was_killed_is_completed_and_repeats_nothing(
 def test_flags_are_read_as_people_write_them(
     path: str, text: str, sender: str, to: str, subject: str
 ) -> None:
-    (flag,) = flags_in(path, text.encode())
+    (flag,) = flags_in(Foreign(path, text.encode()))
     assert (flag.sender, flag.to) == (sender, to)
     assert flag.subject == subject or not subject
     assert flag.body == text.lstrip("\ufeff").strip()
 
 
 def test_the_message_of_a_flag_is_the_same_whenever_it_is_made() -> None:
-    (flag,) = flags_in("flag-leo-x.md", LATER.encode())
+    (flag,) = flags_in(Foreign("flag-leo-x.md", LATER.encode()))
     assert (
         flag.message("a/flag-leo-x.md", "2026-01-01T00:00:00Z")[0]
         == (flag.message("b/flag-leo-x.md", "2026-02-02T00:00:00Z")[0])
@@ -259,8 +260,8 @@ def test_any_text_is_a_flag_with_names_that_agents_can_have_or_none(
     heading = f"## Flag: {before} → {behind}\n".encode("utf-8", "surrogatepass")
     for text in (data, heading + data):
         try:
-            found = flags_in("collective/flag-leo-x.md", text)
-        except NoFlag as why:
+            found = flags_in(Foreign("collective/flag-leo-x.md", text))
+        except ValueError as why:
             assert str(why)
             continue
         for flag in found:

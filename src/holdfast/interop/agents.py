@@ -10,7 +10,7 @@ Nothing is made up: what a file does not say is absent or null here too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import chain
@@ -20,11 +20,18 @@ from holdfast.agents import journal
 from holdfast.agents.history import documents_in
 from holdfast.agents.notes import TAKEN_OVER
 from holdfast.codec import Json, Record, pretty
-from holdfast.contracts.formats import read_moment, written
 from holdfast.contracts.kinds import kind
 from holdfast.ids import is_message_id, mapped_agent_id
 from holdfast.interop import copies
-from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
+from holdfast.interop.copies import (
+    Foreign,
+    Taken,
+    errors_in,
+    moment_in,
+    sealed,
+    shown,
+    value_in,
+)
 from holdfast.interop.flags import Flag
 from holdfast.interop.records import pieces
 from holdfast.layout import HOLDFAST, Part
@@ -95,7 +102,7 @@ class Adoption:
         self._known = {_identity(each["path"], each["sha256"]) for each in self._before}
         self._plan = _Plan()
 
-    def take(self, files: Sequence[Found]) -> list[Taken]:
+    def take(self, files: Iterable[Found]) -> list[Taken]:
         """Look at the files, take in what is new, and say what became of each."""
         taken = [
             self._look_at(part, file)
@@ -131,18 +138,17 @@ class Adoption:
 
     def take_flags(self, found: Sequence[Flagged]) -> list[Taken]:
         """Make messages of flags, and say what became of each file."""
-        taken = [self._flag(each) for each in found]
+        taken: list[Taken] = []
+        for file, flags, changed in found:
+            if not self._is_news(file):
+                taken.append(Taken(file.path, "known", copies.KNOWN))
+                continue
+            self._plan.note(file)
+            self._plan.messages += [flag.message(file.path, changed) for flag in flags]
+            detail = "; ".join(f"from {flag.sender}: {flag.subject}" for flag in flags)
+            taken.append(Taken(file.path, "taken", detail, len(flags)))
         self._act()
         return taken
-
-    def _flag(self, found: Flagged) -> Taken:
-        file = found.file
-        if not self._is_news(file):
-            return Taken(file.path, "known", copies.KNOWN)
-        self._plan.note(file)
-        self._plan.messages += [flag.message(file.path, found.changed) for flag in found.flags]
-        said = "; ".join(f"from {flag.sender}: {flag.subject}" for flag in found.flags)
-        return Taken(file.path, "taken", said, len(found.flags))
 
     def _is_news(self, file: Foreign) -> bool:
         """Whether it was not met before, in this run or an earlier one."""
@@ -163,7 +169,7 @@ class Adoption:
                 case "journal":
                     return self._journal(file)
                 case "notes":
-                    return self._text(part, file, _utf8(file.data), "")
+                    return self._text(part, file, copies.text_in(file), "")
                 case _:
                     return self._document(part, file)
         except ValueError as error:  # it cannot be read, or is not of this agent
@@ -224,10 +230,9 @@ class Adoption:
         """A text that people edit: it is not laid over one that somebody has changed here."""
         there = self._home.document(HOLDFAST.path(part, self.agent)).read()
         self._plan.note(file)
-        if there is not None and there.data != text.encode():
-            earlier = {each.get("text_sha256") for each in self._before}
-            if there.revision not in earlier:
-                return Taken(file.path, "skipped", "the home has its own by now; a copy is kept")
+        earlier = {each.get("text_sha256") for each in self._before}
+        if there and there.data != text.encode() and there.revision not in earlier:
+            return Taken(file.path, "skipped", "the home has its own by now; a copy is kept")
         self._plan.texts[part] = (file, text)
         self._plan.files[-1]["text_sha256"] = copies.digest_of(text.encode())
         return _taken(file, mended)
@@ -260,7 +265,7 @@ class Adoption:
     def _bring_in(self, plan: _Plan) -> None:
         home, key = self._home, HOLDFAST.path("inbox", self.agent)
         for file in plan.copies:
-            copies.keep(home, self._folder, file.path, file.data)
+            copies.keep(home, self._folder, file)
         # In the order in which they were sent, for of what waits the oldest comes first.
         plan.messages.sort(key=lambda each: str(each[1].get("created_at")))
         with closing(home.mailbox(key)) as box:
@@ -288,13 +293,6 @@ def _identity(path: str, digest: str) -> tuple[str, str]:
     return path.rpartition("/")[2], digest
 
 
-def _utf8(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}") from None
-
-
 def _taken(file: Foreign, mended: str) -> Taken:
     return Taken(file.path, "repaired" if mended else "taken", mended)
 
@@ -303,7 +301,7 @@ def sessions_in(records: Sequence[Record]) -> list[Record]:
     """The sessions that the lines of a journal tell of; where they name none, by their order."""
     found, running = list[Record](), list[Record]()
     for record in records:
-        session, when = _text(record.get("session_id")), _time(record.get("ts"))
+        session, when = _text(record.get("session_id")), moment_in(record.get("ts"))
         if record.get("event") == "session_start":
             started: Record = {"session_id": session, "started_at": when, "ended_at": None}
             started["type"] = _text(record.get("type"))
@@ -326,36 +324,26 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _time(value: object) -> str | None:
-    try:
-        return str(written(read_moment(value), "utc"))
-    except ValueError:
-        return None
-
-
 # --- what the journal says ------------------------------------------------------------------
 
 
 def _imports(home: Home, agent: str) -> Iterator[dict[str, Any]]:
     for line in home.log(HOLDFAST.path("journal", agent)).read(START):
         if isinstance(line, Line) and line.seq is not None and line.record.get("event") == EVENT:
-            match line.record.get(FIELD):
-                case {"files": list()} as told:
-                    yield cast("dict[str, Any]", told)
-                case _:
-                    pass
+            told = line.record.get(FIELD)
+            if isinstance(told, dict) and isinstance(cast("Record", told).get("files"), list):
+                yield cast("Record", told)
 
 
 def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
-    """Every imported file that the journal of an agent tells of; anybody may write a line that only
-    looks like one of ours."""
-    listed = (cast("list[Any]", told["files"]) for told in _imports(home, agent))
+    """Every imported file that the journal of an agent names; anybody may write a line that only
+    looks like one of Holdfast's."""
+    listed: Iterator[Any] = chain.from_iterable(told["files"] for told in _imports(home, agent))
     return [
         cast("dict[str, Any]", file)
-        for file in chain.from_iterable(listed)
+        for file in listed
         if isinstance(file, dict)
         and all(isinstance(cast("Any", file).get(name), str) for name in ("path", "sha256"))
-        and "/" not in str(cast("Any", file).get("name"))
     ]
 
 
@@ -372,9 +360,5 @@ def refresh(home: Home, agent: str) -> None:
 def problems(home: Home, agent: str) -> Iterator[Problem]:
     """Copies that are not what was imported."""
     folder = HOLDFAST.agent(agent)
-    files = files_in_journal(home, agent)
-    by_name = {each["name"]: each for each in files if isinstance(each.get("name"), str)}
-    for name, told in by_name.items():
-        copy = Sealed(told["path"], f"{folder}/{FOLDER}/{name}", told["sha256"])
-        if (problem := copies.problem_with(home, copy)) is not None:
-            yield problem
+    found = (sealed(each, folder) for each in files_in_journal(home, agent))
+    return copies.problems(home, filter(None, found))

@@ -8,11 +8,12 @@ that keeping it again changes nothing, whoever died in between.  No name ends in
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT, Json, decode
+from holdfast.contracts.formats import read_moment, written
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.store.primitives import Problem
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 FOLDER = "imported"
-LARGEST = MAX_DOCUMENT
 _DIGITS = 16
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 150
@@ -63,37 +63,39 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def key_for(folder: str, path: str, digest: str) -> str:
-    """Where the copy of a file lies in the folder of its agent."""
-    name = _UNFIT.sub("-", path.rpartition("/")[2])[-_LONGEST:].lstrip("._-") or "file"
-    return f"{folder}/{FOLDER}/{name}.sealed-{digest[:_DIGITS]}"
-
-
 def noted(file: Foreign) -> dict[str, Any]:
     """What a chained line says of a file and its copy."""
     digest = digest_of(file.data)
-    name = key_for("", file.path, digest).rpartition("/")[2]
+    stem = _UNFIT.sub("-", file.path.rpartition("/")[2])[-_LONGEST:].lstrip("._-") or "file"
+    name = f"{stem}.sealed-{digest[:_DIGITS]}"
     return {"path": file.path, "name": name, "sha256": digest, "bytes": len(file.data)}
+
+
+def sealed(told: object, folder: str) -> Sealed | None:
+    """The copy that a line names; None if the line only looks like one of Holdfast's."""
+    match told:
+        case {"path": str(path), "name": str(name), "sha256": str(digest)} if "/" not in name:
+            return Sealed(path, f"{folder}/{FOLDER}/{name}", digest)
+        case _:
+            return None
 
 
 def unfit(file: Foreign, *, may_be_empty: bool = False) -> Taken | None:
     """Why there is nothing to take in of a file, whatever it is."""
     if not may_be_empty and not file.data.strip():
         return Taken(file.path, "skipped", f"empty: {len(file.data)} bytes")
-    if len(file.data) > LARGEST:
-        return Taken(file.path, "skipped", f"larger than {LARGEST} bytes")
+    if len(file.data) > MAX_DOCUMENT:
+        return Taken(file.path, "skipped", f"larger than {MAX_DOCUMENT} bytes")
     return None
 
 
-def keep(home: Home, folder: str, path: str, data: bytes) -> Sealed:
+def keep(home: Home, folder: str, file: Foreign) -> None:
     """Keep a copy; it is on disk when this returns."""
-    digest = digest_of(data)
-    copy = Sealed(path, key_for(folder, path, digest), digest)
-    document = home.document(copy.key)
+    told = noted(file)
+    document = home.document(f"{folder}/{FOLDER}/{told['name']}")
     found = document.read()
-    if found is None or found.revision != digest:
-        document.replace(data)
-    return copy
+    if found is None or found.revision != told["sha256"]:
+        document.replace(file.data)
 
 
 def load(home: Home, copy: Sealed) -> bytes:
@@ -103,18 +105,19 @@ def load(home: Home, copy: Sealed) -> bytes:
     return found.data
 
 
-def problem_with(home: Home, copy: Sealed) -> Problem | None:
-    """What is wrong with a copy: it is gone, or no more what it was."""
-    try:
-        data = load(home, copy)
-    except NotFound:
-        return Problem("missing", copy.key, 0, 0, f"the copy of {copy.path} is not there")
-    except HoldfastError as error:
-        return Problem("damaged", copy.key, 0, 0, error.message)
-    if digest_of(data) == copy.sha256:
-        return None
-    detail = f"the copy of {copy.path} is not what was imported"
-    return Problem("edited", copy.key, 0, 0, detail)
+def problems(home: Home, copies: Iterable[Sealed]) -> Iterator[Problem]:
+    """Copies that are gone, or are not what was imported."""
+    for copy in {each.key: each for each in copies}.values():
+        try:
+            whole = digest_of(load(home, copy)) == copy.sha256
+        except NotFound:
+            yield Problem("missing", copy.key, 0, 0, f"the copy of {copy.path} is not there")
+        except HoldfastError as error:
+            yield Problem("damaged", copy.key, 0, 0, error.message)
+        else:
+            if not whole:
+                detail = f"the copy of {copy.path} is not what was imported"
+                yield Problem("edited", copy.key, 0, 0, detail)
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -123,6 +126,22 @@ def problem_with(home: Home, copy: Sealed) -> Problem | None:
 def value_in(file: Foreign) -> Json:
     """The JSON that a file is; DecodeError if it is none."""
     return decode(file.data.strip().removeprefix(b"\xef\xbb\xbf"), limit=MAX_DOCUMENT)
+
+
+def moment_in(value: object) -> str | None:
+    """An instant in UTC as records have it; None if the value names none."""
+    try:
+        return str(written(read_moment(value), "utc"))
+    except ValueError:
+        return None
+
+
+def text_in(file: Foreign) -> str:
+    """The text that a file is; ValueError if it is none."""
+    try:
+        return file.data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
 
 
 def errors_in(reading: Reading) -> list[Finding]:

@@ -6,7 +6,7 @@
     **Priority**: high
 
 The file is called `flag-SENDER-TOPIC.md`.  Pure: text in, messages out.  What a flag does not say
-is not made up; without somebody to whom it goes it is no flag.
+is not made up; without an agent to whom it goes it is no flag.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import pairwise
 from typing import NamedTuple
 
 from holdfast.agents.inbox import MOST_BODY, MOST_SUBJECT
 from holdfast.codec import Record
-from holdfast.contracts.formats import read_moment, written
 from holdfast.ids import is_agent_id
+from holdfast.interop.copies import Foreign, moment_in, text_in
 from holdfast.mask.shown import beginning
 
 PREFIX = "flag-"
@@ -29,13 +30,9 @@ _DASH = re.compile(r"\s+[—–-]+\s+|:\s+")
 _FIELD = re.compile(r"^[-*+ \t]*\*\*([^*\n]{1,60}?):?\*\*[ \t]*:?[ \t]*(.*)$", re.MULTILINE)
 _SEVERAL = re.compile(r"\s*(?:,|&|\+|/|\band\b)\s*")
 _URGENT = ("high", "urgent", "blocking", "time-sensitive")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY = len("2026-03-29")
 _EVERYBODY = frozenset({"all", "everyone", "everybody", "collective", "agents", "team"})
 _MOST_STEM = 60
-
-
-class NoFlag(Exception):
-    """Why a text is none."""
 
 
 class Flag(NamedTuple):
@@ -91,26 +88,18 @@ class _Title(NamedTuple):
         return cls(whole, sender[-1] if sender else "", to, about[0] if about else "")
 
 
-def flags_in(path: str, data: bytes) -> list[Flag]:
-    """The flags of a file, one for each who is named; NoFlag if there is none."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise NoFlag(f"not UTF-8 at byte {error.start}") from None
+def flags_in(file: Foreign) -> list[Flag]:
+    """The flags of a file, one for each agent it names; ValueError says why there is none."""
+    text = text_in(file).removeprefix("\ufeff")
     if not text.strip():
-        raise NoFlag(f"empty: {len(data)} bytes")
-    name = path.rpartition("/")[2].removeprefix(PREFIX)
+        raise ValueError(f"empty: {len(file.data)} bytes")
+    name = file.path.rpartition("/")[2].removeprefix(PREFIX)
     stem = name.rpartition(".")[0] or name
-    return [flag for section in _sections(text) for flag in _flags_of(section, stem)]
-
-
-def _sections(text: str) -> Iterator[str]:
-    """The text of each flag: from one `Flag: theseus → rio` to the next; else all of it."""
+    # From one `Flag: theseus → rio` to the next; else all of it.
     headings = (found for found in _HEADING.finditer(text) if "flag" in found[1].lower())
     starts = [found.start() for found in headings if _ARROW.search(found[1])]
-    starts = [0, *starts[1:]]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        yield text[start:end].strip()
+    ends = [0, *starts[1:], len(text)]
+    return [flag for at, end in pairwise(ends) for flag in _flags_of(text[at:end].strip(), stem)]
 
 
 def _flags_of(section: str, stem: str) -> Iterator[Flag]:
@@ -119,19 +108,20 @@ def _flags_of(section: str, stem: str) -> Iterator[Flag]:
     sender = _name(fields.get("from") or said.sender) or _name(stem.partition("-")[0])
     to = fields.get("to") or said.to
     if not sender or not to.strip():
-        raise NoFlag("it does not say " + ("to whom it goes" if sender else "who sent it"))
+        raise ValueError("it does not say " + ("to whom it goes" if sender else "who sent it"))
     if len(section.encode()) > MOST_BODY:
-        raise NoFlag(f"larger than {MOST_BODY} bytes, which is what a message has room for")
+        raise ValueError(f"larger than {MOST_BODY} bytes, which is what a message has room for")
     topic = stem.partition("-")[2].replace("-", " ").replace("_", " ").strip()
+    date = fields.get("date", "")
     subject = fields.get("subject") or fields.get("topic") or said.about or topic or said.whole
     for each in _SEVERAL.split(to):
         name = _name(each).lower()
         if not name or name in _EVERYBODY:
-            raise NoFlag(f"it names no agent: {each.strip()[:60]!r}")
+            raise ValueError(f"it names no agent: {each.strip()[:60]!r}")
         yield Flag(
             sender.lower(),
             name,
-            _time(fields.get("date", "")),
+            moment_in(date) or moment_in(f"{date[:_DAY]}T00:00:00Z"),
             fields.get("priority", "").lower().startswith(_URGENT),
             beginning(" ".join(subject.split()), MOST_SUBJECT - 1),
             section,
@@ -142,13 +132,3 @@ def _name(text: str) -> str:
     """An agent's name without what people put around it; empty if it can be none."""
     bare = text.partition("(")[0].strip(" \t*_`@[].:")
     return bare if is_agent_id(bare) else ""
-
-
-def _time(text: str) -> str | None:
-    day = _DAY.match(text)
-    for said in (text, f"{day[0]}T00:00:00Z" if day else ""):
-        try:
-            return str(written(read_moment(said), "utc"))
-        except ValueError:
-            continue
-    return None

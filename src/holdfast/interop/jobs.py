@@ -25,7 +25,7 @@ from holdfast.contracts.job_states import Hold, State
 from holdfast.errors import BadName, HoldfastError
 from holdfast.ids import mapped_agent_id
 from holdfast.interop import copies
-from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
+from holdfast.interop.copies import Foreign, Sealed, Taken, errors_in, sealed, shown, value_in
 from holdfast.jobs.job import Job, job_id
 from holdfast.jobs.replay import wrong_in
 from holdfast.jobs.spec import Options, settled, spec_from
@@ -36,7 +36,6 @@ from holdfast.store.primitives import Problem
 
 if TYPE_CHECKING:
     from holdfast.contracts.kind import Finding, Form, Kind, Reading
-    from holdfast.jobs.job import State as JobState
     from holdfast.store.home import Home
 
 MANIFESTS = ("manifest.json", "job_manifest.json")
@@ -91,13 +90,23 @@ class Adoption:
 
     def take(self, files: Sequence[Foreign]) -> list[Taken]:
         """Read the files, make a job of them if it is new, and say what became of each."""
-        noted = [copies.noted(file) for file in files]
+        named = [(basename(file.path), copies.digest_of(file.data)) for file in files]
         with Job(self._home, self.job) as job:
             state = job.state()
-            known = [_named(each) for each in files_of(state)]
-            interrupted = state["foreign"] is None and known == [_named(each) for each in noted]
+            known = [(basename(copy.path), copy.sha256) for copy in _copies_of(job)]
+            interrupted = state["foreign"] is None and known == named
             if state["job_id"] and not interrupted:
-                return [self._again(state, each, known) for each in noted]
+                other = (
+                    "was imported before, from other files"
+                    if state["origin"]
+                    else "is there already"
+                )
+                return [
+                    Taken(file.path, "known", copies.KNOWN)
+                    if name in known
+                    else Taken(file.path, "skipped", f"a job {self.job} {other}")
+                    for file, name in zip(files, named, strict=True)
+                ]
             read, taken = self._read(files)
             # Without what cannot be written, which is seen before anything is.
             why = ""
@@ -113,14 +122,8 @@ class Adoption:
                 except HoldfastError as error:
                     why = error.message
             if not self._dry_run:
-                self._bring_in(job, made, files, noted)
+                self._bring_in(job, made, files)
         return [found[path] for path in taken]
-
-    def _again(self, state: JobState, noted: Record, known: Sequence[tuple[str, str]]) -> Taken:
-        if _named(noted) in known:
-            return Taken(noted["path"], "known", copies.KNOWN)
-        why = "was imported before, from other files" if state["origin"] else "is there already"
-        return Taken(noted["path"], "skipped", f"a job {self.job} {why}")
 
     # -- reading -----------------------------------------------------------------------
 
@@ -174,13 +177,12 @@ class Adoption:
 
     # -- writing -----------------------------------------------------------------------
 
-    def _bring_in(
-        self, job: Job, made: _Made, files: Sequence[Foreign], noted: Sequence[Record]
-    ) -> None:
+    def _bring_in(self, job: Job, made: _Made, files: Sequence[Foreign]) -> None:
         for file in files:
-            copies.keep(self._home, job.key, file.path, file.data)
+            copies.keep(self._home, job.key, file)
         if not job.exists():
-            origin: Record = {"layout": self._layout, "name": self._folder, "imported": [*noted]}
+            origin: Record = {"layout": self._layout, "name": self._folder}
+            origin["imported"] = [copies.noted(file) for file in files]
             job.create(made.spec, origin | made.origin, created_at=made.created_at)
         there = sum(line.record.get("event") == "told" for line in job.lines())
         calls: list[Record] = [{"event": "told", "interaction": each} for each in made.calls]
@@ -431,25 +433,13 @@ def _without(value: Record, known: Any) -> Record:
 # --- what the history says ------------------------------------------------------------------
 
 
-def files_of(state: JobState) -> list[Record]:
+def _copies_of(job: Job) -> list[Sealed]:
     """The files that a job was made of; the line may be edited, so each is checked."""
-    origin: Record = state["origin"] or {}
-    listed = cast("list[Any]", origin.get("imported") or [])
-    files = [cast("Record", each) for each in listed if isinstance(each, dict)]
-    texts = ("path", "sha256", "name")
-    files = [each for each in files if all(isinstance(each.get(name), str) for name in texts)]
-    return [each for each in files if "/" not in each["name"]]
-
-
-def _named(file: Record) -> tuple[str, str]:
-    return basename(str(file["path"])), str(file["sha256"])
+    listed = _listed(job.state()["origin"] or {}, "imported")
+    return [copy for each in listed if (copy := sealed(each, job.key)) is not None]
 
 
 def problems(home: Home, name: str) -> Iterator[Problem]:
     """Copies that are not what was imported."""
     with Job(home, name) as job:
-        for file in files_of(job.state()):
-            key = f"{job.key}/{FOLDER}/{file['name']}"
-            copy = Sealed(str(file["path"]), key, str(file["sha256"]))
-            if (problem := copies.problem_with(home, copy)) is not None:
-                yield problem
+        yield from copies.problems(home, _copies_of(job))

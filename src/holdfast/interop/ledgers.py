@@ -17,7 +17,16 @@ from holdfast.codec import DecodeError, Record
 from holdfast.contracts.kinds import kind
 from holdfast.errors import HoldfastError
 from holdfast.interop import copies
-from holdfast.interop.copies import FOLDER, Foreign, Sealed, Taken, errors_in, shown, value_in
+from holdfast.interop.copies import (
+    FOLDER,
+    Foreign,
+    Sealed,
+    Taken,
+    errors_in,
+    sealed,
+    shown,
+    value_in,
+)
 from holdfast.interop.records import Piece, pieces
 from holdfast.ledger.book import Event, Found, Ledger
 from holdfast.ledger.entry import IMPORT, IMPORTER
@@ -56,7 +65,7 @@ def adopt(
     The line that names them comes last: whoever dies before has only left copies that the next
     run finds in place.
     """
-    before = {each.copy.sha256: each for each in imported(ledger, home)}
+    before = {each.copy.sha256: each for each in imported(ledger)}
     news: list[dict[str, Any]] = []
     records: list[Record] = []
     status: Record | None = None
@@ -75,7 +84,7 @@ def adopt(
         if taken.outcome == "skipped":
             continue
         if not dry_run:
-            copies.keep(home, ledger.key, file.path, file.data)
+            copies.keep(home, ledger.key, file)
         records += found
         news.append(_told(file, found, [*before.values()], home))
     if news and not dry_run:
@@ -148,14 +157,11 @@ def _told(
     last = utc_stamp(max(instants)) if instants else None
     told = {**copies.noted(file), "entries": len(records), "last": last}
     for each in reversed(before):
-        if each.copy.path == file.path and _begins_with(file.data, each.copy, home):
-            return {**told, "supersedes": each.copy.sha256}
+        if each.copy.path == file.path:
+            earlier = home.document(each.copy.key).read()
+            if earlier is not None and file.data.startswith(earlier.data):
+                return {**told, "supersedes": each.copy.sha256}
     return told
-
-
-def _begins_with(data: bytes, copy: Sealed, home: Home) -> bool:
-    earlier = home.document(copy.key).read()
-    return earlier is not None and data.startswith(earlier.data)
 
 
 def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[str, Any]:
@@ -174,7 +180,7 @@ def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[s
 # --- reading --------------------------------------------------------------------------------
 
 
-def imported(ledger: Ledger, home: Home) -> list[Imported]:
+def imported(ledger: Ledger) -> list[Imported]:
     """Every file that the ledger tells of, in the order in which they came."""
     if not ledger.has_imports():
         return []
@@ -189,12 +195,9 @@ def imported(ledger: Ledger, home: Home) -> list[Imported]:
 
 def _parsed(told: object, folder: str) -> Imported | None:
     """A file as a line tells of it; None if the line only looks like one of ours."""
-    match told:
-        case {"path": str(path), "name": str(name), "sha256": str(digest)} if "/" not in name:
-            more = cast("dict[str, Any]", told)
-            copy = Sealed(path, f"{folder}/{FOLDER}/{name}", digest)
-        case _:
-            return None
+    if (copy := sealed(told, folder)) is None:
+        return None
+    more = cast("dict[str, Any]", told)
     entries, last, supersedes = (more.get(each) for each in ("entries", "last", "supersedes"))
     try:
         when = instant_of(last) if isinstance(last, str) else None
@@ -230,7 +233,7 @@ def newest(
     """
     streams: list[list[Found]] = []
     times: list[float] = []
-    files = current(imported(ledger, home))
+    files = current(imported(ledger))
     for file in sorted(files, key=lambda each: each.last or 0.0, reverse=True):
         last = (file.last or 0.0) + 1
         if since is not None and file.last is not None and last < since:
@@ -260,7 +263,4 @@ def _by_instant(entries: Iterable[Found]) -> list[Found]:
 
 def problems(ledger: Ledger, home: Home) -> Iterator[Problem]:
     """Copies that are not what was imported."""
-    for each in imported(ledger, home):
-        problem = copies.problem_with(home, each.copy)
-        if problem is not None:
-            yield problem
+    return copies.problems(home, (each.copy for each in imported(ledger)))

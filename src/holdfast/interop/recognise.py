@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.contracts.kinds import kind
 from holdfast.errors import ConfigError, HoldfastError, NotFound
 from holdfast.interop import flags, jobs
+from holdfast.interop.copies import Foreign
 from holdfast.interop.records import pieces
 from holdfast.interop.tree import File, Tree
 from holdfast.layout import LOGIST, LUKA, PRESETS, TELEO, Layout, Part, Slot, preset
 from holdfast.ledger.foreign import as_entry
 from holdfast.validate.scan import Scan
+
+if TYPE_CHECKING:
+    from holdfast.contracts.kind import Kind
 
 IMPORTABLE: dict[str, tuple[Part, ...]] = {
     TELEO.name: (
@@ -118,38 +122,31 @@ def _is_part(layout: Layout, slot: Slot) -> bool:
 
 
 def _looks_right(tree: Tree, member: Member) -> bool:
-    if member.slot.part == "notes":
-        return False  # any text does
-    if member.slot.part == "summaries":
-        return True
-    if member.slot.part == "flags":
-        return _is_flag(tree, member.file)
-    if member.slot.part == "job":
-        value = _first_value(tree, member.file)
-        return value is not None and jobs.kind_of(member.slot.rest).looks(value)
     part = member.slot.part
-    return _looks_like(_KINDS.get(part, part), _first_value(tree, member.file))
+    if part in ("notes", "summaries"):
+        return part == "summaries"  # any text could be notes
+    if part == "flags":
+        return _is_flag(tree, member.file)
+    meant = jobs.kind_of(member.slot.rest) if part == "job" else kind(_KINDS.get(part, part))
+    return _looks_like(meant, tree, member.file)
 
 
 def _is_flag(tree: Tree, file: File) -> bool:
     try:
-        return bool(flags.flags_in(file.path, tree.read(file.path)))
-    except (HoldfastError, flags.NoFlag):
+        return bool(flags.flags_in(Foreign(file.path, tree.read(file.path))))
+    except (HoldfastError, ValueError):
         return False
 
 
-def _looks_like(name: str, value: Any) -> bool:
-    return value is not None and kind(name).looks(value)
-
-
-def _first_value(tree: Tree, file: File) -> Any:
+def _looks_like(meant: Kind, tree: Tree, file: File) -> bool:
     try:
         data = tree.read(file.path)
     except HoldfastError:
-        return None
+        return False
     if len(data) > _SAMPLE and file.path.endswith("l"):
         data = data[: data.rfind(b"\n", 0, _SAMPLE) + 1] or data
-    return next((found.value for found in Scan(data).values()), None)
+    first: Any = next((found.value for found in Scan(data).values()), None)
+    return first is not None and meant.looks(first)
 
 
 # --- by content -----------------------------------------------------------------------------
@@ -164,11 +161,10 @@ def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
         if file.trouble:
             continue
         if layout is TELEO and file.path.endswith(".json"):
-            if _looks_like("legacy-session", _first_value(tree, file)):
+            if _looks_like(kind("legacy-session"), tree, file):
                 yield Member(file, Slot("stops", "", file.path))
         elif layout is LUKA and ".jsonl" in file.path:
-            entry = _looks_like("ledger", _first_value(tree, file))
-            if entry or _DAY_FILE.search(file.path):
+            if _looks_like(kind("ledger"), tree, file) or _DAY_FILE.search(file.path):
                 yield Member(file, Slot("ledger", "", file.path))
 
 

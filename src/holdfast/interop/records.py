@@ -6,9 +6,10 @@ The files themselves are only read.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, Record, encode
@@ -44,10 +45,18 @@ class Piece(NamedTuple):
         """A line for the record: its own if it has one; BadValue if it cannot be written."""
         return self.raw.strip() if self.alone else encode(self.record)
 
+    @property
+    def reject(self) -> Record:
+        place: Record = {"line": self.line, "offset": self.offset, "reason": self.why}
+        try:
+            return {**place, "text": self.raw.decode()}
+        except UnicodeDecodeError:
+            return {**place, "base64": b64encode(self.raw).decode()}
+
 
 def pieces(data: bytes) -> Iterator[Piece]:
     """The pieces in the order of the file."""
-    scan, starts = Scan(data), _line_starts(data)
+    scan, starts = Scan(data), [0, *(end.end() for end in re.finditer(b"\n", data))]
     position = mark = len(data) - len(scan.data)
     for found in scan.values():
         told, scan.told = scan.told, []
@@ -98,13 +107,6 @@ def _rejects(
         start = cut
 
 
-def _line_starts(data: bytes) -> list[int]:
-    starts = [0]
-    while (at := data.find(b"\n", starts[-1])) >= 0:
-        starts.append(at + 1)
-    return starts
-
-
 # --- repairing ------------------------------------------------------------------------------
 
 
@@ -118,7 +120,7 @@ class Repaired(NamedTuple):
     @property
     def reject_lines(self) -> bytes:
         """The rejects as a file: one object a line, with the bytes as text where they are text."""
-        return b"".join(encode(_told(each), limit=_LONGEST) + b"\n" for each in self.rejects)
+        return b"".join(encode(each.reject, limit=_LONGEST) + b"\n" for each in self.rejects)
 
 
 def repair(data: bytes) -> Repaired:
@@ -133,14 +135,6 @@ def repair(data: bytes) -> Repaired:
         except BadValue as error:
             rejects.append(piece._replace(why=error.message))
     return Repaired(b"".join(line + b"\n" for line in lines), len(lines), mended, rejects)
-
-
-def _told(piece: Piece) -> dict[str, object]:
-    place = {"line": piece.line, "offset": piece.offset, "reason": piece.why}
-    try:
-        return {**place, "text": piece.raw.decode()}
-    except UnicodeDecodeError:
-        return {**place, "base64": b64encode(piece.raw).decode()}
 
 
 # --- merging --------------------------------------------------------------------------------
@@ -190,7 +184,11 @@ def merge(files: Mapping[str, bytes]) -> Merged:
             # The same content can be spelled in another order of fields: one has to win.
             known[same] = min(entry, known.get(same, entry))
         sources[name] = Source(entries, len(known) - before, rejects)
-    return Merged(_chained(known.values()), len(known), sources)
+    lines, link = list[bytes](), ORIGIN
+    for entry in sorted(known.values()):
+        line, link = seal(entry.line, link)
+        lines.append(line)
+    return Merged(b"".join(lines), len(known), sources)
 
 
 def _line_of(piece: Piece) -> bytes | None:
@@ -198,18 +196,7 @@ def _line_of(piece: Piece) -> bytes | None:
     if piece.record is None or not piece.exact:
         return None
     try:
-        return body(_bare(piece.record))
+        links = ("seq", "hash")
+        return body({name: each for name, each in piece.record.items() if name not in links})
     except BadValue:
         return None
-
-
-def _bare(record: Record) -> Record:
-    return {name: value for name, value in record.items() if name not in ("seq", "hash")}
-
-
-def _chained(entries: Iterable[_Entry]) -> bytes:
-    lines, link = list[bytes](), ORIGIN
-    for entry in sorted(entries):
-        line, link = seal(entry.line, link)
-        lines.append(line)
-    return b"".join(lines)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from holdfast.clock import utc_stamp
-from holdfast.codec import DecodeError, pretty
+from holdfast.codec import DecodeError, Record, pretty
 from holdfast.contracts.kinds import kind
-from holdfast.errors import BadName, HoldfastError
+from holdfast.errors import BadName, HoldfastError, NotOurs
 from holdfast.ids import mapped_agent_id, session_id
 from holdfast.interop import jobs, ledgers
 from holdfast.interop.agents import Adoption, Flagged, Found, Stop
 from holdfast.interop.copies import Foreign, Taken, errors_in, shown, value_in
-from holdfast.interop.flags import Flag, NoFlag, flags_in
-from holdfast.interop.recognise import Member, Recognised, owner_of
+from holdfast.interop.flags import Flag, flags_in
+from holdfast.interop.recognise import IMPORTABLE, Member, Recognised, owner_of
 from holdfast.interop.tree import Tree
 from holdfast.jobs.job import Job
 from holdfast.jobs.queue import Queue
-from holdfast.layout import HOLDFAST, LOGIST, LUKA
+from holdfast.layout import HOLDFAST, LOGIST, LUKA, Part
 from holdfast.ledger.book import Ledger, agents
 from holdfast.store.home import Home
 
@@ -50,6 +52,7 @@ class Import:
     def __init__(self, home: Home, tree: Tree, found: Recognised, *, dry_run: bool) -> None:
         self._home, self._tree, self._dry_run = home, tree, dry_run
         self._layout, self._found = found.layout, found
+        self._adoption = partial(Adoption, home, layout=found.layout.name, dry_run=dry_run)
         self.ignored = 0
 
     def rows(self) -> Iterator[Row]:
@@ -58,19 +61,29 @@ class Import:
             self.ignored = len(self._found.others)
             return
         yield from self._stops()
-        by_name: dict[str, list[Member]] = defaultdict(list)
-        for member in self._found.members:
-            if member.slot.part not in ("stops", "flags"):
-                by_name[self._name_of(member)].append(member)
-        for name in sorted(by_name):
-            bring = self._ledger if self._layout is LUKA else self._state
-            yield from bring(name, by_name[name])
+        by_name = self._by_name(set(IMPORTABLE[self._layout.name]) - {"stops", "flags"})
+        for name, members in by_name.items():
+            if self._layout is LUKA:
+                yield from self._ledger(name, members)
+            else:
+                adoption = self._adoption(name)
+                yield from self._brought(members, adoption.take, adoption.agent)
             self._keep_name(mapped_agent_id(name), name)
         yield from self._flags({mapped_agent_id(name) for name in by_name})
-        yield from self._others(set(by_name))
+        yield from self._others(by_name)
+
+    def _members(self, *parts: Part) -> Iterator[Member]:
+        return (member for member in self._found.members if member.slot.part in parts)
+
+    def _by_name(self, parts: Iterable[Part]) -> dict[str, list[Member]]:
+        """The files of each agent or job, in the order of the names."""
+        found: dict[str, list[Member]] = defaultdict(list)
+        for member in self._members(*parts):
+            found[self._name_of(member)].append(member)
+        return dict(sorted(found.items()))
 
     def _name_of(self, member: Member) -> str:
-        """What the agent is called that a file belongs to."""
+        """What the agent or job is called that a file belongs to."""
         slot = member.slot
         if slot.part != "ledger" or (slot.name and slot.rest):
             return slot.name
@@ -79,23 +92,31 @@ class Import:
         except HoldfastError:
             return member.file.path.partition(".")[0]
 
-    def _loaded(self, members: list[Member], troubles: list[Taken]) -> Iterator[Found]:
-        """The files one after the other; what cannot be read goes to `troubles`."""
-        for member in members:
-            loaded = self._load(member)
-            if isinstance(loaded, Taken):
-                troubles.append(loaded)
-            else:
-                yield Found(member.slot.part, loaded)
+    def _brought(
+        self,
+        members: Iterable[Member],
+        take: Callable[[Iterator[Found]], Iterable[Taken]],
+        agent: str | None,
+        job: str | None = None,
+    ) -> Iterator[Row]:
+        """What became of the files when `take` gets them one after the other."""
+        parts = {member.file.path: member.slot.part for member in members}
+        unread: list[Taken] = []
 
-    def _load(self, member: Member) -> Foreign | Taken:
-        path = member.file.path
+        def loaded() -> Iterator[Found]:
+            for member in members:
+                try:
+                    yield Found(member.slot.part, self._load(member))
+                except HoldfastError as error:
+                    unread.append(_skipped(member, error))
+
+        for taken in chain(take(loaded()), unread):
+            yield Row(agent, parts[taken.path], taken, job)
+
+    def _load(self, member: Member) -> Foreign:
         if member.file.trouble:
-            return Taken(path, "skipped", member.file.trouble)
-        try:
-            return Foreign(path, self._tree.read(path))
-        except HoldfastError as error:
-            return Taken(path, "skipped", error.message)
+            raise NotOurs(member.file.trouble)
+        return Foreign(member.file.path, self._tree.read(member.file.path))
 
     def _keep_name(self, agent: str, name: str) -> None:
         """What the agent is called elsewhere, if it is called otherwise here."""
@@ -109,19 +130,25 @@ class Import:
     # -- ledgers -----------------------------------------------------------------------
 
     def _ledger(self, name: str, members: list[Member]) -> Iterator[Row]:
-        agent, troubles = mapped_agent_id(name), list[Taken]()
-        parts = {member.file.path: member.slot.part for member in members}
-        entries = [member for member in members if member.slot.part != "summaries"]
-        files = (found.file for found in self._loaded(entries, troubles))
-        with Ledger(self._home, agent) as ledger:
-            for taken in ledgers.adopt(
-                ledger, self._home, files, layout=self._layout.name, dry_run=self._dry_run
-            ):
-                yield Row(agent, parts[taken.path], taken)
-        summaries = [member for member in members if member.slot.part == "summaries"]
-        for found in self._loaded(summaries, troubles):
-            yield Row(agent, "summaries", self._summary(agent, found.file))
-        yield from (Row(agent, parts[trouble.path], trouble) for trouble in troubles)
+        agent = mapped_agent_id(name)
+
+        def entries(files: Iterator[Found]) -> Iterator[Taken]:
+            with Ledger(self._home, agent) as ledger:
+                yield from ledgers.adopt(
+                    ledger,
+                    self._home,
+                    (each.file for each in files),
+                    layout=self._layout.name,
+                    dry_run=self._dry_run,
+                )
+
+        def summaries(files: Iterator[Found]) -> Iterator[Taken]:
+            return (self._summary(agent, each.file) for each in files)
+
+        texts = [member for member in members if member.slot.part == "summaries"]
+        lines = [member for member in members if member.slot.part != "summaries"]
+        yield from self._brought(lines, entries, agent)
+        yield from self._brought(texts, summaries, agent)
 
     def _summary(self, agent: str, file: Foreign) -> Taken:
         name = file.path.rpartition("/")[2]
@@ -139,114 +166,82 @@ class Import:
             document.update(lambda old: old or file.data)
         return Taken(file.path, "taken", "")
 
-    # -- agents' state -----------------------------------------------------------------
-
-    def _state(self, name: str, members: list[Member]) -> Iterator[Row]:
-        adoption = Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
-        parts = {member.file.path: member.slot.part for member in members}
-        troubles: list[Taken] = []
-        files = list(self._loaded(members, troubles))
-        for taken in (*adoption.take(files), *troubles):
-            yield Row(adoption.agent, parts[taken.path], taken)
+    # -- stops and flags ---------------------------------------------------------------
 
     def _stops(self) -> Iterator[Row]:
         by_id: dict[str, list[Stop]] = defaultdict(list)
-        for member in self._found.members:
-            if member.slot.part == "stops":
-                stop = self._stop(member)
-                if isinstance(stop, Stop):
-                    by_id[stop.id].append(stop)
-                else:
-                    yield Row(None, "stops", stop)
-        for id in sorted(by_id):
-            adoption = Adoption(self._home, id, layout=self._layout.name, dry_run=self._dry_run)
-            yield Row(adoption.agent, "stops", adoption.take_stops(by_id[id]))
+        for member in self._members("stops"):
+            try:
+                file = self._load(member)
+                reading = kind("legacy-session").read(value_in(file))
+                if wrong := errors_in(reading):
+                    raise ValueError(shown(wrong[:1]))
+            except (HoldfastError, ValueError) as error:
+                yield Row(None, "stops", _skipped(member, error))
+                continue
+            id, ended, status = (str(reading.value[name]) for name in ("id", "ended", "status"))
+            by_id[id].append(Stop(file, id, ended, status))
+        for id, stops in sorted(by_id.items()):
+            adoption = self._adoption(id)
+            yield Row(adoption.agent, "stops", adoption.take_stops(stops))
             self._keep_name(adoption.agent, id)
-
-    def _stop(self, member: Member) -> Stop | Taken:
-        file = self._load(member)
-        if isinstance(file, Taken):
-            return file
-        try:
-            reading = kind("legacy-session").read(value_in(file))
-        except DecodeError as error:
-            return Taken(file.path, "skipped", str(error))
-        if wrong := errors_in(reading):
-            return Taken(file.path, "skipped", shown(wrong[:1]))
-        return Stop(file, *(str(reading.value[name]) for name in ("id", "ended", "status")))
 
     def _flags(self, brought: set[str]) -> Iterator[Row]:
         """Flags go to agents that there are; for others the file lies where it is."""
         known = brought | set(agents(self._home, HOLDFAST))
         to_agent: dict[str, list[Flagged]] = defaultdict(list)
-        for member in self._found.members:
-            if member.slot.part != "flags":
+        for member in self._members("flags"):
+            by_name: dict[str, list[Flag]] = defaultdict(list)
+            try:
+                file = self._load(member)
+                for flag in flags_in(file):
+                    by_name[flag.to].append(flag)
+            except (HoldfastError, ValueError) as error:
+                yield Row(None, "flags", _skipped(member, error))
                 continue
-            for name, flagged in self._addressed(member):
-                if isinstance(flagged, Flagged) and name in known:
-                    to_agent[name].append(flagged)
-                    continue
-                why = f"no agent called {name}: `holdfast init {name}`, then import it again"
-                left = Taken(member.file.path, "skipped", why)
-                yield Row(name or None, "flags", flagged if isinstance(flagged, Taken) else left)
-        for name in sorted(to_agent):
-            adoption = Adoption(self._home, name, layout=self._layout.name, dry_run=self._dry_run)
-            yield from (Row(name, "flags", taken) for taken in adoption.take_flags(to_agent[name]))
-
-    def _addressed(self, member: Member) -> Iterator[tuple[str, Flagged | Taken]]:
-        """What a file says to whom; or, of nobody, why it says nothing."""
-        file = self._load(member)
-        if isinstance(file, Taken):
-            yield "", file
-            return
-        by_name: dict[str, list[Flag]] = defaultdict(list)
-        try:
-            for flag in flags_in(file.path, file.data):
-                by_name[flag.to].append(flag)
-        except NoFlag as why:
-            yield "", Taken(file.path, "skipped", str(why))
-        for name, found in by_name.items():
-            yield name, Flagged(file, found, utc_stamp(member.file.changed))
+            for name, flags in by_name.items():
+                if name in known:
+                    changed = utc_stamp(member.file.changed)
+                    to_agent[name].append(Flagged(file, flags, changed))
+                else:
+                    why = f"no agent called {name}: `holdfast init {name}`, then import it again"
+                    yield Row(name, "flags", _skipped(member, why))
+        for name, found in sorted(to_agent.items()):
+            for taken in self._adoption(name).take_flags(found):
+                yield Row(name, "flags", taken)
 
     # -- jobs --------------------------------------------------------------------------
 
     def _jobs(self) -> Iterator[Row]:
-        by_name: dict[str, list[Member]] = defaultdict(list)
-        for member in self._found.members:
-            if member.slot.part == "job":
-                by_name[member.slot.name].append(member)
-        for name in sorted(by_name):
+        by_name = self._by_name(["job"])
+        for name, members in by_name.items():
             adoption = jobs.Adoption(
                 self._home, name, layout=self._layout.name, dry_run=self._dry_run
             )
-            troubles: list[Taken] = []
-            files = [found.file for found in self._loaded(by_name[name], troubles)]
-            taken = adoption.take(files) if files else []
-            if files and not self._dry_run:
-                with Job(self._home, adoption.job) as job, Queue(self._home) as queue:
-                    queue.register(adoption.job, job.state()["created_at"], use=False)
-            yield from (Row(None, "job", each, adoption.job) for each in (*taken, *troubles))
-        for member in self._found.members:
-            if member.slot.part == "jobs":
-                yield Row(None, "jobs", self._job_index(member, set(by_name)))
 
-    def _job_index(self, member: Member, brought: set[str]) -> Taken:
-        """Who waits for a runner there waits for nobody here: only what is missing is told."""
-        file = self._load(member)
-        if isinstance(file, Taken):
-            return file
+            def take(found: Iterator[Found], adoption: jobs.Adoption = adoption) -> list[Taken]:
+                files = [each.file for each in found]
+                taken = adoption.take(files) if files else []
+                if files and not self._dry_run:
+                    with Job(self._home, adoption.job) as job, Queue(self._home) as queue:
+                        queue.register(adoption.job, job.state()["created_at"], use=False)
+                return taken
+
+            yield from self._brought(members, take, None, adoption.job)
+        for member in self._members("jobs"):
+            yield Row(None, "jobs", self._job_index(member, by_name.keys()))
+
+    def _job_index(self, member: Member, brought: Collection[str]) -> Taken:
+        """The queue and the default job there mean nothing here: only missing folders count."""
         try:
-            told = value_in(file)
-        except DecodeError as error:
-            return Taken(file.path, "skipped", f"{error}; jobs are known by their folders")
-        listed: Any = told.get("jobs") if isinstance(told, dict) else None
-        gone = (
-            sorted(set(cast("dict[str, Any]", listed)) - brought)
-            if isinstance(listed, dict)
-            else []
-        )
+            found = value_in(self._load(member))
+        except (HoldfastError, DecodeError) as error:
+            return _skipped(member, f"{error}; jobs are known by their folders")
+        listed = found.get("jobs") if isinstance(found, dict) else None
+        names = cast("Record", listed if isinstance(listed, dict) else {})
+        gone = sorted(names.keys() - brought)
         missing = f"; no folder here: {', '.join(gone[:5])[:200]}" if gone else ""
-        return Taken(file.path, "skipped", f"queue and choice of job stay there{missing}")
+        return _skipped(member, f"queue and choice of job stay there{missing}")
 
     # -- the rest ----------------------------------------------------------------------
 
@@ -259,3 +254,7 @@ class Import:
                 continue
             why = file.trouble or "not a file of this format"
             yield Row(mapped_agent_id(folder), "", Taken(file.path, "skipped", why))
+
+
+def _skipped(member: Member, why: object) -> Taken:
+    return Taken(member.file.path, "skipped", str(why))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from holdfast.codec import MAX_DOCUMENT
@@ -59,34 +60,23 @@ class Tree:
             except (OSError, HoldfastError):
                 yield _file(path, "folder that cannot be opened", 0)
                 continue
-            try:
+            with closing(inner):
                 yield from self._below(inner, f"{path}/")
-            finally:
-                inner.close()
 
     def read(self, path: str) -> bytes:
         """The bytes of a file; NotOurs says why it cannot be read."""
         *folders, name = path.split("/")
         try:
-            data = self._inside(folders, lambda inner: read_file(self._vfs, inner, name))
+            with ExitStack() as opened:
+                directory = self._top
+                for folder in folders:
+                    directory = opened.enter_context(closing(directory.subdir(folder)))
+                data = read_file(self._vfs, directory, name)
         except OSError as error:
             raise from_os(error, f"reading {path}", path) from error
         if data is None:
             raise NotOurs(f"{path} is gone", hint="another process removed it", path=path)
         return data
-
-    def _inside(self, folders: list[str], read: Callable[[Dir], bytes | None]) -> bytes | None:
-        directory: Dir = self._top
-        try:
-            for folder in folders:
-                above = directory
-                directory = above.subdir(folder)
-                if above is not self._top:
-                    above.close()
-            return read(directory)
-        finally:
-            if directory is not self._top:
-                directory.close()
 
     def close(self) -> None:
         self._top.close()
