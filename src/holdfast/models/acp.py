@@ -39,8 +39,8 @@ from pydantic import ValidationError
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
 from holdfast.mask.shown import beginning
-from holdfast.models.output import checked, unusable
-from holdfast.models.programs import Failing, as_model_errors, limits_for, too_late, words_of
+from holdfast.models.output import checked, too_late, unusable
+from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request, Usage
 from holdfast.models.report import usd

@@ -42,13 +42,9 @@ class _Calls:
         if came is not None:
             self._paid.append(came)
         # A model that asks others tells of each itself.
-        if own := [each for each in error.tries if isinstance(each, Try)]:
-            self._tries += own
-        elif came is not None:
-            told = came.usage, came.cost_usd
-            self._tries.append(Try(ref, error.code, error.message, seconds, *told))
-        else:
-            self._tries.append(Try(ref, error.code, error.message, seconds))
+        own = [each for each in error.tries if isinstance(each, Try)]
+        usage, cost = (came.usage, came.cost_usd) if came is not None else (Usage(), None)
+        self._tries += own or [Try(ref, error.code, error.message, seconds, usage, cost)]
 
     @property
     def paid(self) -> bool:

@@ -19,13 +19,14 @@ import shutil
 from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from secrets import token_hex
 from tempfile import gettempdir
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ModelError, TooLong, UsageError, typed
-from holdfast.models.output import checked, unusable
-from holdfast.models.programs import Failing, as_model_errors, limits_for, too_late, words_of
+from holdfast.models.output import checked, too_late, unusable
+from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request
 from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
@@ -89,7 +90,10 @@ class Command:
         if request.timeout <= 0:
             raise too_late(self._name, request.timeout)
         pieces = _Pieces(on_text if self._form is None else None, self._clock, began)
-        ended = self._run(request, pieces)
+        with ExitStack() as stack:
+            with as_model_errors(self._name):
+                tree = self._started(request, pieces, stack)
+            ended = tree.wait()
         pieces.end()
         report = self._report(ended, pieces.text)
         self.session = report.session
@@ -128,17 +132,12 @@ class Command:
 
     # --- running ----------------------------------------------------------------------------
 
-    def _run(self, request: Request, pieces: _Pieces) -> Ended:
-        with ExitStack() as stack:
-            with as_model_errors(self._name):
-                tree = self._started(request, pieces, stack)
-            return tree.wait()
-
     def _started(self, request: Request, pieces: _Pieces, stack: ExitStack) -> Tree:
         prompt = as_one_text(request)
         folder, words = None, self._words
         if any(PROMPT_FILE in word for word in words):
-            folder = _folder_to_be(stack)
+            folder = os.path.join(gettempdir(), f"{_PREFIX}{token_hex(8)}")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)  # noqa: TID251  # direct write: a folder not of a home
             words = [word.replace(PROMPT_FILE, f"{folder}/prompt") for word in words]
         by_argument = any(PROMPT in word for word in self._words)
         words = [_filled(word, prompt) for word in words] if by_argument else words
@@ -148,9 +147,9 @@ class Command:
             env=self._env,
             cwd=self._cwd,
             sandbox=self._sandbox,
-            stdin=None if by_argument or folder is not None else prompt,
+            stdin=None if by_argument or folder else prompt,
             # When the keeper is there: before, nobody would remove the file if we were killed.
-            on_start=(lambda _: _put(prompt, folder)) if folder is not None else None,
+            on_start=(lambda _: _put(prompt, folder)) if folder else None,
             on_output=pieces.take,
             keep=Keep(self._most_output, 0),
             orphaned=[_RM, "-rf", folder] if folder and _RM else None,
@@ -176,9 +175,8 @@ class _Pieces:
         self.first: float | None = None
 
     def take(self, stream: Stream, data: bytes) -> None:
-        if stream != "out":
-            return
-        self._take(self._decoder.decode(data))
+        if stream == "out":
+            self._take(self._decoder.decode(data))
 
     def end(self) -> None:
         """Nothing more will come, not even the rest of a character."""
@@ -190,10 +188,10 @@ class _Pieces:
         self._held = text[len(shown) :]
         if not shown:
             return
-        if self.first is None and self._on_text is not None:
-            self.first = self._clock.boottime() - self._began
         self._parts.append(shown)
         if self._on_text is not None:
+            if self.first is None:
+                self.first = self._clock.boottime() - self._began
             self._on_text(shown)
 
     @property
@@ -204,22 +202,12 @@ class _Pieces:
 # --- giving the prompt ----------------------------------------------------------------------
 
 
-def _folder_to_be(stack: ExitStack) -> str:
-    """The path of a directory of our own, which is gone when the stack ends."""
-    folder = os.path.join(gettempdir(), f"{_PREFIX}{token_hex(8)}")
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)  # noqa: TID251  # direct write: a folder not of a home
-    return folder
-
-
 def _put(prompt: str, folder: str) -> None:
     with typed("writing the prompt"):
         os.mkdir(folder, 0o700)  # noqa: TID251  # direct write: a folder not of a home
-        with open(f"{folder}/prompt", "xb", opener=_ours) as file:  # direct write: not of a home
+        private = partial(os.open, mode=0o600)  # noqa: TID251  # direct write: not of a home
+        with open(f"{folder}/prompt", "xb", opener=private) as file:  # direct write: the same
             file.write(prompt.encode())
-
-
-def _ours(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # noqa: TID251  # direct write: a file not of a home
 
 
 def _filled(word: str, prompt: str) -> str:

@@ -32,8 +32,8 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from holdfast.clock import SystemClock
-from holdfast.errors import ConfigError, ModelError, NotFound, TimedOut, TooLong, Unavailable
-from holdfast.models.output import checked, violations
+from holdfast.errors import ConfigError, ModelError, NotFound, TooLong, Unavailable
+from holdfast.models.output import checked, too_late, violations
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 
 NAME = "smollm2"
@@ -162,22 +162,17 @@ class Embedded:
                     if "error" in event:
                         raise _typed(event["error"])
                     yield event
-            late = self._clock.boottime() >= deadline
         except (OSError, HTTPException, ValueError) as error:
             if self._clock.boottime() < deadline:
                 raise Unavailable(
                     f"{self.ref}: {type(error).__name__}: {error}", hint="ask it again"
                 ) from None
-            late = True
         finally:
             alarm.cancel()
             _asking.discard(connection)
             connection.close()
-        if late:
-            raise TimedOut(
-                f"{self.ref} did not answer in {request.timeout:g} s",
-                hint="give it more time, or fewer tokens to write",
-            )
+        if self._clock.boottime() >= deadline:
+            raise too_late(self.ref, request.timeout)
 
     def most_usd(self, request: Request) -> float | None:
         return 0.0

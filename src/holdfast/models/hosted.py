@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from typing import Any, cast
 
 import httpx2
 from pydantic_ai import exceptions as theirs
@@ -41,18 +42,14 @@ from holdfast.errors import (
     InvalidOutput,
     ModelError,
     NotAuthorised,
-    TimedOut,
     TooLong,
     Unavailable,
 )
 from holdfast.mask.shown import beginning
 from holdfast.models.loop import Late, Told, wait_for
-from holdfast.models.output import checked, unusable
+from holdfast.models.output import checked, too_late, unusable
 from holdfast.models.places import SERVICES, Flood, Place, model_at, place_of
-from holdfast.models.protocol import MOST_OUTPUT, Finish, Message, OnText, Reply, Request, Usage
-
-if TYPE_CHECKING:
-    from decimal import Decimal
+from holdfast.models.protocol import MOST_OUTPUT, Message, OnText, Reply, Request, Usage
 
 _TRANSIENT = frozenset((408, 409, 425, 429))
 _TURNED_AWAY = frozenset((401, 403, 404, 413, 429, 503))
@@ -95,7 +92,7 @@ class Hosted:
         try:
             answer = wait_for(ask, request.timeout, piece)
         except Late:
-            answer = self._timed_out(request)
+            answer = too_late(self.ref, request.timeout)
         seconds = self._clock.boottime() - began
         if isinstance(answer, ModelResponse):
             return self._reply(request, answer, seconds, first[0] if first else None)
@@ -141,48 +138,61 @@ class Hosted:
         text = "".join(part.content for part in answer.parts if isinstance(part, TextPart))
         if request.schema is not None and not self._native and (inner := _FENCED.fullmatch(text)):
             text = inner[1]
-        usage = _usage(answer)
+        used, usage = answer.usage, Usage()
+        if used.input_tokens or used.output_tokens:
+            usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens)
         called = answer.model_name or self._place.model
         reply = Reply(
             text,
             called,
             usage=usage,
-            cost_usd=self._cost(called, usage),
+            cost_usd=self._cost(usage, called, self._place.model),
             seconds=seconds,
             first_text=first,
-            finish="length" if answer.finish_reason == "length" else _STOP,
+            finish="length" if answer.finish_reason == "length" else "stop",
         )
         match answer.finish_reason:
             case "content_filter":
-                said = (answer.provider_details or {}).get("refusal") or text or "no reason given"
-                declined = Declined(
-                    f"{self.ref} declined to answer: {self._shown(said)}",
+                why = (answer.provider_details or {}).get("refusal") or text or "no reason given"
+                failed = Declined(
+                    f"{self.ref} declined to answer: {self._shown(why)}",
                     hint="ask it differently, or ask another model",
                 )
-                declined.reply = reply
-                raise declined
             case "error":
-                broken = Unavailable(
+                failed = Unavailable(
                     f"{self.ref} stopped with an error of its own", hint="try again later"
                 )
-                broken.reply = reply
-                raise broken
             case reason if not text and reason != "length":
                 raise unusable(reply, "with no text", "ask it for words; it was given no tools")
             case _:
                 return checked(request, reply)
-
-    def _cost(self, called: str, usage: Usage) -> float | None:
-        if not self._place.priced:
-            return None
-        provider = self._place.service.name
-        cost = cost_usd(provider, called, usage)
-        return cost if cost is not None else cost_usd(provider, self._place.model, usage)
+        failed.reply = reply
+        raise failed
 
     def most_usd(self, request: Request) -> float | None:
-        if not self._place.priced:
+        if request.max_tokens is None:
             return None
-        return most_usd(self._place.service.name, self._place.model, request)
+        size = len(request.text.encode("utf-8", "surrogatepass"))
+        tokens = size // _BYTES_PER_TOKEN + _OVERHEAD * len(request.messages)
+        return self._cost(Usage(tokens, request.max_tokens), self._place.model)
+
+    def _cost(self, usage: Usage, *models: str) -> float | None:
+        """By the public price lists in `genai-prices` and the first of the names that is there.
+
+        Unknown where the price or the tokens are not known, never 0.
+        """
+        if not self._place.priced or None in (usage.input_tokens, usage.output_tokens):
+            return None
+        from genai_prices import Usage as Tokens  # noqa: PLC0415 - a third of a second
+        from genai_prices import calc_price  # noqa: PLC0415
+
+        tokens = Tokens(**usage._asdict())
+        for model in models:
+            with suppress(LookupError):
+                return float(
+                    calc_price(tokens, model, provider_id=self._place.service.name).total_price
+                )
+        return None
 
     def close(self) -> None:
         async def close(_: Told) -> None:
@@ -211,7 +221,7 @@ class Hosted:
                     failed.free = isinstance(failed, TooLong) or _turned_away(error)
                 return failed
             case TimeoutError():
-                return self._timed_out(request)
+                return too_late(self.ref, request.timeout)
             case theirs.UnexpectedModelBehavior():
                 return Unavailable(
                     f"{self.ref} sent no answer: {self._shown(error.message)}",
@@ -238,9 +248,9 @@ class Hosted:
         said, keys = self._said(error, status), " or ".join(self._place.service.keys)
         match error:
             case theirs.ModelRequestTimeout():
-                return self._timed_out(request)
+                return too_late(self.ref, request.timeout)
             case theirs.ModelTimeoutError() if error.phase not in ("connect", "pool"):
-                return self._timed_out(request)
+                return too_late(self.ref, request.timeout)
             case theirs.ModelContextWindowExceededError():
                 return self._too_long(said)
             case theirs.ModelAuthenticationError():
@@ -273,11 +283,6 @@ class Hosted:
             return self._too_long(said)
         return ModelError(said, hint="the model cannot be asked like this; try a simpler schema")
 
-    def _timed_out(self, request: Request) -> TimedOut:
-        return TimedOut(
-            f"{self.ref} did not answer in {request.timeout:g} s", hint="give it more time"
-        )
-
     def _too_long(self, said: str) -> TooLong:
         return TooLong(said, hint="ask with less, or a model with a larger context window")
 
@@ -287,17 +292,13 @@ class Hosted:
         return f"see {self._place.url}/models for its models; is the address right?"
 
     def _said(self, error: theirs.ModelAPIError, status: int | None) -> str:
-        body = error.body
-        if isinstance(body, dict):
-            told = cast("dict[str, Any]", body)
-            inner: object = told.get("error", told)
-            text = str(
-                cast("dict[str, Any]", inner).get("message", "")
-                if isinstance(inner, dict)
-                else inner
-            )
-        else:
-            text = str(body or "") if status is not None else error.message
+        body: object = error.body
+        unread = status is None and (body is None or isinstance(body, str))
+        found = error.message if unread else body
+        for name, otherwise in (("error", body), ("message", "")):
+            if isinstance(found, dict):
+                found = cast("dict[str, object]", found).get(name, otherwise)
+        text = str(found or "")
         answered = f"{self.ref} answered {status}" if status is not None else f"{self.ref}"
         return f"{answered}: {self._shown(text)}" if text else answered
 
@@ -307,9 +308,6 @@ class Hosted:
         if self._place.key:
             line = line.replace(self._place.key, "[key]")
         return beginning(line, _SHOWN)
-
-
-_STOP: Finish = "stop"
 
 
 def _turned_away(error: theirs.ModelAPIError) -> bool:
@@ -339,13 +337,6 @@ async def _streamed(stream: StreamedResponse, told: Told) -> ModelResponse:
     return stream.get()
 
 
-def _usage(answer: ModelResponse) -> Usage:
-    tokens = answer.usage
-    if not tokens.input_tokens and not tokens.output_tokens:
-        return Usage()
-    return Usage(tokens.input_tokens, tokens.output_tokens, tokens.cache_read_tokens)
-
-
 def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
     """Ours as theirs: what is asked in one message, what was answered in another."""
     turns: list[ModelMessage] = []
@@ -361,41 +352,6 @@ def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
         else:
             turns.append(ModelRequest(parts=[part]))
     return turns
-
-
-# --- what tokens cost, from the public price lists in `genai-prices`; unknown is said, never 0 ----
-
-
-def cost_usd(provider: str, model: str, usage: Usage) -> float | None:
-    """None where the model or the tokens are not known."""
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    price = _price(provider, model, usage)
-    return None if price is None else float(price)
-
-
-def most_usd(provider: str, model: str, request: Request) -> float | None:
-    """What a question can cost at most; None where the price or a limit of tokens is missing."""
-    if request.max_tokens is None:
-        return None
-    size = len(request.text.encode("utf-8", "surrogatepass"))
-    tokens = size // _BYTES_PER_TOKEN + _OVERHEAD * len(request.messages)
-    return cost_usd(provider, model, Usage(tokens, request.max_tokens))
-
-
-def _price(provider: str, model: str, usage: Usage) -> Decimal | None:
-    from genai_prices import Usage as Tokens  # noqa: PLC0415 - a third of a second
-    from genai_prices import calc_price  # noqa: PLC0415
-
-    tokens = Tokens(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-    )
-    try:
-        return calc_price(tokens, model, provider_id=provider).total_price
-    except LookupError:
-        return None
 
 
 # --- by name --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.codec import DecodeError, Json, decode, encode
-from holdfast.errors import ConfigError, InvalidOutput
+from holdfast.errors import ConfigError, InvalidOutput, TimedOut
 from holdfast.mask.shown import beginning
 from holdfast.models.protocol import Reply, Request
 
@@ -55,6 +55,10 @@ def unusable(reply: Reply, why: str, hint: str) -> InvalidOutput:
     error = InvalidOutput(f"{reply.model} answered, but {why}: {shown!r}", hint=hint)
     error.reply = reply
     return error
+
+
+def too_late(name: str, timeout: float) -> TimedOut:
+    return TimedOut(f"{name} did not answer in {max(0.0, timeout):g} s", hint="give it more time")
 
 
 def violations(value: Json, schema: Mapping[str, Any]) -> list[str]:

@@ -147,44 +147,27 @@ def _chat_model(place: Place) -> TheirModel:
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
     from pydantic_ai.providers.vllm import VLLMProvider  # noqa: PLC0415
 
+    client, name = _client_at(place), place.model
     # A stream that ends without saying why was cut.
-    whole = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-    client = _client_at(place)
+    profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
     match place.service.name:
         case "openai":
-            return OpenAIChatModel(
-                place.model, provider=OpenAIProvider(openai_client=client), profile=whole
-            )
-        case "ollama":
-            provider = OllamaProvider(openai_client=client)
-            # Theirs knows that Ollama's cloud does not keep to a schema, if it is given no profile.
-            native = OllamaModel(place.model, provider=provider).profile.get(
-                "supports_json_schema_output", False
-            )
-            return OllamaModel(
-                place.model,
-                provider=provider,
-                profile=OpenAIModelProfile(
-                    openai_chat_streaming_requires_finish_reason=True,
-                    supports_json_schema_output=native,
-                ),
-            )
+            provider = OpenAIProvider(openai_client=client)
         case "vllm":
-            return OpenAIChatModel(
-                place.model, provider=VLLMProvider(openai_client=client), profile=whole
-            )
+            provider = VLLMProvider(openai_client=client)
+        case "ollama":
+            ollama = OllamaProvider(openai_client=client)
+            # Theirs knows that Ollama's cloud does not keep to a schema, if it is given no profile.
+            native = OllamaModel(name, provider=ollama).profile.get("supports_json_schema_output")
+            profile["supports_json_schema_output"] = bool(native)
+            return OllamaModel(name, provider=ollama, profile=profile)
         case other:
-            # A grammar keeps the reply to the schema, but only what it is told does the model know.
-            return OpenAIChatModel(
-                place.model,
-                provider=OpenAICompatibleProvider(other, openai_client=client),
-                profile=OpenAIModelProfile(
-                    openai_chat_streaming_requires_finish_reason=True,
-                    # Older servers know the limit by its older name only, and newer ones by both.
-                    openai_chat_supports_max_completion_tokens=False,
-                    native_output_requires_schema_in_instructions=True,
-                ),
-            )
+            provider = OpenAICompatibleProvider(other, openai_client=client)
+            # Older servers know the limit by its older name only, and newer ones by both.
+            profile["openai_chat_supports_max_completion_tokens"] = False
+            # A grammar keeps the reply to the schema, but the model knows only what it is shown.
+            profile["native_output_requires_schema_in_instructions"] = True
+    return OpenAIChatModel(name, provider=provider, profile=profile)
 
 
 # --- the connection: it sends no more than an answer may have ----------------------------------

@@ -17,12 +17,12 @@ from holdfast.errors import (
     HoldfastError,
     ModelError,
     NotAuthorised,
-    TimedOut,
     TooLong,
     Unavailable,
     UsageError,
 )
 from holdfast.mask.shown import end
+from holdfast.models.output import too_late
 from holdfast.models.protocol import Request
 from holdfast.proc.limits import Ended, Limits
 
@@ -103,7 +103,8 @@ class Failing(NamedTuple):
         told = told or ""
         kind, hint = _kind(f"{how}\n{told}\n{last}")
         kind = self.exits.get(ended.code or 0, kind)
-        shown = [part for part in (how, told, _last_lines(whole)) if part]
+        lines = "\n".join(end(whole, _MOST_SHOWN).splitlines()[-_SHOWN_LINES:])
+        shown = [part for part in (how, told, end(lines, _SHOWN)) if part]
         error = kind(f"{self.name} failed: {': '.join(shown)}", hint=hint)
         if isinstance(error, Unavailable) and (after := _AFTER.search(f"{told}\n{last}")):
             error.after = float(after[1])
@@ -123,10 +124,6 @@ def as_model_errors(name: str) -> Generator[None]:
         raise busy from error
     except HoldfastError as error:
         raise ModelError(f"{name}: {error.message}", hint=error.hint) from error
-
-
-def too_late(name: str, timeout: float) -> TimedOut:
-    return TimedOut(f"{name} did not answer in {max(0.0, timeout):g} s", hint="give it more time")
 
 
 _CODE = r"\b(?:error|status|code|http(?:/[0-9.]{1,3})?)[\s:=('\"]{1,4}"
@@ -168,8 +165,3 @@ def _kind(told: str) -> tuple[type[ModelError], str]:
         if re.search(pattern, told, re.IGNORECASE):
             return kind, hint
     return ModelError, "run it by hand to see what is wrong"
-
-
-def _last_lines(text: str) -> str:
-    lines = end(text, _MOST_SHOWN).splitlines()[-_SHOWN_LINES:]
-    return end("\n".join(lines), _SHOWN)

@@ -23,13 +23,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from holdfast import errors
 from holdfast.byhand import parse
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import Json, encode
-from holdfast.errors import BadValue, ModelError, NotFound, typed
+from holdfast.errors import (
+    BadValue,
+    Declined,
+    InvalidOutput,
+    ModelError,
+    NotAuthorised,
+    NotFound,
+    TimedOut,
+    TooLong,
+    Unavailable,
+    typed,
+)
 from holdfast.mask.shown import beginning, end
-from holdfast.models.output import checked
+from holdfast.models.output import checked, too_late
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 from holdfast.userfile import read
 
@@ -37,18 +47,8 @@ _ECHOED = 120
 _LONGEST_SCRIPT = 4 << 20
 _LETTERS_PER_TOKEN = 4
 _PIECE = 16
-FAILURES: dict[str, type[ModelError]] = {
-    kind.code: kind
-    for kind in (
-        errors.ModelError,
-        errors.Unavailable,
-        errors.TimedOut,
-        errors.NotAuthorised,
-        errors.Declined,
-        errors.TooLong,
-        errors.InvalidOutput,
-    )
-}
+_FAILURES = (ModelError, Unavailable, TimedOut, NotAuthorised, Declined, TooLong, InvalidOutput)
+FAILURES: dict[str, type[ModelError]] = {kind.code: kind for kind in _FAILURES}
 _FREE = frozenset({"unavailable", "not_authorised", "too_long", "declined"})
 """Failures that stand for those before the first token, unless they are given a cost."""
 Answer = Callable[[Request], "str | Mapping[str, Any] | Line"]
@@ -90,9 +90,7 @@ class Scripted:
         self.asked.append(request)
         if line.delay > request.timeout:
             self._clock.sleep(request.timeout)
-            raise errors.TimedOut(
-                f"{self.ref} did not answer in {request.timeout:g} s", hint="give it more time"
-            )
+            raise too_late(self.ref, request.timeout)
         if line.delay:
             self._clock.sleep(line.delay)
         if line.error is not None:
@@ -100,9 +98,7 @@ class Scripted:
             error = kind(line.text or f"{self.ref} was told to fail", hint="see its script")
             error.free = line.error in _FREE and not line.cost_usd
             if line.cost_usd:
-                error.reply = Reply(
-                    "", self.ref, usage=line.usage or Usage(), cost_usd=line.cost_usd
-                )
+                error.reply = Reply("", self.ref, None, line.usage or Usage(), line.cost_usd)
             raise error
         first = self._clock.boottime() - began
         if on_text is not None:
@@ -242,20 +238,17 @@ def open_scripted(name: str) -> Scripted:
     """`echo`, or the path of a script."""
     if name == "echo":
         return Scripted(_echo, ref="scripted:echo")
-    told = parse(_script(name), name)
-    replies = told.get("replies") if isinstance(told, dict) else None
-    if not isinstance(replies, list):
-        raise BadValue(f"{name}: no list of replies", hint="begin it with `replies:`")
-    return Scripted(cast("list[object]", replies), ref=f"scripted:{name}")
-
-
-def _script(name: str) -> bytes:
     if not os.path.isfile(name):
         raise NotFound(
             f"no such script: {name}", hint="scripted:FILE, a regular file, or scripted:echo"
         )
     with typed("reading the script", name):
-        return read(name, _LONGEST_SCRIPT, plain=True)
+        script = read(name, _LONGEST_SCRIPT, plain=True)
+    told = parse(script, name)
+    replies = told.get("replies") if isinstance(told, dict) else None
+    if not isinstance(replies, list):
+        raise BadValue(f"{name}: no list of replies", hint="begin it with `replies:`")
+    return Scripted(cast("list[object]", replies), ref=f"scripted:{name}")
 
 
 def _echo(request: Request) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from enum import Enum
 from functools import cached_property
@@ -101,6 +101,15 @@ def refused(kind: type[HoldfastError], says: str = "") -> Generator[None]:
     raise AssertionError(f"{kind.__name__} was expected")
 
 
+def all_refused(
+    kind: type[HoldfastError], call: Callable[[Any], object], values: Iterable[object]
+) -> None:
+    """The call must fail with just this kind of error for each of the values."""
+    for value in values:
+        with refused(kind):
+            call(value)
+
+
 @contextmanager
 def passing_on(kind: type[Exception]) -> Generator[None]:
     """The block must let an error of the caller's own through."""
@@ -182,8 +191,26 @@ class Closable(Protocol):
 Opened = TypeVar("Opened", bound=Closable)
 
 
-class Conformance:
-    """What the parts share: opening, and letting go at the end of a test."""
+class Tidy:
+    """Lets go at the end of a test of all that it opened."""
+
+    @cached_property
+    def _opened(self) -> list[Closable]:
+        return []
+
+    def teardown_method(self) -> None:
+        while self._opened:
+            self._opened.pop().close()
+
+    tearDown = teardown_method
+
+    def _keep(self, opened: Opened) -> Opened:
+        self._opened.append(opened)
+        return opened
+
+
+class Conformance(Tidy):
+    """What the parts share: how the backend is opened, and its clocks."""
 
     def open(self) -> Backend:
         """The backend under test, over the same data each time."""
@@ -210,20 +237,6 @@ class Conformance:
     @cached_property
     def masker(self) -> Masker:
         return by_key_name(lambda: b"conformance")
-
-    @cached_property
-    def _opened(self) -> list[Closable]:
-        return []
-
-    def teardown_method(self) -> None:
-        while self._opened:
-            self._opened.pop().close()
-
-    tearDown = teardown_method
-
-    def _keep(self, opened: Opened) -> Opened:
-        self._opened.append(opened)
-        return opened
 
     def log(self, key: str = LOG) -> Log:
         return self._keep(self.open().log(key))

@@ -21,6 +21,7 @@ from holdfast.testing import (
     NOON,
     VIEW,
     Conformance,
+    all_refused,
     lines_of,
     numbers_of,
     passing_on,
@@ -227,9 +228,8 @@ class KeyConformance(Conformance):
 
     def test_a_log_is_not_named_like_a_part_of_another(self) -> None:
         backend = self.open()
-        for key in ("state/journal.1.jsonl", "ledger/rio/2023-11-14.jsonl", "2023-11-14.2.jsonl"):
-            with refused(BadName):
-                backend.log(key)
+        keys = ("state/journal.1.jsonl", "ledger/rio/2023-11-14.jsonl", "2023-11-14.2.jsonl")
+        all_refused(BadName, backend.log, keys)
         for key in ("state/v1.0.jsonl", "state/journal-1.jsonl", "state/1.jsonl", "2023-11-14"):
             self.log(key).append({"n": 1})
             assert numbers_of(self.log(key)) == [1]

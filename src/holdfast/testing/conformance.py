@@ -33,6 +33,7 @@ from holdfast.testing import (
     JSON_VALUES,
     LOG,
     Conformance,
+    all_refused,
     data_of,
     lines_of,
     nested,
@@ -216,9 +217,8 @@ class LogConformance(DecisionConformance, ArchiveConformance):
         for name in ("seq", "hash", CONTROL):
             with refused(BadValue, name):
                 log.append({"n": 0, name: 1})
-        for record in ({}, *({"value": value} for value in (*BAD_VALUES, nested(MAX_DEPTH)))):
-            with refused(BadValue):
-                log.append(record)
+        values = (*BAD_VALUES, nested(MAX_DEPTH))
+        all_refused(BadValue, log.append, [{}, *({"value": value} for value in values)])
         with refused(BadValue):
             days.append({"n": 0, "ts": "2023-11-14T12:00:00Z"})
         assert list(log.read()) == list(days.read()) == []

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.process import this_process
 from holdfast.store.primitives import Claim, Mailbox, Shelf
 from holdfast.testing import Conformance
-from holdfast.testing.mailboxes import SECONDS, ids_of, is_lost, take
+from holdfast.testing.mailboxes import SECONDS, ids_of, is_lost, take, taken
 
 SHELVES: tuple[Shelf, ...] = ("waiting", "claimed", "done", "expired", "dead", "bad")
-
-
-def taken(mailbox: Mailbox) -> list[Any]:
-    claims = mailbox.claim("rio", fence=1, seconds=SECONDS, limit=100)
-    return [claim.record["n"] for claim in claims]
 
 
 class LookConformance(Conformance):

@@ -8,19 +8,13 @@ from typing import Any
 from holdfast.codec import MAX_LINE, Record, encode
 from holdfast.errors import BadName, BadValue, LeaseLost
 from holdfast.process import Owner, this_process
-from holdfast.store.primitives import (
-    CLOCKS_DIFFER,
-    PRIORITIES,
-    TRIES,
-    Claim,
-    Mailbox,
-    Message,
-)
+from holdfast.store.primitives import CLOCKS_DIFFER, PRIORITIES, TRIES, Claim, Mailbox, Message
 from holdfast.testing import (
     BAD_VALUES,
     JSON_VALUES,
     MAILBOX,
     Conformance,
+    all_refused,
     nested,
     refused,
     together,
@@ -28,20 +22,8 @@ from holdfast.testing import (
 
 SECONDS = 30.0
 BAD_IDS = (
-    "",
-    ".",
-    "..",
-    ".x",
-    "-x",
-    "a/b",
-    "a~b",
-    "~",
-    "a\nb",
-    "a\0",
-    "\u202ea",
-    "\udcff",
-    "é" * 51,
-)
+    "", ".", "..", ".x", "-x", "a/b", "a~b", "~", "a\nb", "a\0", "\u202ea", "\udcff", "é" * 51,
+)  # fmt: skip
 """Names that no message may have."""
 GOOD_IDS = ("x", "a.json", "a b", "ünï", "\U0001f980", "…", "x" * 100, "é" * 50, "a:2,S", "_")
 
@@ -52,6 +34,11 @@ def take(
     """Claim one message, which must be there."""
     (claim,) = mailbox.claim("rio", fence=fence, seconds=seconds, owner=owner)
     return claim
+
+
+def taken(mailbox: Mailbox, limit: int = 100) -> list[Any]:
+    claims = mailbox.claim("rio", fence=1, seconds=SECONDS, limit=limit)
+    return [claim.record["n"] for claim in claims]
 
 
 def ids_of(messages: list[Message]) -> list[str]:
@@ -74,9 +61,11 @@ class MailboxConformance(Conformance):
         self.clock.advance(0.01)
         return mailbox.deliver({"n": n}, **options)
 
-    def taken(self, mailbox: Mailbox, limit: int = 100) -> list[Any]:
-        claims = mailbox.claim("rio", fence=1, seconds=SECONDS, limit=limit)
-        return [claim.record["n"] for claim in claims]
+    def claimed(self, **options: Any) -> tuple[Mailbox, Claim]:
+        """A mailbox with one message, which is claimed."""
+        mailbox = self.mailbox()
+        mailbox.deliver({"n": 1})
+        return mailbox, take(mailbox, **options)
 
     def nothing_left(self, mailbox: Mailbox) -> bool:
         return not mailbox.waiting() and not mailbox.claimed()
@@ -122,9 +111,8 @@ class MailboxConformance(Conformance):
 
     def test_what_the_codec_refuses_is_not_delivered(self) -> None:
         mailbox = self.mailbox()
-        for value in (*BAD_VALUES, nested(70), "x" * MAX_LINE):
-            with refused(BadValue):
-                mailbox.deliver({"value": value})
+        values = (*BAD_VALUES, nested(70), "x" * MAX_LINE)
+        all_refused(BadValue, lambda value: mailbox.deliver({"value": value}), values)
         assert mailbox.waiting() == []
 
     def test_secrets_are_masked_before_they_are_stored(self) -> None:
@@ -144,8 +132,8 @@ class MailboxConformance(Conformance):
         expected = sorted(range(6), key=lambda n: (PRIORITIES.index(given[n]), n))
         shown = [message.priority for message in mailbox.waiting()]
         assert shown == [given[n] for n in expected]
-        assert [self.taken(mailbox, 1)[0] for _ in range(2)] == expected[:2]
-        assert self.taken(mailbox) == expected[2:]
+        assert [taken(mailbox, 1)[0] for _ in range(2)] == expected[:2]
+        assert taken(mailbox) == expected[2:]
 
     def test_a_message_with_an_id_of_its_own_has_its_priority_too(self) -> None:
         mailbox = self.mailbox()
@@ -153,16 +141,14 @@ class MailboxConformance(Conformance):
             mailbox.deliver({"n": n}, id=f"m{n}", priority=priority)
         mailbox.deliver({"n": 3, "priority": "high"}, id="m3")
         assert ids_of(mailbox.waiting()) == ["m2", "m3", "m1", "m0"]
-        assert self.taken(mailbox) == [2, 3, 1, 0]
+        assert taken(mailbox) == [2, 3, 1, 0]
 
     def test_a_priority_that_is_none_is_refused(self) -> None:
         mailbox = self.mailbox()
-        for priority in ("", "urgent", "HIGH"):
-            with refused(BadValue):
-                mailbox.deliver({"n": 1}, priority=priority)
-        for value in list[Any]([7, None, [], {}]):
-            with refused(BadValue):
-                mailbox.deliver({"n": 1, "priority": value})
+        words = ("", "urgent", "HIGH")
+        all_refused(BadValue, lambda word: mailbox.deliver({"n": 1}, priority=word), words)
+        others = list[Any]([7, None, [], {}])
+        all_refused(BadValue, lambda other: mailbox.deliver({"n": 1, "priority": other}), others)
         assert mailbox.waiting() == []
 
     # -- identity ----------------------------------------------------------------------
@@ -202,16 +188,15 @@ class MailboxConformance(Conformance):
 
     def test_an_id_that_could_be_mistaken_is_refused(self) -> None:
         mailbox = self.mailbox()
-        for name in (*BAD_IDS, "x" * 101):
-            with refused(BadName):
-                mailbox.deliver({"n": 1}, id=name)
+        names = (*BAD_IDS, "x" * 101)
+        all_refused(BadName, lambda name: mailbox.deliver({"n": 1}, id=name), names)
         assert mailbox.waiting() == []
 
     def test_mailboxes_of_different_keys_share_nothing(self) -> None:
         one, two = self.mailbox("state/a/inbox"), self.mailbox("state/b/inbox")
         one.deliver({"n": 1}, id="x")
         two.deliver({"n": 2}, id="x")
-        assert (self.taken(one), self.taken(two)) == ([1], [2])
+        assert (taken(one), taken(two)) == ([1], [2])
 
     # -- claims ------------------------------------------------------------------------
 
@@ -219,9 +204,9 @@ class MailboxConformance(Conformance):
         mailbox = self.mailbox()
         for n in range(5):
             self.deliver(mailbox, n)
-        assert self.taken(mailbox, 2) == [0, 1]
-        assert self.taken(self.mailbox(), 9) == [2, 3, 4]
-        assert self.taken(mailbox) == []
+        assert taken(mailbox, 2) == [0, 1]
+        assert taken(self.mailbox(), 9) == [2, 3, 4]
+        assert taken(mailbox) == []
 
     def test_threads_share_the_messages_between_them(self) -> None:
         mailbox, got = self.mailbox(), list[Any]()
@@ -244,24 +229,21 @@ class MailboxConformance(Conformance):
         for claimant in ("", "a b", "../x", "a~b", "a@1.2.3", "x" * 65, "\n"):
             with refused(BadName):
                 mailbox.claim(claimant, fence=1, seconds=1.0)
-        for fence in (-1, 10**19):
-            with refused(BadValue):
-                mailbox.claim("rio", fence=fence, seconds=1.0)
-        for seconds in (0.0, -1.0, float("nan"), float("inf")):
-            with refused(BadValue):
-                mailbox.claim("rio", fence=1, seconds=seconds)
-        for limit in (0, -3):
-            with refused(BadValue):
-                mailbox.claim("rio", fence=1, seconds=1.0, limit=limit)
-        for tries in (0, 100):
-            with refused(BadValue):
-                self.mailbox(tries=tries)
+        wrong: dict[str, tuple[float, ...]] = {
+            "fence": (-1, 10**19),
+            "seconds": (0.0, -1.0, float("nan"), float("inf")),
+            "limit": (0, -3),
+        }
+        for name, values in wrong.items():
+            for value in values:
+                options: dict[str, Any] = {"fence": 1, "seconds": 1.0, name: value}
+                with refused(BadValue):
+                    mailbox.claim("rio", **options)
+        all_refused(BadValue, lambda tries: self.mailbox(tries=tries), (0, 100))
         assert len(mailbox.waiting()) == 1
 
     def test_a_message_is_done_once(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox)
+        mailbox, claim = self.claimed()
         mailbox.ack(claim)
         is_lost(mailbox, claim)
         assert len(mailbox.done()) == 1
@@ -285,7 +267,7 @@ class MailboxConformance(Conformance):
         mailbox = self.mailbox()
         for n in range(2):
             self.deliver(mailbox, n)
-        self.taken(mailbox)
+        taken(mailbox)
         one, two = mailbox.claimed()
         mailbox.ack(one)
         assert mailbox.give_back(two, "by hand")
@@ -306,7 +288,7 @@ class MailboxConformance(Conformance):
         with refused(LeaseLost):
             mailbox.ack(first)
         mailbox.ack(again)
-        assert self.taken(mailbox) == [1]
+        assert taken(mailbox) == [1]
 
     def test_a_message_that_nobody_can_deal_with_is_dead_after_its_tries(self) -> None:
         for tries in (1, 3, TRIES):
@@ -317,7 +299,7 @@ class MailboxConformance(Conformance):
                 assert claim.attempt == attempt
                 assert mailbox.give_back(claim, "it broke") == (attempt < tries)
             assert self.nothing_left(mailbox)
-            assert self.taken(mailbox) == []
+            assert taken(mailbox) == []
             assert ids_of(mailbox.dead()) == ["poison"]
 
     def test_a_dead_message_can_be_delivered_again(self) -> None:
@@ -330,11 +312,9 @@ class MailboxConformance(Conformance):
         assert set(ids_of(mailbox.dead())) == {"x"}
 
     def test_a_message_comes_back_when_its_deadline_has_passed(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        stale = take(mailbox)
+        mailbox, stale = self.claimed()
         self.clock.advance(SECONDS - 0.1)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         self.clock.advance(0.2)
         assert [one.left for one in mailbox.claimed()] == [0.0]
         fresh = take(mailbox, fence=2)
@@ -344,25 +324,21 @@ class MailboxConformance(Conformance):
         assert self.nothing_left(mailbox)
 
     def test_a_late_claim_that_nobody_took_back_can_still_be_acknowledged(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox)
+        mailbox, claim = self.claimed()
         self.clock.advance(10 * SECONDS)
         mailbox.ack(claim)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         assert len(mailbox.done()) == 1
 
     def test_a_renewed_claim_holds_from_now_on(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox)
+        mailbox, claim = self.claimed()
         assert mailbox.renew(claim, SECONDS) == claim, "at the same instant it is the same"
         self.clock.advance(SECONDS - 1)
         renewed = mailbox.renew(claim, SECONDS)
         assert renewed.record == claim.record
         assert renewed.deadline > claim.deadline
         self.clock.advance(SECONDS - 1)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         with refused(LeaseLost):
             mailbox.ack(claim)
         with refused(BadValue):
@@ -370,19 +346,15 @@ class MailboxConformance(Conformance):
         mailbox.ack(renewed)
 
     def test_stepping_the_wall_clock_ends_no_claim(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox)
+        mailbox, claim = self.claimed()
         self.clock.step(10 * SECONDS)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         self.clock.step(-20 * SECONDS)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         mailbox.ack(claim)
 
     def test_a_restart_of_the_machine_ends_every_claim(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox, seconds=86_400.0)
+        mailbox, claim = self.claimed(seconds=86_400.0)
         self.clock.reboot()
         assert [one.left for one in mailbox.claimed()] == [0.0]
         assert take(mailbox).attempt == 2
@@ -391,10 +363,8 @@ class MailboxConformance(Conformance):
 
     def test_the_death_of_its_owner_ends_a_claim_at_once(self) -> None:
         here = this_process()
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        alive = take(mailbox, owner=here)
-        assert self.taken(mailbox) == []
+        mailbox, alive = self.claimed(owner=here)
+        assert taken(mailbox) == []
         mailbox.give_back(alive, "x")
         dead = take(mailbox, owner=here._replace(started=here.started + 1))
         assert [one.left for one in mailbox.claimed()] == [0.0]
@@ -405,11 +375,9 @@ class MailboxConformance(Conformance):
         assert take(mailbox).attempt == 3
 
     def test_nobody_knows_whether_an_owner_elsewhere_is_alive(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
         elsewhere = Owner("another host", "boot", os.getpid(), 1)
-        take(mailbox, owner=elsewhere)
-        assert self.taken(mailbox) == []
+        mailbox, _ = self.claimed(owner=elsewhere)
+        assert taken(mailbox) == []
         self.clock.advance(SECONDS)
         assert take(mailbox).attempt == 2
 
@@ -460,7 +428,7 @@ class MailboxConformance(Conformance):
         for _ in range(2):
             take(mailbox)
             self.clock.advance(2 * SECONDS)
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         assert self.nothing_left(mailbox)
         assert ids_of(mailbox.dead()) == ["x"]
 
@@ -473,7 +441,7 @@ class MailboxConformance(Conformance):
         mailbox.deliver({"n": "d", "expires_at": "2023-11-14T13:00:10+01:00"}, id="d")
         mailbox.deliver({"n": "e", "expires_at": None}, id="e")
         self.clock.advance(10)
-        assert self.taken(mailbox) == ["c", "e"]
+        assert taken(mailbox) == ["c", "e"]
         expired = [message.id for message in mailbox.done() if message.expired]
         assert expired == ["a", "b", "d"]
         assert mailbox.deliver({"n": 1}, id="a") == "a"
@@ -486,12 +454,10 @@ class MailboxConformance(Conformance):
 
     def test_a_time_that_is_none_is_refused(self) -> None:
         mailbox = self.mailbox()
-        for value in list[Any](["tomorrow", "2023-11-14T12:00:00", 7, [], ""]):
-            with refused(BadValue):
-                mailbox.deliver({"expires_at": value})
-        for instant in (float("nan"), float("inf"), 1e18):
-            with refused(BadValue):
-                mailbox.deliver({}, expires=instant)
+        times = list[Any](["tomorrow", "2023-11-14T12:00:00", 7, [], ""])
+        all_refused(BadValue, lambda time: mailbox.deliver({"expires_at": time}), times)
+        instants = (float("nan"), float("inf"), 1e18)
+        all_refused(BadValue, lambda instant: mailbox.deliver({}, expires=instant), instants)
         assert mailbox.waiting() == []
 
     def test_expiry_meets_a_message_that_was_given_back(self) -> None:
@@ -500,13 +466,11 @@ class MailboxConformance(Conformance):
         claim = take(mailbox)
         self.clock.advance(60)
         assert mailbox.give_back(claim, "too slow")
-        assert self.taken(mailbox) == []
+        assert taken(mailbox) == []
         assert [message.expired for message in mailbox.done()] == [True]
 
     def test_closing_a_mailbox_loses_nothing(self) -> None:
-        mailbox = self.mailbox()
-        mailbox.deliver({"n": 1})
-        claim = take(mailbox)
+        mailbox, claim = self.claimed()
         mailbox.close()
         mailbox.close()
         self.mailbox().ack(claim)

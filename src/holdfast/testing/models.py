@@ -20,7 +20,6 @@ Where there is no slow or no failing one, those tests are skipped.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 from unittest import SkipTest
 
@@ -28,7 +27,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, ModelError, TimedOut
 from holdfast.models.output import violations
 from holdfast.models.protocol import Message, Model, Reply, Request
-from holdfast.testing import passing_on, raising, refused
+from holdfast.testing import Tidy, passing_on, raising, refused
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -65,7 +64,7 @@ class EnoughError(HoldfastError):
         super().__init__("enough")
 
 
-class ModelConformance:
+class ModelConformance(Tidy):
     def open(self) -> Model:
         """A model that answers every question, with an object where a schema asks for one."""
         raise NotImplementedError
@@ -78,24 +77,13 @@ class ModelConformance:
         """One that never answers."""
         return None
 
-    @cached_property
-    def _opened(self) -> list[Model]:
-        return []
-
-    def teardown_method(self) -> None:
-        while self._opened:
-            self._opened.pop().close()
-
-    tearDown = teardown_method
-
     def model(self) -> Model:
         return self._keep(self.open())
 
-    def _keep(self, model: Model | None) -> Model:
+    def _special(self, model: Model | None) -> Model:
         if model is None:
             raise SkipTest("no such model")
-        self._opened.append(model)
-        return model
+        return self._keep(model)
 
     def test_its_name_has_a_provider(self) -> None:
         provider, colon, name = self.model().ref.partition(":")
@@ -151,14 +139,14 @@ class ModelConformance:
         assert model.ask(QUESTION).text
 
     def test_no_answer_in_time_is_timed_out(self) -> None:
-        model, clock = self._keep(self.open_slow()), SystemClock()
+        model, clock = self._special(self.open_slow()), SystemClock()
         began = clock.boottime()
         with refused(TimedOut):
             model.ask(QUESTION._replace(timeout=SHORT))
         assert clock.boottime() - began < SHORT + SLACK
 
     def test_a_failure_is_an_error_of_models_and_says_what_to_do(self) -> None:
-        model = self._keep(self.open_failing())
+        model = self._special(self.open_failing())
         reply: Reply | None = None
         for _ in range(2):
             try:
