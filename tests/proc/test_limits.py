@@ -106,7 +106,7 @@ def test_200_mb_on_both_pipes_are_drained_and_counted(means: Means, word: str) -
     ended = Tree(["sh", "-c", script], env=env, means=[means], keep=keep).run()
     assert (ended.outcome, ended.stdout.tail[-4:]) == ("exited", b"end\n")
     assert ended.output_bytes == 200 * MB + 5
-    assert ended.truncated
+    assert ended.stdout.dropped
     assert ended.stderr.total == 100 * MB
     assert len(ended.stdout.head) == len(ended.stdout.tail) == 1000
 

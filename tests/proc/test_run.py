@@ -42,7 +42,7 @@ def test_both_outputs_are_kept_apart_and_the_last_line_is_of_either(means: Means
     assert ended.stderr.head == b"two\n"
     assert ended.last_line in ("one", "two")
     assert ended.output_bytes == 12
-    assert not ended.truncated
+    assert not ended.stdout.dropped
 
 
 def test_a_last_line_without_its_end_is_captured() -> None:
@@ -72,6 +72,20 @@ def test_more_input_than_a_pipe_holds_goes_through(means: Means) -> None:
 def test_input_that_nobody_reads_does_not_hang() -> None:
     ended = Tree(["true"], stdin=b"x" * 5_000_000).run()
     assert ended.outcome == "exited"
+
+
+def test_a_pipe_of_the_callers_is_read_for_as_long_as_it_is_open(means: Means) -> None:
+    theirs, ours = os.pipe()
+    os.write(ours, b"one ")
+
+    def answered(stream: str, data: bytes) -> None:
+        if data.endswith(b"one "):
+            os.write(ours, b"two")
+            os.close(ours)
+
+    tree = Tree(["cat"], stdin=theirs, on_output=answered, means=[means])
+    assert tree.run().stdout.head == b"one two"
+    os.close(theirs)
 
 
 def test_without_input_the_command_reads_an_end() -> None:

@@ -9,14 +9,10 @@ leave for is refused, since nobody is there to be asked.
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import shlex
-import sys
 from collections.abc import Callable
-from contextlib import ExitStack
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, cast
 
@@ -52,12 +48,6 @@ from holdfast.workspace.command import our_environment, program
 
 _AUTH_REQUIRED = -32000
 _PAUSE = 0.01
-_PREFIX = "holdfast-acp-"
-# A tree is given its whole input at the start; a conversation needs a pipe that stays open.
-_LAUNCH = (
-    "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.dup2(fd, 0); os.close(fd); "
-    "os.execvp(sys.argv[2], sys.argv[2:])"
-)
 
 
 class Acp:
@@ -75,7 +65,7 @@ class Acp:
         if not words:
             raise UsageError("no agent to ask", hint="acp:PROGRAM ARGUMENTS…")
         self._env = our_environment()
-        self._program = program_of(words, self._env, cwd)
+        program_of(words, self._env, cwd)
         self._words, self._cwd, self._memory = words, cwd, memory
         self._clock = clock or SystemClock()
         self._failing = Failing(os.path.basename(words[0]))
@@ -89,21 +79,24 @@ class Acp:
         if request.timeout <= 0:
             raise too_late(name, request.timeout)
         heard = _Heard(on_text, lambda: self._clock.boottime() - began)
-        with ExitStack() as stack:
-            with as_model_errors(name), typed("starting the agent"):
-                folder = stack.enter_context(
-                    TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-                )
-                wire = _Wire(os.path.join(folder, "input"))
+        with as_model_errors(name), typed("starting the agent"):
+            wire = _Wire()
+        try:
+            with as_model_errors(name):
                 tree = program(
-                    [sys.executable, "-ISc", _LAUNCH, wire.path, self._program, *self._words[1:]],
+                    self._words,
                     limits=limits_for(request, memory=self._memory, output=MOST_OUTPUT),
                     env=self._env,
                     cwd=self._cwd,
+                    stdin=wire.theirs,
+                    on_start=lambda _: wire.close_theirs(),
                     on_output=wire.take,
                     clock=self._clock,
                 )
             told, answer, ended = _converse(tree, wire, heard, as_one_text(request), self._cwd)
+        finally:
+            wire.close_theirs()
+            wire.close_ours()
         self.session = heard.session
         reply = Reply(
             heard.text,
@@ -212,19 +205,23 @@ class _Heard:
 
 
 class _Wire:
-    """Messages to and from the agent: a named pipe to it, its standard output from it."""
+    """Messages to and from the agent: a pipe to it that stays open, its standard output from it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        os.mkfifo(path, 0o600)  # direct write: a pipe, not a file
-        self._fd = -1
+    def __init__(self) -> None:
+        self.theirs, self._fd = os.pipe()
+        os.set_blocking(self._fd, False)
         self._partial = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._came: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._sending = asyncio.Lock()
-        self._over = False
 
     # In the thread of the tree.
+
+    def close_theirs(self) -> None:
+        """The agent has it: only if nobody else does, its end is noticed here."""
+        if self.theirs >= 0:
+            os.close(self.theirs)
+            self.theirs = -1
 
     def take(self, stream: Stream, data: bytes) -> None:
         if stream != "out":
@@ -259,26 +256,11 @@ class _Wire:
     def listen(self) -> None:
         self._loop = asyncio.get_running_loop()
 
-    async def open(self) -> None:
-        """Wait until the agent is there to read."""
-        while not self._over:
-            try:
-                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                self._fd = os.open(self.path, flags)  # noqa: TID251  # direct write: a pipe
-                return
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    raise
-            if not self._came.empty():
-                raise ConnectionError("the agent has ended")
-            await asyncio.sleep(_PAUSE)
-        raise ConnectionError("closed")
-
     async def send(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
         async with self._sending:
             while data:
-                if self._over:
+                if self._fd < 0:
                     raise ConnectionError("closed")
                 try:
                     data = data[os.write(self._fd, data) :]
@@ -289,7 +271,9 @@ class _Wire:
         return await self._came.get()
 
     async def close(self) -> None:
-        self._over = True
+        self.close_ours()
+
+    def close_ours(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -315,7 +299,6 @@ def _converse(
         heard.raised = asyncio.get_running_loop().create_future()
         thread.start()
         try:
-            await wire.open()
             return await _first(_asked(wire, heard, prompt, cwd or os.getcwd()), heard.raised)
         finally:
             heard.raised.cancel()

@@ -7,7 +7,6 @@ opened.  Other packages add theirs through the entry point group `holdfast.model
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
@@ -96,23 +95,20 @@ def open_model(ref: str, **where: Any) -> Model:
             f"no provider {provider_name!r} for {ref!r}",
             hint=f"one of {', '.join(sorted(providers()))}; see `holdfast model list`",
         )
-    return traced(_function(provider)(name, **where))
-
-
-def acts(ref: str) -> bool:
-    """Whether asking a model can have an effect beside its answer; of an unknown one, yes."""
-    return ref.partition(":")[0] not in _ONLY_ANSWER
-
-
-def _function(provider: Provider) -> Callable[..., Model]:
     module, function, *of = provider.where.split(":")
     try:
-        return partial(getattr(import_module(module), function), *of)
+        make: Callable[..., Model] = getattr(import_module(module), function)
     except ModuleNotFoundError as error:
         install = f'`pip install "holdfast[{provider.extra}]"`' if provider.extra else "install it"
         raise ConfigError(
             f"models of {provider.name} need {error.name}, which is not installed", hint=install
         ) from error
+    return traced(make(*of, name, **where))
+
+
+def acts(ref: str) -> bool:
+    """Whether asking a model can have an effect beside its answer; of an unknown one, yes."""
+    return ref.partition(":")[0] not in _ONLY_ANSWER
 
 
 def providers() -> dict[str, Provider]:

@@ -95,8 +95,11 @@ _CUT = ("length", "max_tokens", "MAX_TOKENS")
 
 def read(form: Form, events: list[Record]) -> Report:
     texts = [value for value in form.text.values(events) if value is not None]
+    text = texts[-1] if texts else None
+    if not isinstance(text, str | None):
+        text = encode(text, limit=MAX_DOCUMENT).decode()
     return Report(
-        text=_as_text(texts[-1]) if texts else None,
+        text=text,
         usage=Usage(
             _counted(form.input_tokens, events, adds_up=form.adds_up),
             _counted(form.output_tokens, events, adds_up=form.adds_up),
@@ -110,24 +113,16 @@ def read(form: Form, events: list[Record]) -> Report:
     )
 
 
-def _as_text(value: Json) -> str:
-    return value if isinstance(value, str) else encode(value, limit=MAX_DOCUMENT).decode()
-
-
 def _counted(places: tuple[At, ...], events: list[Record], *, adds_up: bool) -> int | None:
     total = None
     for place in places:
-        for event in _told(place, events, adds_up=adds_up):
-            for value in place.values([event]):
+        found = [each for each in (list(place.values([event])) for event in events) if each]
+        # Without adding up, the last event that has something there has all of it.
+        for values in found if adds_up else found[-1:]:
+            for value in values:
                 if (number := count(value)) is not None:
                     total = number + (total or 0)
     return count(total)
-
-
-def _told(place: At, events: list[Record], *, adds_up: bool) -> list[Record]:
-    """The events that count: all, or the last that says something there."""
-    telling = [event for event in events if any(True for _ in place.values([event]))]
-    return telling if adds_up else telling[-1:]
 
 
 def _cost(form: Form, events: list[Record]) -> float | None:
@@ -203,7 +198,9 @@ def objects(text: str) -> Iterator[Record]:
         elif line == "{" and tries:
             # Indented JSON among other text.
             tries -= 1
-            yield from _decoded_from("\n".join(lines[number:]))
+            rest = "\n".join(lines[number:])
+            if (end := _END_OF_OBJECT.search(rest)) is not None:
+                yield from _decoded(rest[: end.end()]) or []
         elif _LEFT_OUT.fullmatch(line) and number + 1 < len(lines):
             yield from _rest_of_result(lines[number - 1] if number else "", lines[number + 1])
 
@@ -219,11 +216,6 @@ def _decoded(text: str) -> list[Record] | None:
         return None
     many: list[Any] = value if isinstance(value, list) else [value]
     return [each for each in many if isinstance(each, dict)]
-
-
-def _decoded_from(text: str) -> list[Record]:
-    end = _END_OF_OBJECT.search(text)
-    return (_decoded(text[: end.end()]) if end else None) or []
 
 
 _MOST_TRIES = 20

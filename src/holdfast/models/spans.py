@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import PurePath
 from threading import Lock
@@ -44,7 +44,7 @@ def of_turn(session: str | None, ref: str, request: Request) -> AbstractContextM
     """The span of a turn of a session, for the time of a block, if spans are collected."""
     tracer = _tracer()
     if tracer is None or session is None:
-        return nullcontext(_as_it_is)
+        return nullcontext(lambda reply: reply)
     known = {"gen_ai.conversation.id": session}
     with suppress(BadName):
         known["gen_ai.agent.name"] = session_id(session).agent
@@ -65,10 +65,6 @@ class _Traced(Around):
         name = names(self.ref)[1]
         with _span(tracer, "chat", name, self.ref, request, {}) as told:
             return told(self._model.ask(request, on_text))
-
-
-def _as_it_is(reply: Reply) -> Reply:
-    return reply
 
 
 @contextmanager
@@ -180,21 +176,17 @@ def _set_up(names: str) -> None:
 def _exporter(name: str) -> SpanExporter | None:
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    for known in _packaged(name):
-        for entry in entry_points(group=_EXPORTERS, name=known):
+    known = (name,)
+    if name == "otlp":  # packages have one for each protocol
+        chosen = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+        chosen = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", chosen)
+        known = (_PROTOCOLS[chosen],) if chosen in _PROTOCOLS else (name, *_PROTOCOLS.values())
+    for each in known:
+        for entry in entry_points(group=_EXPORTERS, name=each):
             # Our standard output is for answers.
             return entry.load()(**({"out": sys.stderr} if name == "console" else {}))
     _complain(f"{EXPORTER} names {name!r}, of which no package here knows anything")
     return None
-
-
-def _packaged(name: str) -> Sequence[str]:
-    """What packages call an exporter: of `otlp` there is one for each protocol."""
-    if name != "otlp":
-        return (name,)
-    said = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
-    said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", said)
-    return (_PROTOCOLS[said],) if said in _PROTOCOLS else ("otlp", *_PROTOCOLS.values())
 
 
 def _complain(text: str) -> None:

@@ -119,27 +119,21 @@ def cpu_seconds(path: str) -> float | None:
     return None if used is None else used / 1e6
 
 
-def memory_now(path: str) -> int | None:
-    """None if the kernel does not count memory here."""
-    return _number(f"{path}/memory.current")
-
-
-def memory_peak(path: str) -> int | None:
-    return _number(f"{path}/memory.peak")
-
-
 def memory_kills(path: str) -> int:
     """How often the kernel killed in the group because memory ran out."""
     return _fields(f"{path}/memory.events").get("oom_kill", 0)
 
 
-def tasks_now(path: str) -> int | None:
-    """None if the kernel does not count tasks here."""
-    return _number(f"{path}/pids.current")
-
-
 def tasks_refused(path: str) -> int:
     return _fields(f"{path}/pids.events").get("max", 0)
+
+
+def number(path: str, name: str) -> int | None:
+    """What the kernel counts in the group; None if it does not count that here."""
+    try:
+        return int(read(f"{path}/{name}"))
+    except (OSError, ValueError):
+        return None
 
 
 def _folders(path: str) -> list[str]:
@@ -152,13 +146,6 @@ def _folders(path: str) -> list[str]:
         except OSError:
             pass
     return found
-
-
-def _number(path: str) -> int | None:
-    try:
-        return int(read(path))
-    except (OSError, ValueError):
-        return None
 
 
 def _fields(path: str) -> dict[str, int]:

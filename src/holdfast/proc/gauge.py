@@ -8,6 +8,8 @@ from __future__ import annotations
 from holdfast.proc import cgroup, procfs
 from holdfast.proc.limits import Sample
 
+_MEMORY = "memory.current"
+
 
 class Gauge:
     def __init__(self, reaper: int, group: str | None) -> None:
@@ -18,13 +20,14 @@ class Gauge:
 
     @property
     def kernel_limits_memory(self) -> bool:
-        return self._group is not None and cgroup.memory_now(self._group) is not None
+        return self._group is not None and cgroup.number(self._group, _MEMORY) is not None
 
     def read(self) -> Sample:
         if self._group is None:
             return self._walk(procfs.descendants(self._reaper), None)
         cpu = cgroup.cpu_seconds(self._group)
-        memory, tasks = cgroup.memory_now(self._group), cgroup.tasks_now(self._group)
+        memory = cgroup.number(self._group, _MEMORY)
+        tasks = cgroup.number(self._group, "pids.current")
         if cpu is not None and memory is not None and tasks is not None:
             return Sample(cpu, memory, tasks)
         found = map(procfs.stat, cgroup.members(self._group))
@@ -55,5 +58,5 @@ class Gauge:
         """What the control group counted until the end; zeros where it did not."""
         if self._group is None:
             return Sample()
-        peak = cgroup.memory_peak(self._group)
+        peak = cgroup.number(self._group, "memory.peak")
         return Sample(cgroup.cpu_seconds(self._group) or 0.0, peak or 0)

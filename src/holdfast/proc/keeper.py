@@ -95,21 +95,17 @@ class Keeper:
         self.pause, self.longest_pause = _FOR_EVER, _LONGEST_PAUSE
         self.watch(control)
         self.watch(self.wakes.fd)
-        self.wrapper = self.watch_wrapper()
+        try:
+            # A fork of the wrapper may hold its end of the control open; its death shows here.
+            self.wrapper = os.pidfd_open(order["wrapper"])
+            self.watch(self.wrapper)
+        except OSError:
+            self.wrapper = -1
 
     # --- talking ----------------------------------------------------------------------------
 
     def watch(self, fd: int) -> None:
         self.poll.register(fd, select.POLLIN)
-
-    def watch_wrapper(self) -> int:
-        """A fork of the wrapper may hold its end of the control open; its death shows here."""
-        try:
-            handle = os.pidfd_open(self.order["wrapper"])
-        except OSError:
-            return -1
-        self.watch(handle)
-        return handle
 
     def say(self, *words: object) -> None:
         try:
@@ -266,17 +262,14 @@ class Keeper:
         elif self.ending == "term":
             self.start_killing()
         else:
-            self.note_leftovers()
+            self.killed.update(one.process for one in self.members())
             self.end(min(LEFTOVER_GRACE, self.order["grace"]))
 
     def start_killing(self) -> None:
         self.ending = "kill"
-        self.note_leftovers()
+        self.killed.update(one.process for one in self.members())
         self.pause = _SHORTEST_PAUSE
         self.wakes.alarm(self.order["stuck_after"])
-
-    def note_leftovers(self) -> None:
-        self.killed.update(one.process for one in self.members())
 
     def kill(self) -> None:
         """One pass; repeated until no child is left, with longer and longer pauses."""
@@ -335,18 +328,14 @@ def main() -> NoReturn:
                 keeper.start()
                 keeper.keep()
             except BaseException:
-                abandon(keeper)
+                # Our own code failed: end the tree all the same, the wrapper sees that we have gone.
+                keeper.means, keeper.pause = keeper.means or "cgroup", _SHORTEST_PAUSE
+                while not keeper.reap():
+                    keeper.kill()
+                    select.select((), (), (), _SHORTEST_PAUSE / 1000)
                 raise
             keeper.finish()
             code = 0
     finally:
         # Whatever went wrong here, it is no output of the command.
         os._exit(code)
-
-
-def abandon(keeper: Keeper) -> None:
-    """Our own code failed: end the tree all the same, the wrapper sees that we have gone."""
-    keeper.means, keeper.pause = keeper.means or "cgroup", _SHORTEST_PAUSE
-    while not keeper.reap():
-        keeper.kill()
-        select.select((), (), (), _SHORTEST_PAUSE / 1000)

@@ -98,10 +98,6 @@ class Ended:
         return told_lost(self.left)
 
     @property
-    def truncated(self) -> bool:
-        return bool(self.stdout.dropped or self.stderr.dropped)
-
-    @property
     def exit_code(self) -> int:
         """For a wrapper's own exit: the command's, 124 for a timeout, 128+n for a signal."""
         if self.outcome == "timeout":

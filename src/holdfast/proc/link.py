@@ -8,7 +8,7 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from signal import SIGCONT
 
@@ -43,7 +43,7 @@ class Link:
                 ours.close()
                 raise from_os(error, "starting the keeper of a command") from error
         self._socket = ours
-        self._heard = b""
+        self._partial = b""
         self.lost = False
         """Whether the keeper has gone."""
 
@@ -66,19 +66,21 @@ class Link:
         with suppress(OSError):
             self._process.send_signal(SIGCONT)
 
-    def watch(self, selector: selectors.BaseSelector, handler: object) -> None:
-        selector.register(self._socket, selectors.EVENT_READ, handler)
+    def watch(self, selector: selectors.BaseSelector, note: Callable[[list[str]], None]) -> None:
+        """Have the selector call for each line of the keeper, with its words."""
 
-    def hear(self, selector: selectors.BaseSelector) -> list[list[str]]:
-        """What it said, as lists of words; call when there is something."""
-        data = b""
-        with suppress(OSError):
-            data = self._socket.recv(4096)
-        if not data:
-            selector.unregister(self._socket)
-            self.lost = True
-        *lines, self._heard = (self._heard + data).split(b"\n")
-        return [line.decode().split() for line in lines]
+        def receive() -> None:
+            data = b""
+            with suppress(OSError):
+                data = self._socket.recv(4096)
+            if not data:
+                selector.unregister(self._socket)
+                self.lost = True
+            *lines, self._partial = (self._partial + data).split(b"\n")
+            for line in lines:
+                note(line.decode().split())
+
+        selector.register(self._socket, selectors.EVENT_READ, receive)
 
     def kill(self) -> None:
         """For a keeper that does not do its work: the tree is then ended without it."""

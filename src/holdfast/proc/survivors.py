@@ -41,6 +41,12 @@ class Mark:
                 f"not the id of a tree: {self.id[:80]!r}", hint="1 to 64 of A-Z a-z 0-9 . _ -"
             )
 
+    @property
+    def own_group(self) -> str | None:
+        # A mark is read back from a file: no other group is ended because of what stands there.
+        named = self.cgroup is not None and os.path.basename(self.cgroup) == group_name(self.id)
+        return self.cgroup if named else None
+
     def as_dict(self) -> dict[str, object]:
         return {"id": self.id, "boot": self.boot, "cgroup": self.cgroup}
 
@@ -79,7 +85,7 @@ def _members(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
 def _look(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
     world = procfs.everything()
     inside: set[int] = set()
-    if group := _group(mark):
+    if group := mark.own_group:
         for pid in cgroup.members(group):
             if (one := world.get(pid) or procfs.stat(pid)) is not None:
                 world[pid] = one
@@ -89,13 +95,6 @@ def _look(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
             inside.add(one.pid)
     found = [world[pid] for pid in inside] + procfs.below(inside, world)
     return [one for one in found if one.alive]
-
-
-def _group(mark: Mark) -> str | None:
-    # A mark is read back from a file: no other group is ended because of what stands there.
-    if mark.cgroup is None or os.path.basename(mark.cgroup) != group_name(mark.id):
-        return None
-    return mark.cgroup
 
 
 def group_name(id: str) -> str:
@@ -118,18 +117,25 @@ def end(
     clock = clock or SystemClock()
     if clock.boot() != mark.boot:
         return 0
-    _wake_keepers(mark.id)
+    for one in procfs.everything().values():
+        if one.state in "Tt" and is_within(procfs.kept_by(one.pid) or "", mark.id):
+            procfs.send(one.process, signal.SIGCONT)
+    group = mark.own_group
     met: set[Process] = set()
     number = signal.SIGTERM if grace > 0 else signal.SIGKILL
     pause, deadline = _PAUSE, clock.boottime() + (grace or PATIENCE)
-    while (found := _members(mark, {*known, *met})) or not _group_is_empty(mark):
+    while (found := _members(mark, {*known, *met})) or (group and not cgroup.is_empty(group)):
         if any(one.pid == os.getpid() for one in found):
             raise UsageError(
                 f"this process is itself in the tree {mark.id}", hint="end it from outside"
             )
         if clock.boottime() >= deadline:
             if number == signal.SIGKILL:
-                raise _unending(mark, found)
+                some = ", ".join(str(one.pid) for one in found[:5])
+                raise Busy(
+                    f"{len(found)} processes of the tree {mark.id} do not end: {some}",
+                    hint="they wait in the kernel or belong to another user; see `ps`",
+                )
             number, deadline = signal.SIGKILL, clock.boottime() + PATIENCE
         new = [one for one in found if one.process not in met]
         met.update(one.process for one in new)
@@ -138,12 +144,12 @@ def end(
                 procfs.send(one.process, signal.SIGTERM)
                 procfs.send(one.process, signal.SIGCONT)
         else:
-            if group := _group(mark):
+            if group:
                 cgroup.kill(group)
             procfs.kill(found)
         pause = _PAUSE if new else min(pause * 2, _LONGEST_PAUSE)
         clock.sleep(pause)
-    if group := _group(mark):
+    if group:
         cgroup.remove(group)
     return len(met)
 
@@ -160,22 +166,3 @@ def end_around(id: str) -> int:
         if _ID.fullmatch(tree):
             marks.append(Mark(tree, boot, path))
     return sum(map(end, marks))
-
-
-def _wake_keepers(id: str) -> None:
-    for one in procfs.everything().values():
-        if one.state in "Tt" and is_within(procfs.kept_by(one.pid) or "", id):
-            procfs.send(one.process, signal.SIGCONT)
-
-
-def _group_is_empty(mark: Mark) -> bool:
-    group = _group(mark)
-    return group is None or cgroup.is_empty(group)
-
-
-def _unending(mark: Mark, found: list[procfs.Stat]) -> Busy:
-    some = ", ".join(str(one.pid) for one in found[:5])
-    return Busy(
-        f"{len(found)} processes of the tree {mark.id} do not end: {some}",
-        hint="they wait in the kernel or belong to another user; see `ps`",
-    )

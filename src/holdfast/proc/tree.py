@@ -64,7 +64,7 @@ class Tree:
         limits: Limits = NO_LIMITS,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        stdin: str | bytes | None = None,
+        stdin: str | bytes | int | None = None,
         on_start: Callable[[Child], None] | None = None,
         on_output: Callable[[Stream, bytes], None] | None = None,
         blocked: Callable[[], int | None] | None = None,
@@ -78,7 +78,7 @@ class Tree:
     ) -> None:
         """Check that the command can be run; nothing is started yet.
 
-        `env` replaces our own environment. `on_start` is called when the command exists and
+        `env` replaces our own environment. A descriptor as `stdin` stays the caller's. `on_start` is called when the command exists and
         before it begins. `orphaned` is what the keeper runs when the tree has gone and we have
         too. `means` are tried in turn.
 
@@ -105,6 +105,7 @@ class Tree:
         self._environment[procfs.TREE] = ":".join(each for each in trees if each)
 
         self._input = stdin.encode() if isinstance(stdin, str) else stdin
+        """What is left of it to write, or where the command reads it."""
         self._output = Output(keep, limits.output)
         self._selector = selectors.PollSelector()  # takes no descriptor before the start
         self._pipes: set[int] = set()
@@ -173,18 +174,22 @@ class Tree:
         wake, _ = self._wake = os.pipe()
         for fd in self._wake:
             os.set_blocking(fd, False)
-        self._selector.register(wake, selectors.EVENT_READ, lambda: self._woken(wake))
+        self._selector.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 64))
         theirs: list[int] = []
         try:
             theirs += [self._pipe_from("out"), self._pipe_from("err")]
-            source = subprocess.DEVNULL
-            if self._input:
-                theirs.append(source := self._pipe_to())
+            source = self._input if isinstance(self._input, int) else subprocess.DEVNULL
+            if isinstance(self._input, bytes) and self._input:
+                source, ours = os.pipe()
+                theirs.append(source)
+                os.set_blocking(ours, False)
+                self._pipes.add(ours)
+                self._selector.register(ours, selectors.EVENT_WRITE, lambda: self._write(ours))
             link = self._link = Link(self.mark.id, source, *theirs[:2])
         finally:
             for fd in theirs:
                 os.close(fd)
-        link.watch(self._selector, lambda: self._hear(link))
+        link.watch(self._selector, self._note)
         link.order(self._order())
         return link
 
@@ -193,13 +198,6 @@ class Tree:
         self._pipes.add(ours)
         self._sources[ours] = lambda: self._read(ours, stream)
         self._selector.register(ours, selectors.EVENT_READ, self._sources[ours])
-        return theirs
-
-    def _pipe_to(self) -> int:
-        theirs, ours = os.pipe()
-        os.set_blocking(ours, False)
-        self._pipes.add(ours)
-        self._selector.register(ours, selectors.EVENT_WRITE, lambda: self._write(ours))
         return theirs
 
     def _order(self) -> dict[str, object]:
@@ -345,15 +343,13 @@ class Tree:
         self._cpu, self._peak = self._sample.cpu, max(self._peak, self._sample.memory)
         if limits.cpu is not None and self._sample.cpu > limits.cpu:
             self._end("cpu")
-        if limits.processes is not None and self._too_many_processes(limits.processes):
-            self._end("processes")
+        if (most := limits.processes) is not None:
+            if self._sample.processes > most or self._kernel_refused_processes():
+                self._end("processes")
         often = (limits.memory, limits.cpu, limits.processes) != (None, None, None)
         cost = SystemClock().boottime() - before
         pause = max(_LOOK_OFTEN if often else _LOOK_SELDOM, cost * _LOOK_SHARE)
         self._next_look = self._clock.boottime() + pause
-
-    def _too_many_processes(self, most: int) -> bool:
-        return self._sample.processes > most or self._kernel_refused_processes()
 
     def _end(self, reason: Outcome, *, now: bool = False) -> None:
         """Have the keeper end the tree; the first reason is the one that is told."""
@@ -387,7 +383,7 @@ class Tree:
             self._on_output(stream, data)
 
     def _write(self, fd: int) -> None:
-        assert self._input is not None
+        assert isinstance(self._input, bytes)
         try:
             self._input = self._input[os.write(fd, self._input[:_CHUNK]) :]
         except BlockingIOError:
@@ -397,15 +393,7 @@ class Tree:
         if not self._input:
             self._close_pipe(fd)
 
-    def _woken(self, fd: int) -> None:
-        with suppress(BlockingIOError):
-            os.read(fd, 64)
-
     # --- the keeper -------------------------------------------------------------------------
-
-    def _hear(self, link: Link) -> None:
-        for words in link.hear(self._selector):
-            self._note(words)
 
     def _note(self, words: list[str]) -> None:
         match words:
@@ -489,7 +477,7 @@ class Tree:
         exit_code = code if code >= 0 else None
         if self._reason is not None:
             return self._reason, exit_code, number
-        if number == signal.SIGKILL and self._kernel_ran_out_of_memory():
+        if number == signal.SIGKILL and self._group and cgroup.memory_kills(self._group):
             return "memory", None, number
         if code != 0 and self._kernel_refused_processes():
             return "processes", exit_code, number
@@ -497,9 +485,6 @@ class Tree:
 
     def _kernel_refused_processes(self) -> bool:
         return self._group is not None and cgroup.tasks_refused(self._group) > 0
-
-    def _kernel_ran_out_of_memory(self) -> bool:
-        return self._group is not None and cgroup.memory_kills(self._group) > 0
 
     def _refusal(self) -> str:
         assert self._refused is not None

@@ -32,7 +32,7 @@ _SECRET = re.compile(r"HOLDFAST_.*(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE)")
 class Talk(TypedDict, total=False):
     """What a program is given while it runs, and who hears of it; `Tree` says more."""
 
-    stdin: str | bytes | None
+    stdin: str | bytes | int | None
     on_start: Callable[[Child], None] | None
     on_output: Callable[[Stream, bytes], None] | None
     blocked: Callable[[], int | None] | None
