@@ -328,7 +328,7 @@ def main() -> NoReturn:
                 keeper.start()
                 keeper.keep()
             except BaseException:
-                # Our own code failed: end the tree all the same, the wrapper sees that we have gone.
+                # Our own code failed: end the tree all the same; the wrapper sees that we went.
                 keeper.means, keeper.pause = keeper.means or "cgroup", _SHORTEST_PAUSE
                 while not keeper.reap():
                     keeper.kill()

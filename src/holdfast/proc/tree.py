@@ -78,9 +78,9 @@ class Tree:
     ) -> None:
         """Check that the command can be run; nothing is started yet.
 
-        `env` replaces our own environment. A descriptor as `stdin` stays the caller's. `on_start` is called when the command exists and
-        before it begins. `orphaned` is what the keeper runs when the tree has gone and we have
-        too. `means` are tried in turn.
+        `env` replaces our own environment. A descriptor as `stdin` stays the caller's.
+        `on_start` is called when the command exists and before it begins. `orphaned` is what
+        the keeper runs when the tree has gone and we have too. `means` are tried in turn.
 
         `blocked` tells which descriptor has to take what `on_output` got before more of it can
         be read, if any. So a slow reader slows the command down, and limits hold all the same.
@@ -343,9 +343,10 @@ class Tree:
         self._cpu, self._peak = self._sample.cpu, max(self._peak, self._sample.memory)
         if limits.cpu is not None and self._sample.cpu > limits.cpu:
             self._end("cpu")
-        if (most := limits.processes) is not None:
-            if self._sample.processes > most or self._kernel_refused_processes():
-                self._end("processes")
+        if limits.processes is not None and (
+            self._sample.processes > limits.processes or self._kernel_refused_processes()
+        ):
+            self._end("processes")
         often = (limits.memory, limits.cpu, limits.processes) != (None, None, None)
         cost = SystemClock().boottime() - before
         pause = max(_LOOK_OFTEN if often else _LOOK_SELDOM, cost * _LOOK_SHARE)
