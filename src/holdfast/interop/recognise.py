@@ -161,11 +161,14 @@ def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
         if file.trouble:
             continue
         if layout is TELEO and file.path.endswith(".json"):
-            if _looks_like(kind("legacy-session"), tree, file):
-                yield Member(file, Slot("stops", "", file.path))
+            part, known = "stops", _looks_like(kind("legacy-session"), tree, file)
         elif layout is LUKA and ".jsonl" in file.path:
-            if _looks_like(kind("ledger"), tree, file) or _DAY_FILE.search(file.path):
-                yield Member(file, Slot("ledger", "", file.path))
+            known = _looks_like(kind("ledger"), tree, file) or _DAY_FILE.search(file.path)
+            part = "ledger"
+        else:
+            continue
+        if known:
+            yield Member(file, Slot(part, "", file.path))
 
 
 def owner_of(tree: Tree, member: Member, data: bytes) -> str:
