@@ -80,12 +80,14 @@ def environment(*, user_settings: bool = False) -> dict[str, str]:
     return mine | _QUIET | _NO_SETTINGS
 
 
-def command(*words: str, settings: Mapping[str, str] | None = None) -> list[str]:
-    """The words that start git with everything off, and `settings` in force."""
+def command(
+    *words: str, settings: Mapping[str, str] | None = None, off: Mapping[str, str] = _ALL_OFF
+) -> list[str]:
+    """The words that start git with everything `off`, and `settings` in force."""
     git = shutil.which("git")
     if git is None:
         raise ConfigError("git is not installed", hint="install git (Debian: `apt install git`)")
-    said = {**_ALL_OFF, **(settings or {})}.items()
+    said = {**off, **(settings or {})}.items()
     return [git, *(word for name, value in said for word in ("-c", f"{name}={value}")), *words]
 
 

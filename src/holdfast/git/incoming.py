@@ -28,8 +28,13 @@ def incoming(directory: str, config: str) -> Generator[str]:
 
     Nobody else may work in `directory` meanwhile.
     """
-    _clear(directory)
     above = os.path.join(directory, _ASIDE)
+    # What the dead left: on a full disk it may be what takes the room.
+    shutil.rmtree(above, ignore_errors=True)
+    for place in (directory, os.path.join(directory, "objects", "pack")):
+        with suppress(FileNotFoundError):
+            for name in filter(_LEFT.match, os.listdir(place)):
+                os.unlink(os.path.join(place, name))
     os.makedirs(above, exist_ok=True)
     # Never the same name twice: a git that outlives us must not write into what comes after it.
     aside = tempfile.mkdtemp(dir=above)
@@ -41,24 +46,13 @@ def incoming(directory: str, config: str) -> Generator[str]:
             ("config", config),
             ("objects/info/alternates", "../../../objects\n"),
         ):
-            with open(
-                os.path.join(aside, name), "w", encoding="ascii"
-            ) as file:  # direct write: scratch
+            path = os.path.join(aside, name)
+            with open(path, "w", encoding="ascii") as file:  # direct write: scratch
                 file.write(text)
         yield aside
         _move_in(os.path.join(aside, "objects"), os.path.join(directory, "objects"))
     finally:
         shutil.rmtree(above, ignore_errors=True)
-
-
-def _clear(directory: str) -> None:
-    """Remove what the dead left; on a full disk it may be what takes the room."""
-    shutil.rmtree(os.path.join(directory, _ASIDE), ignore_errors=True)
-    for place in (directory, os.path.join(directory, "objects", "pack")):
-        with suppress(FileNotFoundError):
-            for name in os.listdir(place):
-                if _LEFT.match(name):
-                    os.unlink(os.path.join(place, name))
 
 
 def _move_in(made: str, ours: str) -> None:

@@ -40,8 +40,7 @@ _REFUSALS: tuple[tuple[str, type[HoldfastError], str], ...] = (
         "or take `job diff --patch` instead",
     ),
     ("Read-only file system", ReadOnly, "the source has to be writable to get a branch"),
-    ("ermission denied", NotOurs, "the source has to be yours to write in; see `ls -la` there"),
-    ("nsufficient permission", NotOurs, "the source has to be yours to write in; see `ls -la`"),
+    ("ermission", NotOurs, "the source has to be yours to write in; see `ls -la` there"),
     (
         "cannot lock ref",
         Conflict,
@@ -91,9 +90,7 @@ class Source(NamedTuple):
     def checked_out(self) -> set[str]:
         """The branches that a work tree is on."""
         listed = self._ask("worktree", "list", "--porcelain").out.decode("utf-8", "replace")
-        mark = "branch refs/heads/"
-        lines = listed.split("\n")
-        return {line.removeprefix(mark) for line in lines if line.startswith(mark)}
+        return set(re.findall(r"^branch refs/heads/(.*)$", listed, re.MULTILINE))
 
     def give(self, ours: Repository, ref: str, branch: str, *, expected: str | None) -> None:
         """Set a branch to the commit of one of our refs, if it still is at `expected`.

@@ -8,11 +8,10 @@ start one, and without the locks that even a look may take.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import NamedTuple
 
-from holdfast.errors import Busy, StorageError
-from holdfast.git.call import OFF, environment, run
+from holdfast.errors import Busy, ConfigError, StorageError
+from holdfast.git.call import OFF, command, environment, run
 
 _PATIENCE = 20.0
 
@@ -63,15 +62,11 @@ def worktree(folder: str) -> WorkTree | None:
 
 def _ask(folder: str, *words: str) -> tuple[int, bytes] | None:
     """What a command that only looks answers; None if git cannot say."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    off = [word for name, value in OFF.items() for word in ("-c", f"{name}={value}")]
     try:
         # The user's settings count here: they say what git ignores.
         env = environment(user_settings=True)
-        ran = run((git, *off, "-C", folder, *words), env, patience=_PATIENCE)
-    except (OSError, StorageError, Busy):
+        ran = run(command("-C", folder, *words, off=OFF), env, patience=_PATIENCE)
+    except (OSError, StorageError, Busy, ConfigError):
         return None
     # 1 is an answer (of `check-ignore`); 128 and more are refusals.
     return (ran.code, ran.out) if ran.code in (0, 1) else None

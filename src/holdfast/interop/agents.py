@@ -3,7 +3,7 @@
     copies · messages · tasks and notes · the journal's line · the views that it makes
 
 The line that names the files with their sha256 comes behind all that it speaks of, and every
-step before it can be done twice: whoever dies in between, the next run completes it.  What the
+step before it can be done twice: after a crash in between the next run completes it.  What the
 files say of report, session and metrics stands in that line, from which the views are folded.
 Nothing is made up: what a file does not say is absent or null here too.
 """
@@ -83,12 +83,12 @@ class _Plan:
         self.sessions: list[Record] = []
 
     def note(self, file: Foreign, *, copied: bool = True) -> None:
-        told = copies.noted(file)
+        entry = copies.noted(file)
         if copied:
             self.copies.append(file)
         else:
-            del told["name"]
-        self.files.append(told)
+            del entry["name"]
+        self.files.append(entry)
 
 
 class Adoption:
@@ -186,9 +186,9 @@ class Adoption:
             raise ValueError(shown(wrong[:1]) or "not an object")
         found = cast("Record", read)
         named = (found.get(name) for name in _NAMES_AGENT)
-        for whose in (each for each in named if isinstance(each, str)):
-            if whose.lower() != self.agent:
-                raise ValueError(f"it is of {whose!r}, not of {self._name!r}")
+        for owner in (each for each in named if isinstance(each, str)):
+            if owner.lower() != self.agent:
+                raise ValueError(f"it is of {owner!r}, not of {self._name!r}")
         mended = shown([each for each in reading.findings if each.code not in _HARMLESS])
         if renamed != value:
             mended = "; ".join(filter(None, [f"{self._name!r} became {self.agent!r}", mended]))
@@ -227,7 +227,7 @@ class Adoption:
         return _taken(file, mended)
 
     def _text(self, part: Part, file: Foreign, text: str, mended: str) -> Taken:
-        """A text that people edit: it is not laid over one that somebody has changed here."""
+        """A text that people edit: it does not replace one that was changed here."""
         there = self._home.document(HOLDFAST.path(part, self.agent)).read()
         self._plan.note(file)
         earlier = {each.get("text_sha256") for each in self._before}
@@ -259,7 +259,7 @@ class Adoption:
             return
         if plan.files:
             self._bring_in(plan)
-        # Also when nothing is new: whoever brought it in may have died before this.
+        # Also when nothing is new: an earlier import may have crashed before this.
         refresh(self._home, self.agent)
 
     def _bring_in(self, plan: _Plan) -> None:
@@ -271,9 +271,9 @@ class Adoption:
         with closing(home.mailbox(key)) as box:
             for id, record in plan.messages:
                 box.deliver(record, id=id)
-        told: Record = {"layout": self._layout, "name": self._name, "files": plan.files}
+        entry: Record = {"layout": self._layout, "name": self._name, "files": plan.files}
         more = {"documents": plan.documents, "sessions": plan.sessions}
-        told |= {name: found for name, found in more.items() if found}
+        entry |= {name: found for name, found in more.items() if found}
         with closing(home.log(HOLDFAST.path("journal", self.agent))) as log:
             for part, (file, text) in plan.texts.items():
                 key = HOLDFAST.path(part, self.agent)
@@ -281,7 +281,7 @@ class Adoption:
                 act: Record = {"event": TAKEN_OVER, "message": f"from {file.path}"}
                 with closing(EditedDocument(home.sheet(key), log, cell, home.clock)) as document:
                     document.update(lambda _, text=text: text, act)
-            log.append({"event": EVENT, FIELD: told})
+            log.append({"event": EVENT, FIELD: entry})
 
 
 _HARMLESS = frozenset({"unknown_field", "old_id", "missing", "identity"})
@@ -330,15 +330,15 @@ def _text(value: object) -> str | None:
 def _imports(home: Home, agent: str) -> Iterator[dict[str, Any]]:
     for line in home.log(HOLDFAST.path("journal", agent)).read(START):
         if isinstance(line, Line) and line.seq is not None and line.record.get("event") == EVENT:
-            told = line.record.get(FIELD)
-            if isinstance(told, dict) and isinstance(cast("Record", told).get("files"), list):
-                yield cast("Record", told)
+            entry = line.record.get(FIELD)
+            if isinstance(entry, dict) and isinstance(cast("Record", entry).get("files"), list):
+                yield cast("Record", entry)
 
 
 def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
     """Every imported file that the journal of an agent names; anybody may write a line that only
     looks like one of Holdfast's."""
-    listed: Iterator[Any] = chain.from_iterable(told["files"] for told in _imports(home, agent))
+    listed: Iterator[Any] = chain.from_iterable(entry["files"] for entry in _imports(home, agent))
     return [
         cast("dict[str, Any]", file)
         for file in listed
@@ -349,7 +349,7 @@ def files_in_journal(home: Home, agent: str) -> list[dict[str, Any]]:
 
 def refresh(home: Home, agent: str) -> None:
     """Show the report, session and metrics that were imported."""
-    there = {name for told in _imports(home, agent) for name in documents_in({FIELD: told})}
+    there = {name for entry in _imports(home, agent) for name in documents_in({FIELD: entry})}
     views = journal.views(lambda part: HOLDFAST.path(part, agent), home.clock.now)
     names = {HOLDFAST.path(part, agent): part for part in ("report", "session", "metrics")}
     shown = {key: render for key, render in views.items() if names[key] in there}

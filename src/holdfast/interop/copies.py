@@ -1,8 +1,8 @@
 """Files of others: read, and kept byte for byte, sealed by their sha256 in a chained line.
 
 A copy is named after its original and its hash, `2025-11-16.jsonl.sealed-1a2b3c4d5e6f7a8b`, so
-that keeping it again changes nothing, whoever died in between.  No name ends in `.json` or
-`.jsonl`: nobody takes such a file for one of ours.
+that keeping it again changes nothing, after any crash.  No name ends in `.json` or
+`.jsonl`: no such file is taken for one of Holdfast's.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def noted(file: Foreign) -> dict[str, Any]:
     return {"path": file.path, "name": name, "sha256": digest, "bytes": len(file.data)}
 
 
-def sealed(told: object, folder: str) -> Sealed | None:
+def sealed(entry: object, folder: str) -> Sealed | None:
     """The copy that a line names; None if the line only looks like one of Holdfast's."""
-    match told:
+    match entry:
         case {"path": str(path), "name": str(name), "sha256": str(digest)} if "/" not in name:
             return Sealed(path, f"{folder}/{FOLDER}/{name}", digest)
         case _:
@@ -91,10 +91,10 @@ def unfit(file: Foreign, *, may_be_empty: bool = False) -> Taken | None:
 
 def keep(home: Home, folder: str, file: Foreign) -> None:
     """Keep a copy; it is on disk when this returns."""
-    told = noted(file)
-    document = home.document(f"{folder}/{FOLDER}/{told['name']}")
+    entry = noted(file)
+    document = home.document(f"{folder}/{FOLDER}/{entry['name']}")
     found = document.read()
-    if found is None or found.revision != told["sha256"]:
+    if found is None or found.revision != entry["sha256"]:
         document.replace(file.data)
 
 

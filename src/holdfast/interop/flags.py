@@ -50,9 +50,9 @@ class Flag(NamedTuple):
         `otherwise` is when it was written if it does not say so itself.
         """
         stem = path.rpartition("/")[2].partition(".")[0]
-        said = "\0".join((stem, self.sender, self.to, self.body))
+        whole = "\0".join((stem, self.sender, self.to, self.body))
         tidy = re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:_MOST_STEM]
-        id = f"{tidy}-{sha256(said.encode()).hexdigest()[:16]}"
+        id = f"{tidy}-{sha256(whole.encode()).hexdigest()[:16]}"
         record: Record = {
             "id": id,
             "from": self.sender,
@@ -104,16 +104,16 @@ def flags_in(file: Foreign) -> list[Flag]:
 
 def _flags_of(section: str, stem: str) -> Iterator[Flag]:
     fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(section)}
-    said = _Title.of(section)
-    sender = _name(fields.get("from") or said.sender) or _name(stem.partition("-")[0])
-    to = fields.get("to") or said.to
+    title = _Title.of(section)
+    sender = _name(fields.get("from") or title.sender) or _name(stem.partition("-")[0])
+    to = fields.get("to") or title.to
     if not sender or not to.strip():
         raise ValueError("it does not say " + ("to whom it goes" if sender else "who sent it"))
     if len(section.encode()) > MOST_BODY:
         raise ValueError(f"larger than {MOST_BODY} bytes, which is what a message has room for")
     topic = stem.partition("-")[2].replace("-", " ").replace("_", " ").strip()
     date = fields.get("date", "")
-    subject = fields.get("subject") or fields.get("topic") or said.about or topic or said.whole
+    subject = fields.get("subject") or fields.get("topic") or title.about or topic or title.whole
     for each in _SEVERAL.split(to):
         name = _name(each).lower()
         if not name or name in _EVERYBODY:

@@ -317,7 +317,9 @@ def _spec(manifest: Record) -> tuple[JobSpec, list[str]]:
 
 
 def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[Taken]) -> _Made:
-    calls = _numbered(history.get("interactions", []))
+    calls: list[Record] = history.get("interactions", [])
+    if len({each["sequence"] for each in calls}) != len(calls):
+        calls = [{**each, "sequence": number} for number, each in enumerate(calls)]
     foreign = manifest.get("foreign_status") or manifest.get("status")
     status, why = _state_here(manifest, broken)
     hold: Hold | None = None if status == "DRAFT" else manifest.get("hold")
@@ -353,13 +355,6 @@ def _outcome(manifest: Record, history: Record, spec: JobSpec, broken: Sequence[
     if foreign is not None and (foreign != status or manifest.get("hold")):
         origin["foreign_status"] = str(foreign)
     return _Made(spec, history.get("created_at"), origin, calls, line)
-
-
-def _numbered(calls: list[Record]) -> list[Record]:
-    """With a number of its own for each call."""
-    if len({each["sequence"] for each in calls}) == len(calls):
-        return calls
-    return [{**each, "sequence": number} for number, each in enumerate(calls)]
 
 
 def _newest(trail: list[Any]) -> list[Any]:

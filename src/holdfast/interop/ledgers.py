@@ -4,12 +4,13 @@ Each file is kept byte for byte; one chained `info` line of ours, with `import` 
 names them with their sha256 and says what they come to: the status they leave the agent in and
 the session numbers they used up.  Their entries are read from the copies, never rewritten.
 
-Loads pydantic: whoever meets only lines of ours asks `Ledger.has_imports` first.
+Loads pydantic: ask `Ledger.has_imports` first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.clock import instant_of, utc_stamp
@@ -62,7 +63,7 @@ def adopt(
 ) -> Iterator[Taken]:
     """Take in the files that are not there yet; a status.json among them counts if it is newest.
 
-    The line that names them comes last: whoever dies before has only left copies that the next
+    The line that names them comes last: a crash before leaves only copies, which the next
     run finds in place.
     """
     before = {each.copy.sha256: each for each in imported(ledger)}
@@ -96,7 +97,7 @@ def adopt(
             data = {IMPORT: {"layout": layout, "files": part, **come_to}}
             ledger.write(Event("info", summary, IMPORTER, data=data))
     if not dry_run:
-        # Also when nothing is new: whoever brought it in may have died before this.
+        # Also when nothing is new: an earlier import may have crashed before this.
         ledger.refresh()
 
 
@@ -144,8 +145,8 @@ def _lean(entry: Record) -> Record:
     data = entry.get("data")
     lean = {name: entry[name] for name in _FOLDED if name in entry}
     if isinstance(data, dict):
-        told = cast("Record", data)
-        lean["data"] = {name: told[name] for name in ("status", "error", "cause") if name in told}
+        entry = cast("Record", data)
+        lean["data"] = {name: entry[name] for name in ("status", "error", "cause") if name in entry}
     return lean
 
 
@@ -155,13 +156,13 @@ def _told(
     """What the line says of a file."""
     instants = [when for when in map(instant_in, records) if when is not None]
     last = utc_stamp(max(instants)) if instants else None
-    told = {**copies.noted(file), "entries": len(records), "last": last}
+    entry = {**copies.noted(file), "entries": len(records), "last": last}
     for each in reversed(before):
         if each.copy.path == file.path:
             earlier = home.document(each.copy.key).read()
             if earlier is not None and file.data.startswith(earlier.data):
-                return {**told, "supersedes": each.copy.sha256}
-    return told
+                return {**entry, "supersedes": each.copy.sha256}
+    return entry
 
 
 def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[str, Any]:
@@ -170,8 +171,8 @@ def _come_to(agent: str, records: list[Record], status: Record | None) -> dict[s
     for record in sorted(records, key=lambda each: instant_in(each) or 0.0):
         fold(state, Line(None, None, record, "", 0, 0))
     if status is not None:
-        heard = str(status["last_heartbeat"])
-        if later(state["last_heartbeat"], heard) == heard:
+        newest = str(status["last_heartbeat"])
+        if later(state["last_heartbeat"], newest) == newest:
             state |= {name: status.get(name) for name in SHOWN if name != "agent"}
     shown = {name: state[name] for name in SHOWN if name != "agent"}
     return {"status": shown, "sessions": state["sessions"]}
@@ -187,23 +188,16 @@ def imported(ledger: Ledger) -> list[Imported]:
     found: list[Imported] = []
     for segment, offset in ledger.status()["imports"]:
         line = next(ledger.read(Cursor(0, START.hash, segment, offset)))
-        for told in line.record["data"][IMPORT]["files"]:
-            if (each := _parsed(told, ledger.key)) is not None:
-                found.append(each)
+        for entry in line.record["data"][IMPORT]["files"]:
+            if (copy := sealed(entry, ledger.key)) is None:
+                continue
+            entries, last, supersedes = map(entry.get, ("entries", "last", "supersedes"))
+            when = None
+            with suppress(ValueError):
+                when = instant_of(last) if isinstance(last, str) else None
+            count = entries if type(entries) is int else 0
+            found.append(Imported(copy, count, when, supersedes))
     return found
-
-
-def _parsed(told: object, folder: str) -> Imported | None:
-    """A file as a line tells of it; None if the line only looks like one of ours."""
-    if (copy := sealed(told, folder)) is None:
-        return None
-    more = cast("dict[str, Any]", told)
-    entries, last, supersedes = (more.get(each) for each in ("entries", "last", "supersedes"))
-    try:
-        when = instant_of(last) if isinstance(last, str) else None
-    except ValueError:
-        when = None
-    return Imported(copy, entries if type(entries) is int else 0, when, supersedes)
 
 
 def current(files: list[Imported]) -> list[Imported]:

@@ -57,14 +57,14 @@ class Recognised(NamedTuple):
     """Files that are no part of such a tree."""
 
 
-def recognise(tree: Tree, said: str | None) -> Recognised:
-    """The tree by the layout that was said, or by the one that fits best."""
-    layouts = [preset(said)] if said is not None else [PRESETS[name] for name in IMPORTABLE]
+def recognise(tree: Tree, named: str | None) -> Recognised:
+    """The tree by the layout that was named, or by the one that fits best."""
+    layouts = [preset(named)] if named is not None else [PRESETS[name] for name in IMPORTABLE]
     if layouts[0].name not in IMPORTABLE:
         raise ConfigError(
-            f"a tree of {said} cannot be imported", hint=f"trees that can: {', '.join(IMPORTABLE)}"
+            f"a tree of {named} cannot be imported", hint=f"trees that can: {', '.join(IMPORTABLE)}"
         )
-    found = [_by_path(tree, layout, sure=said is not None) for layout in layouts]
+    found = [_by_path(tree, layout, sure=named is not None) for layout in layouts]
     best = max(found, key=lambda each: each[0])
     if best[0]:
         return best[1]

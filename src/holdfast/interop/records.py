@@ -59,22 +59,22 @@ def pieces(data: bytes) -> Iterator[Piece]:
     scan, starts = Scan(data), [0, *(end.end() for end in re.finditer(b"\n", data))]
     position = mark = len(data) - len(scan.data)
     for found in scan.values():
-        told, scan.told = scan.told, []
+        findings, scan.told = scan.told, []
         at = found.start + mark
-        yield from _rejects(data, position, at, starts, told)
+        yield from _rejects(data, position, at, starts, findings)
         position = at + len(found.raw)
-        yield from _records(found, at, [each for each in told if each.line >= found.line])
+        yield from _records(found, at, [each for each in findings if each.line >= found.line])
     yield from _rejects(data, position, len(data), starts, scan.told)
 
 
-def _records(found: Found, at: int, told: list[Finding]) -> Iterator[Piece]:
+def _records(found: Found, at: int, findings: list[Finding]) -> Iterator[Piece]:
     value: Any = found.value
     values = cast("list[Any]", value) if isinstance(value, list) else [value]
-    why = "; ".join(each.reason for each in told if each.level == "error")
+    why = "; ".join(each.reason for each in findings if each.level == "error")
     if not values or not all(isinstance(each, dict) for each in values):
         yield Piece(found.line, at, found.raw, None, why or "not an object")
         return
-    exact = all(each.code != NOT_EXACT for each in told)
+    exact = all(each.code != NOT_EXACT for each in findings)
     alone = found.sound and len(values) == 1 and b"\n" not in found.raw.strip()
     for record in values:
         yield Piece(found.line, at, found.raw, record, why, exact, alone)
@@ -92,17 +92,17 @@ def _same_but_brackets(raw: bytes, value: object) -> bool:
 
 
 def _rejects(
-    data: bytes, start: int, end: int, starts: list[int], told: list[Finding]
+    data: bytes, start: int, end: int, starts: list[int], findings: list[Finding]
 ) -> Iterator[Piece]:
     """The lines between two places that have anything on them."""
-    told = sorted(told, key=lambda each: each.line)
-    lines = [each.line for each in told]
+    findings = sorted(findings, key=lambda each: each.line)
+    lines = [each.line for each in findings]
     while start < end:
         cut = data.find(b"\n", start, end) + 1 or end
         if data[start:cut].strip():
             line = bisect_right(starts, start)
             before = bisect_right(lines, line)
-            reason = told[before - 1].reason if before else "no value"
+            reason = findings[before - 1].reason if before else "no value"
             yield Piece(line, start, data[start:cut], None, reason)
         start = cut
 

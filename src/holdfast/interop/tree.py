@@ -1,4 +1,4 @@
-"""A tree of files that somebody else made, to be read and not touched.  No link is followed."""
+"""A tree of files that others made, to be read and not touched.  No link is followed."""
 
 from __future__ import annotations
 

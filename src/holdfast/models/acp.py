@@ -2,8 +2,8 @@
 
 The command line is split as by a shell and no shell sees it.  For each question the agent is
 started, gets a session and one prompt, and is ended: a tree of processes of its own, of which
-nothing is left.  It is told that we have no files and no terminal for it, and whatever it asks
-leave for is refused, since nobody is there to be asked.
+nothing is left.  It is informed that there are no files and no terminal for it, and whatever it asks
+leave for is refused, since no person is there to be asked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 from typing import Any, cast
 
@@ -78,7 +79,7 @@ class Acp:
         name = self._failing.name
         if request.timeout <= 0:
             raise too_late(name, request.timeout)
-        heard = _Heard(on_text, lambda: self._clock.boottime() - began)
+        listener = _Listener(on_text, lambda: self._clock.boottime() - began)
         with as_model_errors(name), typed("starting the agent"):
             wire = _Wire()
         try:
@@ -93,21 +94,23 @@ class Acp:
                     on_output=wire.take,
                     clock=self._clock,
                 )
-            told, answer, ended = _converse(tree, wire, heard, as_one_text(request), self._cwd)
+            failure, answer, ended = _converse(
+                tree, wire, listener, as_one_text(request), self._cwd
+            )
         finally:
             wire.close_theirs()
             wire.close_ours()
-        self.session = heard.session
+        self.session = listener.session
         reply = Reply(
-            heard.text,
-            heard.agent or self.ref,
+            listener.text,
+            listener.agent or self.ref,
             usage=_usage(answer.usage) if isinstance(answer, PromptResponse) else Usage(),
-            cost_usd=heard.cost_usd,
+            cost_usd=listener.cost_usd,
             seconds=self._clock.boottime() - began,
-            first_text=heard.first,
+            first_text=listener.first,
             finish="length" if answer and answer.stop_reason == "max_tokens" else "stop",
         )
-        if (error := self._failure(answer, told, ended, request.timeout)) is not None:
+        if (error := self._failure(answer, failure, ended, request.timeout)) is not None:
             error.reply = reply if reply.text or reply.cost_usd is not None else None
             raise error
         if not reply.text:
@@ -115,7 +118,7 @@ class Acp:
         return checked(request, reply, fenced=True)
 
     def _failure(
-        self, answer: PromptResponse | None, told: Exception | None, ended: Ended, timeout: float
+        self, answer: PromptResponse | None, failure: Exception | None, ended: Ended, timeout: float
     ) -> ModelError | None:
         name = self._failing.name
         if answer is not None:
@@ -126,15 +129,19 @@ class Acp:
                     return Declined(f"{name} refuses to answer", hint="ask for something else")
                 case other:
                     return ModelError(f"{name} stopped: {other}", hint="ask for less at once")
-        if isinstance(told, RequestError):
-            if told.code == _AUTH_REQUIRED:
-                return NotAuthorised(f"{name}: {told}", hint="log in with the agent itself")
-            data = "" if told.data is None else beginning(json.dumps(told.data, default=str), 500)
-            return self._failing.said(f"{told} {data}".strip(), ended, "")
-        if isinstance(told, ValidationError):
-            return self._failing.said("what it says is not of the protocol", ended, "")
+        if isinstance(failure, RequestError):
+            if failure.code == _AUTH_REQUIRED:
+                return NotAuthorised(f"{name}: {failure}", hint="log in with the agent itself")
+            data = (
+                ""
+                if failure.data is None
+                else beginning(json.dumps(failure.data, default=str), 500)
+            )
+            return self._failing.typed(f"{failure} {data}".strip(), ended, "")
+        if isinstance(failure, ValidationError):
+            return self._failing.typed("what it says is not of the protocol", ended, "")
         how = self._failing.of(ended, timeout, "it ended before it had answered")
-        return how or self._failing.said("it ended before it had answered", ended, "")
+        return how or self._failing.typed("it ended before it had answered", ended, "")
 
     def most_usd(self, request: Request) -> float | None:
         return None
@@ -143,23 +150,23 @@ class Acp:
         """There is nothing to let go of: a call leaves nothing running."""
 
 
-def _usage(told: Tokens | None) -> Usage:
-    if told is None:
+def _usage(tokens: Tokens | None) -> Usage:
+    if tokens is None:
         return Usage()
-    read, write = told.cached_read_tokens or 0, told.cached_write_tokens or 0
-    thought = told.thought_tokens or 0
-    given, made = told.input_tokens, told.output_tokens
+    read, write = tokens.cached_read_tokens or 0, tokens.cached_write_tokens or 0
+    thought = tokens.thought_tokens or 0
+    given, made = tokens.input_tokens, tokens.output_tokens
     # Whether the special ones are among the others shows in the total only.
-    if given + made + thought + read + write == told.total_tokens:
+    if given + made + thought + read + write == tokens.total_tokens:
         given, made = given + read + write, made + thought
-    return Usage(given, made, told.cached_read_tokens)
+    return Usage(given, made, tokens.cached_read_tokens)
 
 
 # --- the conversation -----------------------------------------------------------------------
 
 
-class _Heard:
-    """What the agent tells while it works, as a client of the protocol."""
+class _Listener:
+    """What the agent sends while it works, as a client of the protocol."""
 
     def __init__(self, on_text: OnText | None, elapsed: Callable[[], float]) -> None:
         self._on_text, self._elapsed = on_text, elapsed
@@ -178,19 +185,16 @@ class _Heard:
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         if isinstance(update, UsageUpdate) and update.cost is not None:
             self.cost_usd = usd(update.cost.amount) if update.cost.currency == "USD" else None
-        if not isinstance(update, AgentMessageChunk):
+        content = update.content if isinstance(update, AgentMessageChunk) else None
+        if not isinstance(content, TextContentBlock) or not content.text:
             return
-        if isinstance(update.content, TextContentBlock) and update.content.text:
-            self._piece(update.content.text)
-
-    def _piece(self, text: str) -> None:
-        self._parts.append(text)
+        self._parts.append(content.text)
         if self._on_text is None or self.raised is None or self.raised.done():
             return
         if self.first is None:
             self.first = self._elapsed()
         try:
-            self._on_text(text)
+            self._on_text(content.text)
         except BaseException as error:
             self.raised.set_exception(error)
 
@@ -218,7 +222,7 @@ class _Wire:
     # In the thread of the tree.
 
     def close_theirs(self) -> None:
-        """The agent has it: only if nobody else does, its end is noticed here."""
+        """The agent has it: its end is noticed here only if no other process does."""
         if self.theirs >= 0:
             os.close(self.theirs)
             self.theirs = -1
@@ -226,30 +230,24 @@ class _Wire:
     def take(self, stream: Stream, data: bytes) -> None:
         if stream != "out":
             return
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            self._partial += line
-            self._pass_on(bytes(self._partial))
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            line = bytes(self._partial + end)
             self._partial.clear()
+            # Else it is talk of the agent, which belongs on stderr.
+            with suppress(ValueError, RecursionError):
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    self._put(cast("dict[str, Any]", message))
         self._partial += rest
-
-    def _pass_on(self, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            return  # talk of the agent, which belongs on stderr
-        if isinstance(message, dict):
-            self._put(cast("dict[str, Any]", message))
 
     def end(self) -> None:
         self._put(None)
 
     def _put(self, message: dict[str, Any] | None) -> None:
         assert self._loop is not None
-        try:
+        with suppress(RuntimeError):  # the conversation is over
             self._loop.call_soon_threadsafe(self._came.put_nowait, message)
-        except RuntimeError:
-            pass  # nobody listens any more
 
     # In the thread of the conversation.
 
@@ -280,7 +278,7 @@ class _Wire:
 
 
 def _converse(
-    tree: Tree, wire: _Wire, heard: _Heard, prompt: str, cwd: str | None
+    tree: Tree, wire: _Wire, listener: _Listener, prompt: str, cwd: str | None
 ) -> tuple[Exception | None, PromptResponse | None, Ended]:
     """What the agent answered, or why it did not, and how it ended."""
     kept: list[Ended | BaseException] = []
@@ -296,19 +294,24 @@ def _converse(
 
     async def talk() -> PromptResponse:
         wire.listen()
-        heard.raised = asyncio.get_running_loop().create_future()
+        listener.raised = asyncio.get_running_loop().create_future()
         thread.start()
+        asking = asyncio.ensure_future(_asked(wire, listener, prompt, cwd or os.getcwd()))
         try:
-            return await _first(_asked(wire, heard, prompt, cwd or os.getcwd()), heard.raised)
+            await asyncio.wait([asking, listener.raised], return_when=asyncio.FIRST_COMPLETED)
+            if listener.raised.done():
+                listener.raised.result()
+            return await asking
         finally:
-            heard.raised.cancel()
+            asking.cancel()
+            listener.raised.cancel()
             await wire.close()
 
-    told, answer = None, None
+    failure, answer = None, None
     try:
         answer = asyncio.run(talk())
     except (RequestError, ValidationError, ConnectionError) as error:
-        told = error
+        failure = error
     finally:
         tree.stop()
         if thread.ident is not None:
@@ -317,22 +320,11 @@ def _converse(
     if isinstance(end, BaseException):
         with as_model_errors("the agent"):
             raise end
-    return told, answer, end
+    return failure, answer, end
 
 
-async def _first(answer: Any, raised: asyncio.Future[None]) -> PromptResponse:
-    asking: asyncio.Task[PromptResponse] = asyncio.ensure_future(answer)
-    try:
-        await asyncio.wait([asking, raised], return_when=asyncio.FIRST_COMPLETED)
-        if raised.done():
-            raised.result()
-        return await asking
-    finally:
-        asking.cancel()
-
-
-async def _asked(wire: _Wire, heard: _Heard, prompt: str, cwd: str) -> PromptResponse:
-    connection = ClientSideConnection(cast("Client", heard), wire)
+async def _asked(wire: _Wire, listener: _Listener, prompt: str, cwd: str) -> PromptResponse:
+    connection = ClientSideConnection(cast("Client", listener), wire)
     try:
         about: InitializeResponse = await connection.initialize(PROTOCOL_VERSION)
         if about.protocol_version != PROTOCOL_VERSION:
@@ -340,9 +332,9 @@ async def _asked(wire: _Wire, heard: _Heard, prompt: str, cwd: str) -> PromptRes
                 f"the agent speaks version {about.protocol_version} of the protocol",
                 hint=f"find one that speaks version {PROTOCOL_VERSION}",
             )
-        heard.agent = about.agent_info.name if about.agent_info is not None else None
+        listener.agent = about.agent_info.name if about.agent_info is not None else None
         session = await connection.new_session(cwd=os.path.abspath(cwd))
-        heard.session = session.session_id
+        listener.session = session.session_id
         return await connection.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
     finally:
         await connection.close()

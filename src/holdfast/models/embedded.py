@@ -9,7 +9,7 @@ no use to others, they do not have its key.
 
     python -m holdfast.models.embedded 8080
 
-serves it to whoever may reach that port on this machine, as OpenAI's chat completions.
+serves it on that port of this machine, as OpenAI's chat completions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PATIENCE, _PAUSE = 2.0, 0.01
 
 
 class Served(NamedTuple):
-    """A running server; it stops when nobody has it any more."""
+    """A running server; it stops when no reference is left."""
 
     address: str
     key: str | None
@@ -120,7 +120,10 @@ class Embedded:
                             on_text(text)
                     if reason := choice["finish_reason"]:
                         finish = "length" if reason == "length" else "stop"
-                usage = _usage(event) or usage
+                if used := event.get("usage"):
+                    details: Any = used.get("prompt_tokens_details") or {}
+                    cached = details.get("cached_tokens")
+                    usage = Usage(used.get("prompt_tokens"), used.get("completion_tokens"), cached)
             if finish is None:
                 raise Unavailable(f"{self.ref} broke off", hint="ask it again")
         except ModelError as error:
@@ -154,11 +157,11 @@ class Embedded:
             if response.status != HTTPStatus.OK:
                 raise _typed(json.loads(response.read()).get("error", {}))
             while line := response.readline():
-                told = line.removeprefix(b"data:").strip()
-                if told == _DONE:
+                data = line.removeprefix(b"data:").strip()
+                if data == _DONE:
                     return
-                if told and not told.startswith(b":"):
-                    event = json.loads(told)
+                if data and not data.startswith(b":"):
+                    event = json.loads(data)
                     if "error" in event:
                         raise _typed(event["error"])
                     yield event
@@ -182,7 +185,7 @@ class Embedded:
 
 
 def _hang_up(connection: HTTPConnection) -> None:
-    """The server notices, and stops writing what nobody reads."""
+    """The server notices, and stops writing what is not read."""
     sock = cast("socket | None", connection.sock)
     try:
         if sock is not None:
@@ -221,22 +224,13 @@ def _headers(key: str | None) -> dict[str, str]:
     return {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
 
 
-def _usage(event: dict[str, Any]) -> Usage | None:
-    told: Any = event.get("usage")
-    if not told:
-        return None
-    details: Any = told.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens")
-    return Usage(told.get("prompt_tokens"), told.get("completion_tokens"), cached)
-
-
 def _typed(error: dict[str, Any]) -> ModelError:
-    said = f"{Embedded.ref}: {error.get('message')}"
+    text = f"{Embedded.ref}: {error.get('message')}"
     if error.get("type") == "exceed_context_size_error":
-        return TooLong(said, hint=f"it takes {CONTEXT} tokens; ask with less")
+        return TooLong(text, hint=f"it takes {CONTEXT} tokens; ask with less")
     if error.get("code") != HTTPStatus.BAD_REQUEST:
-        return Unavailable(said, hint="ask it again")
-    return ModelError(said, hint="ask it something else; it is a small one")
+        return Unavailable(text, hint="ask it again")
+    return ModelError(text, hint="ask it something else; it is a small one")
 
 
 # --- one for the process --------------------------------------------------------------------
@@ -248,7 +242,7 @@ _asking: set[HTTPConnection] = set()
 
 
 def _shared() -> tuple[str, str | None]:
-    """Where it is and its key; not itself, so that it can be stopped while somebody asks."""
+    """Where it is and its key; not itself, so that it can be stopped while it is asked."""
     global _server
     with _lock:
         if _server is None:
@@ -262,18 +256,15 @@ def _stop() -> None:
     given_up = list(_asking)
     for connection in given_up:
         _hang_up(connection)
-    with _lock:
-        if given_up and _server is not None:
-            _let_finish(_server)
-        _server = None
-
-
-def _let_finish(served: Served) -> None:
-    """It notices only after some tokens that nobody listens; not to be torn down before that."""
     clock = SystemClock()
     deadline = clock.boottime() + _PATIENCE
-    while clock.boottime() < deadline and _is_writing(served):
-        clock.sleep(_PAUSE)
+    with _lock:
+        # It notices only after some tokens that a connection has gone; no earlier may it be ended.
+        while given_up and _server is not None and clock.boottime() < deadline:
+            if not _is_writing(_server):
+                break
+            clock.sleep(_PAUSE)
+        _server = None
 
 
 def _is_writing(served: Served) -> bool:

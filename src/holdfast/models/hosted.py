@@ -46,7 +46,7 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.mask.shown import beginning
-from holdfast.models.loop import Late, Told, wait_for
+from holdfast.models.loop import Late, OnText, wait_for
 from holdfast.models.output import checked, too_late, unusable
 from holdfast.models.places import SERVICES, Flood, Place, model_at, place_of
 from holdfast.models.protocol import MOST_OUTPUT, Message, OnText, Reply, Request, Usage
@@ -82,9 +82,9 @@ class Hosted:
             if on_text is not None:
                 on_text(text)
 
-        async def ask(told: Told) -> ModelResponse | HoldfastError:
+        async def ask(on_piece: OnText) -> ModelResponse | HoldfastError:
             try:
-                return await self._ask(request, None if on_text is None else told)
+                return await self._ask(request, None if on_text is None else on_piece)
             except Exception as error:
                 # Theirs knows the request with its headers: ours must not hang on to it.
                 return self._typed(error, request)
@@ -100,14 +100,14 @@ class Hosted:
             answer.reply = Reply("".join(partial), self._place.model, seconds=seconds)
         raise answer
 
-    async def _ask(self, request: Request, told: Told | None) -> ModelResponse:
+    async def _ask(self, request: Request, on_piece: OnText | None) -> ModelResponse:
         settings = ModelSettings(timeout=max(0.001, request.timeout), max_retries=0)
         if request.max_tokens is not None:
             settings["max_tokens"] = request.max_tokens
         if request.temperature is not None:
             settings["temperature"] = request.temperature
         messages, wanted = conversation(request.messages), self._wanted(request)
-        if told is None:
+        if on_piece is None:
             return await model_request(
                 self._model,
                 messages,
@@ -122,7 +122,7 @@ class Hosted:
             model_request_parameters=wanted,
             instrument=False,
         ) as stream:
-            return await _streamed(stream, told)
+            return await _streamed(stream, on_piece)
 
     def _wanted(self, request: Request) -> ModelRequestParameters:
         if request.schema is None:
@@ -195,7 +195,7 @@ class Hosted:
         return None
 
     def close(self) -> None:
-        async def close(_: Told) -> None:
+        async def close(_: OnText) -> None:
             client = cast("Any", self._model).client
             # Google's has its asynchronous half apart; the others are asynchronous altogether.
             await (client.aio.aclose() if hasattr(client, "aio") else client.close())
@@ -203,7 +203,7 @@ class Hosted:
         try:
             wait_for(close, _GOODBYE)
         except Exception:
-            pass  # whatever it says, nobody asks it again
+            pass  # whatever it says, it is not asked again
 
     # --- what went wrong --------------------------------------------------------------------
 
@@ -245,53 +245,53 @@ class Hosted:
 
     def _api_error(self, error: theirs.ModelAPIError, request: Request) -> HoldfastError:
         status = error.status_code if isinstance(error, theirs.ModelHTTPError) else None
-        said, keys = self._said(error, status), " or ".join(self._place.service.keys)
+        text, keys = self._message(error, status), " or ".join(self._place.service.keys)
         match error:
             case theirs.ModelRequestTimeout():
                 return too_late(self.ref, request.timeout)
             case theirs.ModelTimeoutError() if error.phase not in ("connect", "pool"):
                 return too_late(self.ref, request.timeout)
             case theirs.ModelContextWindowExceededError():
-                return self._too_long(said)
+                return self._too_long(text)
             case theirs.ModelAuthenticationError():
-                return NotAuthorised(said, hint=f"is the key in {keys} right?")
+                return NotAuthorised(text, hint=f"is the key in {keys} right?")
             case theirs.ModelNotFoundError():
-                return ModelError(said, hint=self._not_found())
+                return ModelError(text, hint=self._not_found())
             case theirs.ModelQuotaExceededError():
-                return ModelError(said, hint="the account has no credit left; waiting is no help")
+                return ModelError(text, hint="the account has no credit left; waiting is no help")
             case theirs.ModelRequestRejectedError() if status not in _TRANSIENT:
-                return self._rejected(error, said)
+                return self._rejected(error, text)
             case _:
-                return self._unavailable(error, status, said)
+                return self._unavailable(error, status, text)
 
     def _unavailable(
-        self, error: theirs.ModelAPIError, status: int | None, said: str
+        self, error: theirs.ModelAPIError, status: int | None, text: str
     ) -> HoldfastError:
         if status is not None and status not in _TRANSIENT and status < _SERVER_ERROR:
-            return ModelError(said, hint="see what the provider says about this status")
+            return ModelError(text, hint="see what the provider says about this status")
         silent = status is None and self._place.url is not None
         unavailable = Unavailable(
-            said, hint=f"is {self._place.url} up?" if silent else "try again later"
+            text, hint=f"is {self._place.url} up?" if silent else "try again later"
         )
         unavailable.after = error.retry_after
         return unavailable
 
-    def _rejected(self, error: theirs.ModelAPIError, said: str) -> HoldfastError:
+    def _rejected(self, error: theirs.ModelAPIError, text: str) -> HoldfastError:
         if (error.provider_error_code or "").startswith("content_"):
-            return Declined(said, hint="ask it differently, or ask another model")
-        if _IN_FULL.search(said):
-            return self._too_long(said)
-        return ModelError(said, hint="the model cannot be asked like this; try a simpler schema")
+            return Declined(text, hint="ask it differently, or ask another model")
+        if _IN_FULL.search(text):
+            return self._too_long(text)
+        return ModelError(text, hint="the model cannot be asked like this; try a simpler schema")
 
-    def _too_long(self, said: str) -> TooLong:
-        return TooLong(said, hint="ask with less, or a model with a larger context window")
+    def _too_long(self, text: str) -> TooLong:
+        return TooLong(text, hint="ask with less, or a model with a larger context window")
 
     def _not_found(self) -> str:
         if self._place.url is None:
             return f"does {self._place.service.name} still have {self._place.model!r}?"
         return f"see {self._place.url}/models for its models; is the address right?"
 
-    def _said(self, error: theirs.ModelAPIError, status: int | None) -> str:
+    def _message(self, error: theirs.ModelAPIError, status: int | None) -> str:
         body: object = error.body
         unread = status is None and (body is None or isinstance(body, str))
         found = error.message if unread else body
@@ -325,13 +325,13 @@ def _caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool
     return False
 
 
-async def _streamed(stream: StreamedResponse, told: Told) -> ModelResponse:
+async def _streamed(stream: StreamedResponse, on_piece: OnText) -> ModelResponse:
     async for event in stream:
         match event:
             case PartStartEvent(part=TextPart(content=text)) if text:
-                told(text)
+                on_piece(text)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-                told(text)
+                on_piece(text)
             case _:
                 pass
     return stream.get()
@@ -340,8 +340,8 @@ async def _streamed(stream: StreamedResponse, told: Told) -> ModelResponse:
 def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
     """Ours as theirs: what is asked in one message, what was answered in another."""
     turns: list[ModelMessage] = []
-    for role, said in messages:
-        text = said.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
+    for role, content in messages:
+        text = content.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
         if role == "assistant":
             turns.append(ModelResponse(parts=[TextPart(text)]))
             continue

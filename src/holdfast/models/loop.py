@@ -1,7 +1,7 @@
 """The one event loop of the process, in a thread of its own, for libraries that are asynchronous.
 
 Whoever asks waits in its own thread and gets the pieces of the reply there, so a slow reader holds
-up nobody else; it waits no longer than it said, whatever happens in the loop.
+up no other; it waits no longer than its timeout, whatever happens in the loop.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from holdfast.clock import SystemClock
+from holdfast.models.protocol import OnText
 
 T = TypeVar("T")
-Told = Callable[[str], None]
 _LONGEST = 86_400.0
 _lock = Lock()
 _running: asyncio.AbstractEventLoop | None = None
@@ -27,11 +27,11 @@ class Late(Exception):
 
 
 def wait_for(
-    make: Callable[[Told], Coroutine[Any, Any, T]], timeout: float, told: Told | None = None
+    make: Callable[[OnText], Coroutine[Any, Any, T]], timeout: float, on_text: OnText | None = None
 ) -> T:
     """What the coroutine returns; `Late` after so many seconds, and it is cancelled.
 
-    `make` gets a function that takes pieces of text; they come out at `told`, in this thread.
+    `make` gets a function that takes pieces of text; they come out at `on_text`, in this thread.
     """
     clock = SystemClock()
     deadline = clock.boottime() + min(timeout, _LONGEST)
@@ -43,8 +43,8 @@ def wait_for(
             piece = pieces.get(timeout=left)
             if piece is None:
                 return future.result()
-            if told is not None:
-                told(piece)
+            if on_text is not None:
+                on_text(piece)
     except Empty:
         pass
     finally:

@@ -59,14 +59,14 @@ class Failing(NamedTuple):
     exits: Mapping[int, type[ModelError]] = {}
     """Exit codes that say what failed."""
 
-    def of(self, ended: Ended, timeout: float, told: str | None = None) -> ModelError | None:
-        """The error of a run, of which the program itself may have told; None if it is well."""
+    def of(self, ended: Ended, timeout: float, reported: str | None = None) -> ModelError | None:
+        """The error of a run, which the program itself may have reported; None if it is well."""
         match ended.outcome:
             case "exited" if ended.code == 0:
-                return None if told is None else self.said(told, ended, "")
+                return None if reported is None else self.typed(reported, ended, "")
             case "exited":
                 meant = _MEANT.get(ended.code, "") if ended.code is not None else ""
-                return self.said(f"exit code {ended.code}{meant}", ended, told)
+                return self.typed(f"exit code {ended.code}{meant}", ended, reported)
             case "timeout":
                 return too_late(self.name, timeout)
             case "output":
@@ -85,35 +85,35 @@ class Failing(NamedTuple):
                     f"{self.name}: {ended.error}", hint="run it by hand to see what is wrong"
                 )
             case "lost":
-                # Whatever it said last: somebody ended it, and asking again may do things twice.
+                # Whatever it printed last: it was ended from outside, and asking again may do things twice.
                 return ModelError(
                     f"{self.name}: {ended.told_lost}",
                     hint="it may have done part of its work: look, then ask again",
                 )
             case _:
                 how = f"ended by signal {ended.signal}" if ended.signal else ended.outcome
-                return self.said(how, ended, told)
+                return self.typed(how, ended, reported)
 
-    def said(self, how: str, ended: Ended, told: str | None = None) -> ModelError:
+    def typed(self, how: str, ended: Ended, reported: str | None = None) -> ModelError:
         """The kind of error that the program's own words tell of."""
         # Some say on stdout what went wrong; where there is a report, that says it.
-        tail = ended.stderr if ended.stderr.total or told is not None else ended.stdout
+        tail = ended.stderr if ended.stderr.total or reported is not None else ended.stdout
         whole = (tail.head + tail.tail).decode("utf-8", "replace").strip()
         last = whole[-_LOOKED_AT:]
-        told = told or ""
-        kind, hint = _kind(f"{how}\n{told}\n{last}")
+        reported = reported or ""
+        kind, hint = _kind(f"{how}\n{reported}\n{last}")
         kind = self.exits.get(ended.code or 0, kind)
         lines = "\n".join(end(whole, _MOST_SHOWN).splitlines()[-_SHOWN_LINES:])
-        shown = [part for part in (how, told, end(lines, _SHOWN)) if part]
+        shown = [part for part in (how, reported, end(lines, _SHOWN)) if part]
         error = kind(f"{self.name} failed: {': '.join(shown)}", hint=hint)
-        if isinstance(error, Unavailable) and (after := _AFTER.search(f"{told}\n{last}")):
+        if isinstance(error, Unavailable) and (after := _AFTER.search(f"{reported}\n{last}")):
             error.after = float(after[1])
         return error
 
 
 @contextmanager
 def as_model_errors(name: str) -> Generator[None]:
-    """What hinders us from running a program is for whoever asks a failure of the model."""
+    """What hinders us from running a program is a failure of the model."""
     try:
         yield
     except ModelError:
@@ -160,8 +160,8 @@ _AFTER = re.compile(
 )
 
 
-def _kind(told: str) -> tuple[type[ModelError], str]:
+def _kind(reported: str) -> tuple[type[ModelError], str]:
     for kind, pattern, hint in _SIGNS:
-        if re.search(pattern, told, re.IGNORECASE):
+        if re.search(pattern, reported, re.IGNORECASE):
             return kind, hint
     return ModelError, "run it by hand to see what is wrong"

@@ -27,7 +27,13 @@ _LARGEST_SCHEMA = 1 << 20
 
 
 def as_one_text(request: Request) -> str:
-    parts = [_conversation(request)]
+    messages = request.messages
+    if len(messages) == 1 and messages[0].role == "user":
+        parts = [messages[0].text]
+    else:
+        rule = "=" * max([_SHORTEST, *(_longest_rule(message.text) + 1 for message in messages)])
+        parts = ["Answer the last message of this conversation."]
+        parts += [f"{rule} {message.role} {rule}\n{message.text}" for message in messages]
     if request.schema is not None:
         schema = encode(dict(request.schema), limit=_LARGEST_SCHEMA).decode()
         parts.append(
@@ -37,15 +43,6 @@ def as_one_text(request: Request) -> str:
     text = "\n\n".join(parts)
     # What cannot be written as UTF-8 cannot be given to a program.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _conversation(request: Request) -> str:
-    messages = request.messages
-    if len(messages) == 1 and messages[0].role == "user":
-        return messages[0].text
-    rule = "=" * max([_SHORTEST, *(_longest_rule(message.text) + 1 for message in messages)])
-    told = [f"{rule} {message.role} {rule}\n{message.text}" for message in messages]
-    return "\n\n".join(["Answer the last message of this conversation.", *told])
 
 
 def _longest_rule(text: str) -> int:

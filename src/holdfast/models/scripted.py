@@ -139,21 +139,21 @@ class Scripted:
         """There is nothing to let go of."""
 
 
-def line_of(told: object, ref: str) -> Line:
-    """A reply as somebody wrote it down."""
-    if isinstance(told, Line):
-        return told
-    if isinstance(told, str):
-        return Line(told)
-    if not isinstance(told, Mapping):
+def line_of(given: object, ref: str) -> Line:
+    """A reply as a script has it."""
+    if isinstance(given, Line):
+        return given
+    if isinstance(given, str):
+        return Line(given)
+    if not isinstance(given, Mapping):
         raise BadValue(
-            f"{ref}: a reply is text or an object, not {told!r}", hint="see docs/models.md"
+            f"{ref}: a reply is text or an object, not {given!r}", hint="see docs/models.md"
         )
-    said = dict(cast("Mapping[str, Any]", told))
-    if not said.keys() & {"reply", "error"} or said.keys() - _WORDS:
-        return Line(encode(said).decode())
+    row = dict(cast("Mapping[str, Any]", given))
+    if not row.keys() & {"reply", "error"} or row.keys() - _WORDS:
+        return Line(encode(row).decode())
     try:
-        return _line_from(said)
+        return _line_from(row)
     except (TypeError, ValueError, re.error) as error:
         raise BadValue(f"{ref}: {error}", hint="see docs/models.md") from None
 
@@ -161,21 +161,21 @@ def line_of(told: object, ref: str) -> Line:
 _WORDS = frozenset(("reply", "match", "delay", "error", "message", "finish", "usage", "cost_usd"))
 
 
-def _line_from(said: dict[str, Any]) -> Line:
-    reply, error, finish = said.get("reply", ""), said.get("error"), said.get("finish", "stop")
+def _line_from(row: dict[str, Any]) -> Line:
+    reply, error, finish = (row.get("reply", ""), row.get("error"), row.get("finish", "stop"))
     if error is not None and error not in FAILURES:
         raise ValueError(f"unknown error {error!r}; one of {', '.join(FAILURES)}")
     if finish not in ("stop", "length"):
         raise ValueError(f"finish is {finish!r}; stop or length")
-    match, text = said.get("match"), reply if isinstance(reply, str) else encode(reply).decode()
+    match, text = row.get("match"), reply if isinstance(reply, str) else encode(reply).decode()
     return Line(
-        text=str(said.get("message", "") if error else text),
+        text=str(row.get("message", "") if error else text),
         match=None if match is None else re.compile(str(match), re.DOTALL),
-        delay=float(said.get("delay", 0.0)),
+        delay=float(row.get("delay", 0.0)),
         error=error,
         finish=finish,
-        usage=Usage(**said["usage"]) if "usage" in said else None,
-        cost_usd=float(said.get("cost_usd", 0.0)),
+        usage=Usage(**row["usage"]) if "usage" in row else None,
+        cost_usd=float(row.get("cost_usd", 0.0)),
     )
 
 
@@ -244,8 +244,8 @@ def open_scripted(name: str) -> Scripted:
         )
     with typed("reading the script", name):
         script = read(name, _LONGEST_SCRIPT, plain=True)
-    told = parse(script, name)
-    replies = told.get("replies") if isinstance(told, dict) else None
+    document = parse(script, name)
+    replies = document.get("replies") if isinstance(document, dict) else None
     if not isinstance(replies, list):
         raise BadValue(f"{name}: no list of replies", hint="begin it with `replies:`")
     return Scripted(cast("list[object]", replies), ref=f"scripted:{name}")
@@ -253,12 +253,12 @@ def open_scripted(name: str) -> Scripted:
 
 def _echo(request: Request) -> str:
     last = request.messages[-1].text if request.messages else ""
-    said = end(" ".join(last.split()), _ECHOED)
-    told = f"You said: {said}"
+    ending = end(" ".join(last.split()), _ECHOED)
+    text = f"You said: {ending}"
     if request.schema is None:
-        return told
+        return text
     # As the summary of a job, the words alone would only say again what was asked.
-    return encode(example(request.schema, told)).decode()
+    return encode(example(request.schema, text)).decode()
 
 
 def example(schema: Mapping[str, Any], text: str = "") -> Json:

@@ -53,7 +53,7 @@ def of_turn(session: str | None, ref: str, request: Request) -> AbstractContextM
 
 
 def traced(model: Model) -> Model:
-    """The model, each of whose calls is a span if anybody collects spans."""
+    """The model, each of whose calls is a span if spans are collected."""
     return model if _tracer() is None else _Traced(model)
 
 
@@ -63,8 +63,8 @@ class _Traced(Around):
         if tracer is None:
             return self._model.ask(request, on_text)
         name = names(self.ref)[1]
-        with _span(tracer, "chat", name, self.ref, request, {}) as told:
-            return told(self._model.ask(request, on_text))
+        with _span(tracer, "chat", name, self.ref, request, {}) as record:
+            return record(self._model.ask(request, on_text))
 
 
 @contextmanager
@@ -161,11 +161,11 @@ def _set_up(names: str) -> None:
             return
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             return
-        said = os.environ.get("OTEL_SERVICE_NAME") or "service.name" in os.environ.get(
+        named = os.environ.get("OTEL_SERVICE_NAME") or "service.name" in os.environ.get(
             "OTEL_RESOURCE_ATTRIBUTES", ""
         )
         provider = TracerProvider(
-            resource=Resource.create({} if said else {"service.name": "holdfast"})
+            resource=Resource.create({} if named else {"service.name": "holdfast"})
         )
         for name in filter(None, map(str.strip, names.split(","))):
             if (exporter := _exporter(name)) is not None:

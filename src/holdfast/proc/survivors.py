@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import SystemClock
 from holdfast.errors import Busy, UsageError
 from holdfast.proc import cgroup, procfs
 from holdfast.proc.around import is_within
@@ -62,13 +62,10 @@ class Mark:
         raise UsageError("not the mark of a tree", hint="it has id, boot and cgroup")
 
 
-def find_survivors(
-    mark: Mark, *, known: Collection[Process] = (), clock: Clock | None = None
-) -> list[Process]:
+def find_survivors(mark: Mark, *, known: Collection[Process] = ()) -> list[Process]:
     """Living members of the tree; `known` are some that were seen in it before."""
-    if (clock or SystemClock()).boot() != mark.boot:
-        return []
-    return [one.process for one in _members(mark, known)]
+    here = SystemClock().boot() == mark.boot
+    return [one.process for one in _members(mark, known)] if here else []
 
 
 def _members(mark: Mark, known: Collection[Process]) -> list[procfs.Stat]:
@@ -101,20 +98,13 @@ def group_name(id: str) -> str:
     return f"holdfast-{id}"
 
 
-def end(
-    mark: Mark,
-    *,
-    grace: float = 0.0,
-    known: Collection[Process] = (),
-    clock: Clock | None = None,
-) -> int:
-    """End every member of the tree and return how many there were.
+def end(mark: Mark, *, known: Collection[Process] = ()) -> int:
+    """End every member of the tree by SIGKILL and return how many there were.
 
-    SIGTERM first if there is a `grace`. Busy if some cannot be ended. The keeper of a tree is
-    no member: if it lives, it is at the same work, and goes when that is done. One that was
-    stopped is told to go on.
+    Busy if some cannot be ended. The keeper of a tree is no member: if it lives, it is at the
+    same work, and goes when that is done. One that was stopped gets the signal to go on.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     if clock.boot() != mark.boot:
         return 0
     for one in procfs.everything().values():
@@ -122,31 +112,23 @@ def end(
             procfs.send(one.process, signal.SIGCONT)
     group = mark.own_group
     met: set[Process] = set()
-    number = signal.SIGTERM if grace > 0 else signal.SIGKILL
-    pause, deadline = _PAUSE, clock.boottime() + (grace or PATIENCE)
+    pause, deadline = _PAUSE, clock.boottime() + PATIENCE
     while (found := _members(mark, {*known, *met})) or (group and not cgroup.is_empty(group)):
         if any(one.pid == os.getpid() for one in found):
             raise UsageError(
                 f"this process is itself in the tree {mark.id}", hint="end it from outside"
             )
         if clock.boottime() >= deadline:
-            if number == signal.SIGKILL:
-                some = ", ".join(str(one.pid) for one in found[:5])
-                raise Busy(
-                    f"{len(found)} processes of the tree {mark.id} do not end: {some}",
-                    hint="they wait in the kernel or belong to another user; see `ps`",
-                )
-            number, deadline = signal.SIGKILL, clock.boottime() + PATIENCE
-        new = [one for one in found if one.process not in met]
-        met.update(one.process for one in new)
-        if number == signal.SIGTERM:
-            for one in new:
-                procfs.send(one.process, signal.SIGTERM)
-                procfs.send(one.process, signal.SIGCONT)
-        else:
-            if group:
-                cgroup.kill(group)
-            procfs.kill(found)
+            some = ", ".join(str(one.pid) for one in found[:5])
+            raise Busy(
+                f"{len(found)} processes of the tree {mark.id} do not end: {some}",
+                hint="they wait in the kernel or belong to another user; see `ps`",
+            )
+        new = {one.process for one in found} - met
+        met |= new
+        if group:
+            cgroup.kill(group)
+        procfs.kill(found)
         pause = _PAUSE if new else min(pause * 2, _LONGEST_PAUSE)
         clock.sleep(pause)
     if group:

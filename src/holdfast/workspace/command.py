@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.mask.shown import end
 from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
-from holdfast.proc.tree import NO_LIMITS, Child, Tree
+from holdfast.proc.tree import Child, Tree
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 _SECRET = re.compile(r"HOLDFAST_.*(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE)")
 
 
-class Talk(TypedDict, total=False):
-    """What a program is given while it runs, and who hears of it; `Tree` says more."""
+class Terms(TypedDict, total=False):
+    """Where and how a program runs, what it is given, and what is called; see `Tree`."""
 
+    cwd: str | None
+    limits: Limits
     stdin: str | bytes | int | None
     on_start: Callable[[Child], None] | None
     on_output: Callable[[Stream, bytes], None] | None
@@ -47,36 +49,27 @@ class Talk(TypedDict, total=False):
 def program(
     command: Sequence[str],
     *,
-    cwd: str | None = None,
-    limits: Limits = NO_LIMITS,
     env: Mapping[str, str] | None = None,
     sandbox: Sandbox | None = None,
-    **talk: Unpack[Talk],
+    **terms: Unpack[Terms],
 ) -> Tree:
     """A program that can be started, or an error that says why not.
 
-    It works in `cwd`, else where we are.  `env` replaces our environment without our secrets.
+    `env` replaces our environment without our secrets.
     """
-    return Tree(
-        command if sandbox is None else sandbox.wrap(command),
-        limits=limits,
-        env=our_environment() if env is None else env,
-        cwd=cwd,
-        **talk,
-    )
+    words = command if sandbox is None else sandbox.wrap(command)
+    return Tree(words, env=our_environment() if env is None else env, **terms)
 
 
 def run(
     command: Sequence[str],
     *,
-    cwd: str,
-    limits: Limits,
     env: Mapping[str, str] | None = None,
     sandbox: Sandbox | None = None,
-    **talk: Unpack[Talk],
+    **terms: Unpack[Terms],
 ) -> Ended:
-    """Run a program in a folder to its end."""
-    return program(command, cwd=cwd, limits=limits, env=env, sandbox=sandbox, **talk).run()
+    """Run a program to its end."""
+    return program(command, env=env, sandbox=sandbox, **terms).run()
 
 
 def our_environment() -> dict[str, str]:
@@ -129,7 +122,10 @@ def pass_gates(
         ran, lost = _run(gate, most, folder, clock, sandbox)
         runs.append(ran)
         seconds += ran["seconds"]
-        rate = _rate(ran["output"]) or rate
+        # The share of tests that passed, as most runners print it in their last lines.
+        found = {word.removesuffix("s"): int(n) for n, word in _COUNTS.findall(ran["output"])}
+        if total := sum(found.values()):
+            rate = f"{100 * found.get('passed', 0) / total:g}%"
         if ran["exit_code"] != 0:
             return Passed(False, seconds, tuple(runs), rate, lost)
     return Passed(True, seconds, tuple(runs), rate)
@@ -183,10 +179,3 @@ def words_of(gate: Gate) -> list[str]:
     if not words or not words[0] or "\0" in gate.run:
         raise UsageError(f"gate {gate.run[:80]!r} is no command", hint="such as `pytest -q`")
     return words
-
-
-def _rate(output: str) -> str | None:
-    """The share of tests that passed, as most runners tell it in their last lines."""
-    found = {word.removesuffix("s"): int(count) for count, word in _COUNTS.findall(output)}
-    total = sum(found.values())
-    return f"{100 * found.get('passed', 0) / total:g}%" if total else None

@@ -260,14 +260,10 @@ class Folder:
         self._set_aside(name, self._fd, aside)
         os.rename(name, name, src_dir_fd=other._fd, dst_dir_fd=self._fd)
 
-    def remove_if_empty(self, path: str) -> bool:
+    def remove_if_empty(self, path: str) -> None:
         above, name = _split(path)
-        try:
-            with self._at(above, change=True) as parent:
-                os.rmdir(name, dir_fd=parent)
-        except OSError:
-            return False
-        return True
+        with suppress(OSError), self._at(above, change=True) as parent:
+            os.rmdir(name, dir_fd=parent)
 
     def empty(self) -> None:
         """Remove all that is inside.
