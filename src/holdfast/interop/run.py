@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 from holdfast.clock import utc_stamp
 from holdfast.codec import DecodeError, Record, pretty
@@ -26,26 +26,6 @@ from holdfast.ledger.book import Ledger, agents
 from holdfast.store.home import Home
 
 
-class Row(NamedTuple):
-    """What became of a file, for people."""
-
-    agent: str | None
-    part: str
-    taken: Taken
-    job: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "agent": self.agent,
-            "job": self.job,
-            "part": self.part,
-            "file": self.taken.path,
-            "state": self.taken.outcome,
-            "entries": self.taken.entries,
-            "detail": self.taken.detail,
-        }
-
-
 class Import:
     """One import: the files of each agent together, agent after agent."""
 
@@ -55,7 +35,7 @@ class Import:
         self._adoption = partial(Adoption, home, layout=found.layout.name, dry_run=dry_run)
         self.ignored = 0
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Record]:
         if self._layout is LOGIST:
             yield from self._jobs()
             self.ignored = len(self._found.others)
@@ -98,7 +78,7 @@ class Import:
         take: Callable[[Iterator[Found]], Iterable[Taken]],
         agent: str | None,
         job: str | None = None,
-    ) -> Iterator[Row]:
+    ) -> Iterator[Record]:
         """What became of the files when `take` gets them one after the other."""
         parts = {member.file.path: member.slot.part for member in members}
         unread: list[Taken] = []
@@ -111,7 +91,7 @@ class Import:
                     unread.append(_skipped(member, error))
 
         for taken in chain(take(loaded()), unread):
-            yield Row(agent, parts[taken.path], taken, job)
+            yield _row(agent, parts[taken.path], taken, job)
 
     def _load(self, member: Member) -> Foreign:
         if member.file.trouble:
@@ -129,7 +109,7 @@ class Import:
 
     # -- ledgers -----------------------------------------------------------------------
 
-    def _ledger(self, name: str, members: list[Member]) -> Iterator[Row]:
+    def _ledger(self, name: str, members: list[Member]) -> Iterator[Record]:
         agent = mapped_agent_id(name)
 
         def entries(files: Iterator[Found]) -> Iterator[Taken]:
@@ -168,7 +148,7 @@ class Import:
 
     # -- stops and flags ---------------------------------------------------------------
 
-    def _stops(self) -> Iterator[Row]:
+    def _stops(self) -> Iterator[Record]:
         by_id: dict[str, list[Stop]] = defaultdict(list)
         for member in self._members("stops"):
             try:
@@ -177,16 +157,16 @@ class Import:
                 if wrong := errors_in(reading):
                     raise ValueError(shown(wrong[:1]))
             except (HoldfastError, ValueError) as error:
-                yield Row(None, "stops", _skipped(member, error))
+                yield _row(None, "stops", _skipped(member, error))
                 continue
             id, ended, status = (str(reading.value[name]) for name in ("id", "ended", "status"))
             by_id[id].append(Stop(file, id, ended, status))
         for id, stops in sorted(by_id.items()):
             adoption = self._adoption(id)
-            yield Row(adoption.agent, "stops", adoption.take_stops(stops))
+            yield _row(adoption.agent, "stops", adoption.take_stops(stops))
             self._keep_name(adoption.agent, id)
 
-    def _flags(self, brought: set[str]) -> Iterator[Row]:
+    def _flags(self, brought: set[str]) -> Iterator[Record]:
         """Flags go to agents that there are; for others the file lies where it is."""
         known = brought | set(agents(self._home, HOLDFAST))
         to_agent: dict[str, list[Flagged]] = defaultdict(list)
@@ -197,7 +177,7 @@ class Import:
                 for flag in flags_in(file):
                     by_name[flag.to].append(flag)
             except (HoldfastError, ValueError) as error:
-                yield Row(None, "flags", _skipped(member, error))
+                yield _row(None, "flags", _skipped(member, error))
                 continue
             for name, flags in by_name.items():
                 if name in known:
@@ -205,14 +185,14 @@ class Import:
                     to_agent[name].append(Flagged(file, flags, changed))
                 else:
                     why = f"no agent called {name}: `holdfast init {name}`, then import it again"
-                    yield Row(name, "flags", _skipped(member, why))
+                    yield _row(name, "flags", _skipped(member, why))
         for name, found in sorted(to_agent.items()):
             for taken in self._adoption(name).take_flags(found):
-                yield Row(name, "flags", taken)
+                yield _row(name, "flags", taken)
 
     # -- jobs --------------------------------------------------------------------------
 
-    def _jobs(self) -> Iterator[Row]:
+    def _jobs(self) -> Iterator[Record]:
         by_name = self._by_name(["job"])
         for name, members in by_name.items():
             adoption = jobs.Adoption(
@@ -229,7 +209,7 @@ class Import:
 
             yield from self._brought(members, take, None, adoption.job)
         for member in self._members("jobs"):
-            yield Row(None, "jobs", self._job_index(member, by_name.keys()))
+            yield _row(None, "jobs", self._job_index(member, by_name.keys()))
 
     def _job_index(self, member: Member, brought: Collection[str]) -> Taken:
         """The queue and the default job there mean nothing here: only missing folders count."""
@@ -245,7 +225,7 @@ class Import:
 
     # -- the rest ----------------------------------------------------------------------
 
-    def _others(self, names: Iterable[str]) -> Iterator[Row]:
+    def _others(self, names: Iterable[str]) -> Iterator[Record]:
         """What lies in the folder of an agent and is no part of its state."""
         for file in self._found.others:
             folder = next((name for name in names if f"/{name}/" in f"/{file.path}"), None)
@@ -253,8 +233,21 @@ class Import:
                 self.ignored += 1
                 continue
             why = file.trouble or "not a file of this format"
-            yield Row(mapped_agent_id(folder), "", Taken(file.path, "skipped", why))
+            yield _row(mapped_agent_id(folder), "", Taken(file.path, "skipped", why))
 
 
 def _skipped(member: Member, why: object) -> Taken:
     return Taken(member.file.path, "skipped", str(why))
+
+
+def _row(agent: str | None, part: str, taken: Taken, job: str | None = None) -> Record:
+    """What became of a file, for people."""
+    return {
+        "agent": agent,
+        "job": job,
+        "part": part,
+        "file": taken.path,
+        "state": taken.outcome,
+        "entries": taken.entries,
+        "detail": taken.detail,
+    }

@@ -2,8 +2,8 @@
 
 The command line is split as by a shell and no shell sees it.  For each question the agent is
 started, gets a session and one prompt, and is ended: a tree of processes of its own, of which
-nothing is left.  It is informed that there are no files and no terminal for it, and whatever it asks
-leave for is refused, since no person is there to be asked.
+nothing is left.  It is offered no files and no terminal; every permission that it asks for is
+refused, since no person is there to decide.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any, cast
@@ -36,7 +35,7 @@ from pydantic import ValidationError
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
 from holdfast.mask.shown import beginning
-from holdfast.models.output import checked, too_late, unusable
+from holdfast.models.output import Pieces, checked, too_late, unusable
 from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request, Usage
@@ -75,11 +74,10 @@ class Acp:
         """What the agent calls the session that it had last."""
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        began = self._clock.boottime()
         name = self._failing.name
         if request.timeout <= 0:
             raise too_late(name, request.timeout)
-        listener = _Listener(on_text, lambda: self._clock.boottime() - began)
+        listener = _Listener(Pieces(on_text, self._clock))
         with as_model_errors(name), typed("starting the agent"):
             wire = _Wire()
         try:
@@ -101,15 +99,10 @@ class Acp:
             wire.close_theirs()
             wire.close_ours()
         self.session = listener.session
-        reply = Reply(
-            listener.text,
-            listener.agent or self.ref,
-            usage=_usage(answer.usage) if isinstance(answer, PromptResponse) else Usage(),
-            cost_usd=listener.cost_usd,
-            seconds=self._clock.boottime() - began,
-            first_text=listener.first,
-            finish="length" if answer and answer.stop_reason == "max_tokens" else "stop",
-        )
+        usage = _usage(answer.usage if answer is not None else None)
+        finish = "length" if answer and answer.stop_reason == "max_tokens" else "stop"
+        text, model = listener.pieces.text, listener.agent or self.ref
+        reply = listener.pieces.reply(text, model, usage, listener.cost_usd, finish)
         if (error := self._failure(answer, failure, ended, request.timeout)) is not None:
             error.reply = reply if reply.text or reply.cost_usd is not None else None
             raise error
@@ -168,19 +161,13 @@ def _usage(tokens: Tokens | None) -> Usage:
 class _Listener:
     """What the agent sends while it works, as a client of the protocol."""
 
-    def __init__(self, on_text: OnText | None, elapsed: Callable[[], float]) -> None:
-        self._on_text, self._elapsed = on_text, elapsed
-        self._parts: list[str] = []
-        self.first: float | None = None
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
         self.cost_usd: float | None = None
         self.session: str | None = None
         self.agent: str | None = None
         self.raised: asyncio.Future[None] | None = None
         """Fails with what the listener raised; the protocol's own loop would swallow it."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts)
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         if isinstance(update, UsageUpdate) and update.cost is not None:
@@ -188,15 +175,11 @@ class _Listener:
         content = update.content if isinstance(update, AgentMessageChunk) else None
         if not isinstance(content, TextContentBlock) or not content.text:
             return
-        self._parts.append(content.text)
-        if self._on_text is None or self.raised is None or self.raised.done():
-            return
-        if self.first is None:
-            self.first = self._elapsed()
-        try:
-            self._on_text(content.text)
-        except BaseException as error:
-            self.raised.set_exception(error)
+        if self.raised is not None and not self.raised.done():
+            try:
+                self.pieces.add(content.text)
+            except BaseException as error:
+                self.raised.set_exception(error)
 
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[PermissionOption], **_: Any

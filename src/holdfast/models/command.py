@@ -25,7 +25,7 @@ from tempfile import gettempdir
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ModelError, TooLong, UsageError, typed
-from holdfast.models.output import checked, too_late, unusable
+from holdfast.models.output import Pieces, checked, too_late, unusable
 from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
 from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request
@@ -86,10 +86,9 @@ class Command:
         program_of(self._words, self._env, cwd)
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        began = self._clock.boottime()
         if request.timeout <= 0:
             raise too_late(self._name, request.timeout)
-        pieces = _Pieces(on_text if self._form is None else None, self._clock, began)
+        pieces = _Plain(on_text if self._form is None else None, self._clock)
         with ExitStack() as stack:
             with as_model_errors(self._name):
                 tree = self._started(request, pieces, stack)
@@ -97,15 +96,8 @@ class Command:
         pieces.end()
         report = self._report(ended, pieces.text)
         self.session = report.session
-        reply = Reply(
-            report.text or "",
-            report.model or self.ref,
-            usage=report.usage,
-            cost_usd=report.cost_usd,
-            seconds=self._clock.boottime() - began,
-            first_text=pieces.first,
-            finish=report.finish,
-        )
+        model, text = report.model or self.ref, report.text or ""
+        reply = pieces.reply(text, model, report.usage, report.cost_usd, report.finish)
         if (error := self._failing.of(ended, request.timeout, report.failed)) is not None:
             error.reply = reply if reply.text or reply.cost_usd is not None else None
             raise error
@@ -132,7 +124,7 @@ class Command:
 
     # --- running ----------------------------------------------------------------------------
 
-    def _started(self, request: Request, pieces: _Pieces, stack: ExitStack) -> Tree:
+    def _started(self, request: Request, pieces: _Plain, stack: ExitStack) -> Tree:
         prompt = as_one_text(request)
         folder, words = None, self._words
         if any(PROMPT_FILE in word for word in words):
@@ -164,15 +156,13 @@ class Command:
         return Report(text, cost_usd=usd(float(costs[-1])) if costs else None)
 
 
-class _Pieces:
+class _Plain(Pieces):
     """Plain text as it comes, without the white space around it."""
 
-    def __init__(self, on_text: OnText | None, clock: Clock, began: float) -> None:
-        self._on_text, self._clock, self._began = on_text, clock, began
+    def __init__(self, on_text: OnText | None, clock: Clock) -> None:
+        super().__init__(on_text, clock)
         self._decoder = getincrementaldecoder("utf-8")("replace")
-        self._parts: list[str] = []
         self._held = ""
-        self.first: float | None = None
 
     def take(self, stream: Stream, data: bytes) -> None:
         if stream == "out":
@@ -186,17 +176,8 @@ class _Pieces:
         text = self._held + new if self._parts else new.lstrip()
         shown = text.rstrip()
         self._held = text[len(shown) :]
-        if not shown:
-            return
-        self._parts.append(shown)
-        if self._on_text is not None:
-            if self.first is None:
-                self.first = self._clock.boottime() - self._began
-            self._on_text(shown)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts)
+        if shown:
+            self.add(shown)
 
 
 # --- giving the prompt ----------------------------------------------------------------------

@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError, ModelError, NotFound, TooLong, Unavailable
-from holdfast.models.output import checked, too_late, violations
+from holdfast.models.output import Pieces, checked, too_late, violations
 from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 
 NAME = "smollm2"
@@ -105,19 +105,15 @@ class Embedded:
         _shared()
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        began = self._clock.boottime()
-        pieces: list[str] = []
-        first: float | None = None
+        # It streams in any case.
+        pieces = Pieces(on_text or (lambda _: None), self._clock)
         finish: Finish | None = None
         usage = Usage()
         try:
-            for event in self._events(request, began + request.timeout):
+            for event in self._events(request, self._clock.boottime() + request.timeout):
                 for choice in event["choices"]:
                     if text := choice["delta"].get("content"):
-                        first = self._clock.boottime() - began if first is None else first
-                        pieces.append(text)
-                        if on_text is not None:
-                            on_text(text)
+                        pieces.add(text)
                     if reason := choice["finish_reason"]:
                         finish = "length" if reason == "length" else "stop"
                 if used := event.get("usage"):
@@ -128,19 +124,10 @@ class Embedded:
                 raise Unavailable(f"{self.ref} broke off", hint="ask it again")
         except ModelError as error:
             error.free = True
-            if pieces:
-                error.reply = Reply("".join(pieces), self.ref, cost_usd=0.0)
+            if pieces.text:
+                error.reply = pieces.reply(pieces.text, self.ref, Usage(), 0.0, "stop")
             raise
-        reply = Reply(
-            "".join(pieces),
-            self.ref,
-            usage=usage,
-            cost_usd=0.0,
-            seconds=self._clock.boottime() - began,
-            first_text=first,
-            finish=finish,
-        )
-        return checked(request, reply)
+        return checked(request, pieces.reply(pieces.text, self.ref, usage, 0.0, finish))
 
     def _events(self, request: Request, deadline: float) -> Iterator[dict[str, Any]]:
         address, key = _shared()

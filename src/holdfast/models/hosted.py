@@ -46,8 +46,8 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.mask.shown import beginning
-from holdfast.models.loop import Late, OnText, wait_for
-from holdfast.models.output import checked, too_late, unusable
+from holdfast.models.loop import Late, wait_for
+from holdfast.models.output import Pieces, checked, too_late, unusable
 from holdfast.models.places import SERVICES, Flood, Place, model_at, place_of
 from holdfast.models.protocol import MOST_OUTPUT, Message, OnText, Reply, Request, Usage
 
@@ -71,16 +71,7 @@ class Hosted:
         self._clock = SystemClock()
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
-        began = self._clock.boottime()
-        first: list[float] = []
-        partial: list[str] = []
-
-        def piece(text: str) -> None:
-            if not first:
-                first.append(self._clock.boottime() - began)
-            partial.append(text)
-            if on_text is not None:
-                on_text(text)
+        pieces = Pieces(on_text, self._clock)
 
         async def ask(on_piece: OnText) -> ModelResponse | HoldfastError:
             try:
@@ -90,14 +81,13 @@ class Hosted:
                 return self._typed(error, request)
 
         try:
-            answer = wait_for(ask, request.timeout, piece)
+            answer = wait_for(ask, request.timeout, pieces.add)
         except Late:
             answer = too_late(self.ref, request.timeout)
-        seconds = self._clock.boottime() - began
         if isinstance(answer, ModelResponse):
-            return self._reply(request, answer, seconds, first[0] if first else None)
-        if isinstance(answer, ModelError) and partial:
-            answer.reply = Reply("".join(partial), self._place.model, seconds=seconds)
+            return self._reply(request, answer, pieces)
+        if isinstance(answer, ModelError) and pieces.text:
+            answer.reply = pieces.reply(pieces.text, self._place.model, Usage(), None, "stop")
         raise answer
 
     async def _ask(self, request: Request, on_piece: OnText | None) -> ModelResponse:
@@ -132,9 +122,7 @@ class Hosted:
             output_object=OutputObjectDefinition(json_schema=dict(request.schema), name="reply"),
         )
 
-    def _reply(
-        self, request: Request, answer: ModelResponse, seconds: float, first: float | None
-    ) -> Reply:
+    def _reply(self, request: Request, answer: ModelResponse, pieces: Pieces) -> Reply:
         text = "".join(part.content for part in answer.parts if isinstance(part, TextPart))
         if request.schema is not None and not self._native and (inner := _FENCED.fullmatch(text)):
             text = inner[1]
@@ -142,15 +130,9 @@ class Hosted:
         if used.input_tokens or used.output_tokens:
             usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens)
         called = answer.model_name or self._place.model
-        reply = Reply(
-            text,
-            called,
-            usage=usage,
-            cost_usd=self._cost(usage, called, self._place.model),
-            seconds=seconds,
-            first_text=first,
-            finish="length" if answer.finish_reason == "length" else "stop",
-        )
+        cost = self._cost(usage, called, self._place.model)
+        finish = "length" if answer.finish_reason == "length" else "stop"
+        reply = pieces.reply(text, called, usage, cost, finish)
         match answer.finish_reason:
             case "content_filter":
                 why = (answer.provider_details or {}).get("refusal") or text or "no reason given"

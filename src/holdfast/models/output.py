@@ -1,4 +1,4 @@
-"""Whether a reply is the object that was asked for."""
+"""A reply: as it comes, and whether it is the object that was asked for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,41 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.codec import DecodeError, Json, decode, encode
 from holdfast.errors import ConfigError, InvalidOutput, TimedOut
 from holdfast.mask.shown import beginning
-from holdfast.models.protocol import Reply, Request
+from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
+    from holdfast.clock import Clock
+
 _SHOWN = 200
 _MOST_REASONS = 3
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
+
+
+class Pieces:
+    """An answer as it comes, since it was asked for."""
+
+    def __init__(self, on_text: OnText | None, clock: Clock) -> None:
+        self._on_text, self._clock, self._began = on_text, clock, clock.boottime()
+        self._parts: list[str] = []
+        self._first: float | None = None
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+        if self._on_text is not None:
+            if self._first is None:
+                self._first = self._clock.boottime() - self._began
+            self._on_text(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def reply(self, text: str, model: str, usage: Usage, usd: float | None, why: Finish) -> Reply:
+        """The answer, which came now and stopped for this reason."""
+        seconds = self._clock.boottime() - self._began
+        return Reply(text, model, None, usage, usd, seconds, self._first, why)
 
 
 def checked(request: Request, reply: Reply, *, fenced: bool = False) -> Reply:

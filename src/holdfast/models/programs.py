@@ -85,7 +85,7 @@ class Failing(NamedTuple):
                     f"{self.name}: {ended.error}", hint="run it by hand to see what is wrong"
                 )
             case "lost":
-                # Whatever it printed last: it was ended from outside, and asking again may do things twice.
+                # Whatever it printed: it was ended from outside, and may have had an effect.
                 return ModelError(
                     f"{self.name}: {ended.told_lost}",
                     hint="it may have done part of its work: look, then ask again",

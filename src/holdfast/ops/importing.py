@@ -55,7 +55,7 @@ def import_(
         found = recognise(tree, said)
         with _home(context, dry_run=dry_run) as home:
             run = Import(home, tree, found, dry_run=dry_run)
-            rows = [row.as_dict() for row in run.rows()]
+            rows = list(run.rows())
     states = Counter(row["state"] for row in rows)
     counts: dict[str, Any] = {state: states[state] for state in _OUTCOMES}
     counts |= {"entries": sum(row["entries"] for row in rows), "ignored": run.ignored}
