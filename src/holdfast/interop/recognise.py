@@ -171,8 +171,16 @@ def _by_content(tree: Tree, layout: Layout) -> Iterator[Member]:
             yield Member(file, Slot(part, "", file.path))
 
 
-def owner_of(tree: Tree, member: Member, data: bytes) -> str:
-    """Whose ledger a file is that lies in no agent's folder: of whom most of its entries are."""
+def owner_of(tree: Tree, member: Member) -> str:
+    """The agent or job that a file belongs to; a ledger that lies in no agent's folder is of the
+    agent of most of its entries."""
+    slot = member.slot
+    if slot.part != "ledger" or (slot.name and slot.rest):
+        return slot.name
+    try:
+        data = tree.read(member.file.path)
+    except HoldfastError:
+        return member.file.path.partition(".")[0]
     found = Counter[str]()
     for piece in pieces(data):
         agent = as_entry(piece.record).get("agent") if piece.record is not None else None

@@ -59,18 +59,8 @@ class Import:
         """The files of each agent or job, in the order of the names."""
         found: dict[str, list[Member]] = defaultdict(list)
         for member in self._members(*parts):
-            found[self._name_of(member)].append(member)
+            found[owner_of(self._tree, member)].append(member)
         return dict(sorted(found.items()))
-
-    def _name_of(self, member: Member) -> str:
-        """What the agent or job is called that a file belongs to."""
-        slot = member.slot
-        if slot.part != "ledger" or (slot.name and slot.rest):
-            return slot.name
-        try:
-            return owner_of(self._tree, member, self._tree.read(member.file.path))
-        except HoldfastError:
-            return member.file.path.partition(".")[0]
 
     def _brought(
         self,

@@ -32,13 +32,13 @@ from acp.schema import (
 from acp.schema import Usage as Tokens
 from pydantic import ValidationError
 
-from holdfast.clock import Clock, SystemClock
-from holdfast.errors import Declined, ModelError, NotAuthorised, UsageError, typed
+from holdfast.clock import SystemClock
+from holdfast.errors import Declined, ModelError, NotAuthorised, typed
 from holdfast.mask.shown import beginning
 from holdfast.models.output import Pieces, checked, too_late, unusable
 from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
-from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request, Usage
+from holdfast.models.protocol import OnText, PerCall, Reply, Request, Usage
 from holdfast.models.report import usd
 from holdfast.proc.command import program_of
 from holdfast.proc.limits import Ended
@@ -50,24 +50,12 @@ _AUTH_REQUIRED = -32000
 _PAUSE = 0.01
 
 
-class Acp:
+class Acp(PerCall):
     """An agent that is started for each question; used by one thread at a time."""
 
-    def __init__(
-        self,
-        words: list[str],
-        *,
-        cwd: str | None = None,
-        memory: int | None = None,
-        ref: str | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        if not words:
-            raise UsageError("no agent to ask", hint="acp:PROGRAM ARGUMENTS…")
-        self._env = our_environment()
-        program_of(words, self._env, cwd)
-        self._words, self._cwd, self._memory = words, cwd, memory
-        self._clock = clock or SystemClock()
+    def __init__(self, words: list[str], *, cwd: str | None = None, ref: str | None = None) -> None:
+        program_of(words, our_environment(), cwd)
+        self._words, self._cwd = words, cwd
         self._failing = Failing(os.path.basename(words[0]))
         self.ref = ref or f"acp:{shlex.join(words)}"
         self.session: str | None = None
@@ -77,20 +65,18 @@ class Acp:
         name = self._failing.name
         if request.timeout <= 0:
             raise too_late(name, request.timeout)
-        listener = _Listener(Pieces(on_text, self._clock))
+        listener = _Listener(Pieces(on_text, SystemClock()))
         with as_model_errors(name), typed("starting the agent"):
             wire = _Wire()
         try:
             with as_model_errors(name):
                 tree = program(
                     self._words,
-                    limits=limits_for(request, memory=self._memory, output=MOST_OUTPUT),
-                    env=self._env,
+                    limits=limits_for(request),
                     cwd=self._cwd,
                     stdin=wire.theirs,
                     on_start=lambda _: wire.close_theirs(),
                     on_output=wire.take,
-                    clock=self._clock,
                 )
             failure, answer, ended = _converse(
                 tree, wire, listener, as_one_text(request), self._cwd
@@ -135,12 +121,6 @@ class Acp:
             return self._failing.typed("what it says is not of the protocol", ended, "")
         how = self._failing.of(ended, timeout, "it ended before it had answered")
         return how or self._failing.typed("it ended before it had answered", ended, "")
-
-    def most_usd(self, request: Request) -> float | None:
-        return None
-
-    def close(self) -> None:
-        """There is nothing to let go of: a call leaves nothing running."""
 
 
 def _usage(tokens: Tokens | None) -> Usage:

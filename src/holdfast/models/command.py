@@ -24,11 +24,11 @@ from secrets import token_hex
 from tempfile import gettempdir
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import ModelError, TooLong, UsageError, typed
+from holdfast.errors import ModelError, TooLong, typed
 from holdfast.models.output import Pieces, checked, too_late, unusable
 from holdfast.models.programs import Failing, as_model_errors, limits_for, words_of
 from holdfast.models.prompt import as_one_text
-from holdfast.models.protocol import MOST_OUTPUT, OnText, Reply, Request
+from holdfast.models.protocol import MOST_OUTPUT, OnText, PerCall, Reply, Request
 from holdfast.models.recipes import PLAIN, RECIPES, Recipe, value_of
 from holdfast.models.report import At, Form, Report, objects, read, usd
 from holdfast.proc.command import program_of
@@ -45,7 +45,7 @@ _RM = shutil.which("rm")
 _PREFIX = "holdfast-prompt-"
 
 
-class Command:
+class Command(PerCall):
     """A program that is run once for each question; used by one thread at a time."""
 
     def __init__(
@@ -66,15 +66,14 @@ class Command:
         The recipe is that of the program's name unless one is given.  `env` replaces our own
         environment.  `memory` and `output` are limits in bytes.
         """
-        if not words:
-            raise UsageError("no command to ask", hint="command:PROGRAM ARGUMENTS…")
+        self._env, self._cwd = our_environment() if env is None else dict(env), cwd
+        program_of(words, self._env, cwd)
         name = os.path.basename(words[0])
         self._recipe = recipe = RECIPES.get(name, PLAIN) if recipe is None else recipe
         self.ref, self._name = ref or f"command:{shlex.join(words)}", name
         placed = any(PROMPT in word or PROMPT_FILE in word for word in words)
         self._words = [words[0], *recipe.arguments(words[1:], has_prompt=placed)]
         self._form = recipe.form_for(self._words)
-        self._env, self._cwd = our_environment() if env is None else dict(env), cwd
         self._memory, self._most_output = memory, output
         self._failing = Failing(name, recipe.exits)
         self._clock, self._sandbox = clock or SystemClock(), sandbox
@@ -83,7 +82,6 @@ class Command:
         """Whether the program says what its answers cost."""
         self.session: str | None = None
         """What the program calls the conversation that it had last, if it tells."""
-        program_of(self._words, self._env, cwd)
 
     def ask(self, request: Request, on_text: OnText | None = None) -> Reply:
         if request.timeout <= 0:
@@ -118,9 +116,6 @@ class Command:
             return None if given is None else usd(float(given))
         except ValueError:
             return None
-
-    def close(self) -> None:
-        """There is nothing to let go of: a call leaves nothing running."""
 
     # --- running ----------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError, ModelError, NotFound, TooLong, Unavailable
 from holdfast.models.output import Pieces, checked, too_late, violations
-from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
+from holdfast.models.protocol import Finish, OnText, PerCall, Reply, Request, Usage
 
 NAME = "smollm2"
 CONTEXT = 4096
@@ -97,7 +97,9 @@ def weights() -> Path:
     raise ConfigError("the weights of the embedded model are not installed", hint=INSTALL)
 
 
-class Embedded:
+class Embedded(PerCall):
+    """The process has one server, for all of these."""
+
     ref = f"embedded:{NAME}"
 
     def __init__(self) -> None:
@@ -166,9 +168,6 @@ class Embedded:
 
     def most_usd(self, request: Request) -> float | None:
         return 0.0
-
-    def close(self) -> None:
-        """The process has one, for all who ask."""
 
 
 def _hang_up(connection: HTTPConnection) -> None:

@@ -23,7 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.mask.shown import end
 from holdfast.models.output import too_late
-from holdfast.models.protocol import Request
+from holdfast.models.protocol import MOST_OUTPUT, Request
 from holdfast.proc.limits import Ended, Limits
 
 _SHOWN_LINES, _SHOWN, _MOST_SHOWN, _LOOKED_AT = 8, 1_000, 8_000, 8_000
@@ -46,7 +46,7 @@ def words_of(line: str) -> list[str]:
         ) from None
 
 
-def limits_for(request: Request, *, memory: int | None, output: int) -> Limits:
+def limits_for(request: Request, *, memory: int | None = None, output: int = MOST_OUTPUT) -> Limits:
     """So that the call ends by its deadline: the last of the time is for ending in order."""
     grace = min(request.timeout / _GRACE_SHARE, _LONGEST_GRACE)
     return Limits(time=request.timeout - grace, grace=grace, memory=memory, output=output)

@@ -122,6 +122,15 @@ class Model(Protocol):
     def close(self) -> None: ...
 
 
+class PerCall:
+    """A model that keeps nothing open between two calls, and names no price before."""
+
+    def most_usd(self, request: Request) -> float | None:
+        return None
+
+    def close(self) -> None: ...
+
+
 class Around:
     """A model around another one; what it does not say itself, that one says."""
 

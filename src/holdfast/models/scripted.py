@@ -40,7 +40,7 @@ from holdfast.errors import (
 )
 from holdfast.mask.shown import beginning, end
 from holdfast.models.output import checked, too_late
-from holdfast.models.protocol import Finish, OnText, Reply, Request, Usage
+from holdfast.models.protocol import Finish, OnText, PerCall, Reply, Request, Usage
 from holdfast.userfile import read
 
 _ECHOED = 120
@@ -66,7 +66,7 @@ class Line(NamedTuple):
     cost_usd: float = 0.0
 
 
-class Scripted:
+class Scripted(PerCall):
     def __init__(
         self,
         replies: Iterable[object] | Answer,
@@ -135,9 +135,6 @@ class Scripted:
         lines = [*self._matching, *self._in_turn]
         return max((line.cost_usd for line in lines), default=0.0)
 
-    def close(self) -> None:
-        """There is nothing to let go of."""
-
 
 def line_of(given: object, ref: str) -> Line:
     """A reply as a script has it."""
@@ -196,7 +193,7 @@ class NotRecorded(ModelError):
     code = "not_recorded"
 
 
-class Replay:
+class Replay(PerCall):
     """Gives the answers of a recorded conversation again, and no others.
 
     Answers are found by what was asked (`Request.key`), so the order does not matter; the same
@@ -226,9 +223,6 @@ class Replay:
 
     def most_usd(self, request: Request) -> float | None:
         return 0.0
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
 
 
 # --- by name --------------------------------------------------------------------------------
