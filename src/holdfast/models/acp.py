@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 from contextlib import suppress
+from io import FileIO
 from threading import Thread
 from typing import Any, cast
 
@@ -74,16 +75,17 @@ class Acp(PerCall):
                     self._words,
                     limits=limits_for(request),
                     cwd=self._cwd,
-                    stdin=wire.theirs,
-                    on_start=lambda _: wire.close_theirs(),
+                    stdin=wire.theirs.fileno(),
+                    # The agent has it: its end is noticed here only if no other process does.
+                    on_start=lambda _: wire.theirs.close(),
                     on_output=wire.take,
                 )
             failure, answer, ended = _converse(
                 tree, wire, listener, as_one_text(request), self._cwd
             )
         finally:
-            wire.close_theirs()
-            wire.close_ours()
+            wire.theirs.close()
+            wire.ours.close()
         self.session = listener.session
         usage = _usage(answer.usage if answer is not None else None)
         finish = "length" if answer and answer.stop_reason == "max_tokens" else "stop"
@@ -175,20 +177,15 @@ class _Wire:
     """Messages to and from the agent: a pipe to it that stays open, its standard output from it."""
 
     def __init__(self) -> None:
-        self.theirs, self._fd = os.pipe()
-        os.set_blocking(self._fd, False)
+        theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        self.theirs, self.ours = FileIO(theirs), FileIO(ours, "w")  # direct write: a pipe
         self._partial = bytearray()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._came: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._sending = asyncio.Lock()
 
     # In the thread of the tree.
-
-    def close_theirs(self) -> None:
-        """The agent has it: its end is noticed here only if no other process does."""
-        if self.theirs >= 0:
-            os.close(self.theirs)
-            self.theirs = -1
 
     def take(self, stream: Stream, data: bytes) -> None:
         if stream != "out":
@@ -201,43 +198,32 @@ class _Wire:
             with suppress(ValueError, RecursionError):
                 message = json.loads(line)
                 if isinstance(message, dict):
-                    self._put(cast("dict[str, Any]", message))
+                    self.put(cast("dict[str, Any]", message))
         self._partial += rest
 
-    def end(self) -> None:
-        self._put(None)
-
-    def _put(self, message: dict[str, Any] | None) -> None:
-        assert self._loop is not None
+    def put(self, message: dict[str, Any] | None) -> None:
+        assert self.loop is not None
         with suppress(RuntimeError):  # the conversation is over
-            self._loop.call_soon_threadsafe(self._came.put_nowait, message)
+            self.loop.call_soon_threadsafe(self._came.put_nowait, message)
 
     # In the thread of the conversation.
-
-    def listen(self) -> None:
-        self._loop = asyncio.get_running_loop()
 
     async def send(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
         async with self._sending:
             while data:
-                if self._fd < 0:
+                if self.ours.closed:
                     raise ConnectionError("closed")
-                try:
-                    data = data[os.write(self._fd, data) :]
-                except BlockingIOError:
+                if (count := self.ours.write(data)) is None:
                     await asyncio.sleep(_PAUSE)
+                else:
+                    data = data[count:]
 
     async def receive(self) -> dict[str, Any] | None:
         return await self._came.get()
 
     async def close(self) -> None:
-        self.close_ours()
-
-    def close_ours(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self.ours.close()
 
 
 def _converse(
@@ -251,12 +237,12 @@ def _converse(
             kept.append(tree.run())
         except BaseException as error:
             kept.append(error)
-        wire.end()
+        wire.put(None)
 
     thread = Thread(target=run, name="acp")
 
     async def talk() -> PromptResponse:
-        wire.listen()
+        wire.loop = asyncio.get_running_loop()
         listener.raised = asyncio.get_running_loop().create_future()
         thread.start()
         asking = asyncio.ensure_future(_asked(wire, listener, prompt, cwd or os.getcwd()))

@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model as TheirModel
-from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 
@@ -96,31 +96,32 @@ class Hosted:
             settings["max_tokens"] = request.max_tokens
         if request.temperature is not None:
             settings["temperature"] = request.temperature
-        messages, wanted = conversation(request.messages), self._wanted(request)
-        if on_piece is None:
-            return await model_request(
-                self._model,
-                messages,
-                model_settings=settings,
-                model_request_parameters=wanted,
-                instrument=False,
+        wanted = ModelRequestParameters()
+        if request.schema is not None:
+            wanted = ModelRequestParameters(
+                output_mode="native" if self._native else "prompted",
+                output_object=OutputObjectDefinition(
+                    json_schema=dict(request.schema), name="reply"
+                ),
             )
-        async with model_request_stream(
-            self._model,
-            messages,
-            model_settings=settings,
-            model_request_parameters=wanted,
-            instrument=False,
-        ) as stream:
-            return await _streamed(stream, on_piece)
-
-    def _wanted(self, request: Request) -> ModelRequestParameters:
-        if request.schema is None:
-            return ModelRequestParameters()
-        return ModelRequestParameters(
-            output_mode="native" if self._native else "prompted",
-            output_object=OutputObjectDefinition(json_schema=dict(request.schema), name="reply"),
-        )
+        messages = conversation(request.messages)
+        terms: dict[str, Any] = {
+            "model_settings": settings,
+            "model_request_parameters": wanted,
+            "instrument": False,
+        }
+        if on_piece is None:
+            return await model_request(self._model, messages, **terms)
+        async with model_request_stream(self._model, messages, **terms) as stream:
+            async for event in stream:
+                match event:
+                    case PartStartEvent(part=TextPart(content=text)) if text:
+                        on_piece(text)
+                    case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                        on_piece(text)
+                    case _:
+                        pass
+            return stream.get()
 
     def _reply(self, request: Request, answer: ModelResponse, pieces: Pieces) -> Reply:
         text = "".join(part.content for part in answer.parts if isinstance(part, TextPart))
@@ -305,18 +306,6 @@ def _caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-async def _streamed(stream: StreamedResponse, on_piece: OnText) -> ModelResponse:
-    async for event in stream:
-        match event:
-            case PartStartEvent(part=TextPart(content=text)) if text:
-                on_piece(text)
-            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-                on_piece(text)
-            case _:
-                pass
-    return stream.get()
 
 
 def conversation(messages: Sequence[Message]) -> list[ModelMessage]:
