@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contracts import agents
-from holdfast.contracts.kind import Finding, Located, Origin
+from holdfast.contracts.kind import Finding, Located, LogLine, Origin
 from holdfast.contracts.kinds import kind
-from holdfast.contracts.loglines import LogLine
 from tests.contracts.fixtures import FOLDER, Fixture, fixtures
 from tests.contracts.rounds import alike, assert_strict_round, assert_written_as_read, by_path
 from tests.contracts.strategies import Json, Keeping, values_of

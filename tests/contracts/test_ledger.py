@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from holdfast.contracts import ledger
 from holdfast.contracts.kind import Kind, Located, Origin
 from holdfast.contracts.kinds import kind
-from holdfast.contracts.ledger import DATA, ApIoEntry, FlatApIoEntry, LedgerEntry, Status
-from holdfast.contracts.ledger_watch import content
+from holdfast.contracts.ledger import DATA, ApIoEntry, FlatApIoEntry, LedgerEntry, Status, content
 from holdfast.contracts.schema import schema_of
 from tests.contracts.fixtures import Fixture, fixtures
 from tests.contracts.rounds import alike, assert_strict_round, assert_written_as_read, by_path

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contracts.kind import Finding, Origin
-from holdfast.contracts.ledger_watch import LedgerWatch
+from holdfast.contracts.ledger import LedgerWatch
 from tests.contracts.strategies import Json, anything
 
 FILE = "home/ledger/rio/2026-11-15.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contracts.runs import TEST_RUN
+from holdfast.contracts.swarm import TEST_RUN
 from holdfast.errors import OverBudget
 from holdfast.store.home import Home
 from holdfast.swarm.harness import Plan, Subject

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from holdfast.contracts import notes
 from holdfast.contracts.kind import (
+    LOG_FORM,
     Finding,
     Form,
     Kind,
     Level,
-    Located,
     Origin,
     has_fields,
     objects_in,
+    of_each,
 )
-from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.own import Claimed, ForkedFrom, Imported, Measured, Tools
 from holdfast.contracts.record import (
     AgentName,
     Also,
     Count,
+    Digest,
     Document,
     Doubt,
+    Fence,
     Free,
     NonEmpty,
     Record,
@@ -396,12 +398,6 @@ _SESSION_FILE = re.compile(r"session(?:\.([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?\.jso
 _AFTER_ID = re.compile(r"\.json~|~\d{1,2}\.json$|\.json$")
 
 
-def _located(found: Sequence[Located]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, reading in found:
-        for value in objects_in([reading.value]):
-            yield line, value
-
-
 def _whose(value: dict[str, Any], field: str, origin: Origin, up: int) -> Iterator[Finding]:
     """The agent that a file names is the one whose directory it lies in."""
     named, directory = value.get(field), origin.parent(up)
@@ -411,66 +407,50 @@ def _whose(value: dict[str, Any], field: str, origin: Origin, up: int) -> Iterat
         yield Finding(level, "place", field, reason)
 
 
-def _check_place(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    if not _OWN_FILE.fullmatch(origin.name):
-        return
-    for _, value in _located(found):
+def _check_place(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    if _OWN_FILE.fullmatch(origin.name):
         yield from _whose(value, "agent", origin, 1)
 
 
-def _check_session(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    yield from _check_place(found, origin)
-    named = _SESSION_FILE.fullmatch(origin.name)
-    for _, value in _located(found):
-        role = value.get("role")
-        if named and named[1] and isinstance(role, str) and role != named[1]:
-            yield Finding("error", "place", "role", f"{role!r}, but the file is {origin.name}")
+def _check_session(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    yield from _check_place(value, origin)
+    named, role = _SESSION_FILE.fullmatch(origin.name), value.get("role")
+    if named and named[1] and isinstance(role, str) and role != named[1]:
+        yield Finding("error", "place", "role", f"{role!r}, but the file is {origin.name}")
 
 
-def _check_tasks(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    yield from _check_place(found, origin)
-    for _, value in _located(found):
-        tasks = list(objects_in(value.get("tasks")))
-        known = {str(task.get("id")) for task in tasks}
-        seen: set[str] = set()
-        for number, task in enumerate(tasks):
-            id, before = str(task.get("id")), task.get("follow_up_from")
-            if id in seen:
-                reason = f"{id!r} is the id of another task too"
-                yield Finding("error", "duplicate", f"tasks[{number}].id", reason)
-            seen.add(id)
-            if before is not None and str(before) not in known:
-                reason = f"there is no task {before!r} here"
-                yield Finding("warning", "unknown_id", f"tasks[{number}].follow_up_from", reason)
+def _check_tasks(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    yield from _check_place(value, origin)
+    tasks = list(objects_in(value.get("tasks")))
+    known = {str(task.get("id")) for task in tasks}
+    seen: set[str] = set()
+    for number, task in enumerate(tasks):
+        id, before = str(task.get("id")), task.get("follow_up_from")
+        if id in seen:
+            reason = f"{id!r} is the id of another task too"
+            yield Finding("error", "duplicate", f"tasks[{number}].id", reason)
+        seen.add(id)
+        if before is not None and str(before) not in known:
+            reason = f"there is no task {before!r} here"
+            yield Finding("warning", "unknown_id", f"tasks[{number}].follow_up_from", reason)
 
 
-def _check_message(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+def _check_message(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
     above = origin.path.split("/")[::-1]
     if "inbox" not in above:
         return
     stem = _AFTER_ID.split(origin.name, maxsplit=1)[0]
-    for _, value in _located(found):
-        if value.get("id") != stem:
-            reason = f"{value.get('id')!r}, but a message is known by its file, {stem!r}"
-            yield Finding("warning", "identity", "id", reason)
-        yield from _whose(value, "to", origin, above.index("inbox") + 1)
+    if value.get("id") != stem:
+        reason = f"{value.get('id')!r}, but a message is known by its file, {stem!r}"
+        yield Finding("warning", "identity", "id", reason)
+    yield from _whose(value, "to", origin, above.index("inbox") + 1)
 
 
-def _check_journal(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    if not _OWN_FILE.fullmatch(origin.name):
-        return
-    for line, value in _located(found):
-        for finding in _whose(value, "agent", origin, 1):
-            yield finding._replace(line=line)
-
-
-def _check_legacy(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    for _, value in _located(found):
-        digits = re.sub(r"\D", "", str(value.get("ended")))
-        named = re.sub(r"\D", "", origin.name)
-        if len(named) == len(digits) == 14 and named != digits:
-            reason = f"{value.get('ended')!r}, but the file is {origin.name}"
-            yield Finding("warning", "place", "ended", reason)
+def _check_legacy(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    digits, named = (re.sub(r"\D", "", str(text)) for text in (value.get("ended"), origin.name))
+    if len(named) == len(digits) == 14 and named != digits:
+        reason = f"{value.get('ended')!r}, but the file is {origin.name}"
+        yield Finding("warning", "place", "ended", reason)
 
 
 def _looks_like_journal(value: Any) -> bool:
@@ -481,43 +461,37 @@ def _looks_like_journal(value: Any) -> bool:
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="report",
-        what="What an agent is doing and what it did last",
-        shape="document",
-        forms=(Form("1.0", Report),),
-        paths=(r"(?:^|/)report\.json$",),
-        looks=lambda value: has_fields(value, "agent", "status", "summary", "last_session"),
-        cross_check=_check_place,
+    Kind.of(
+        "report",
+        "What an agent is doing and what it did last",
+        Report,
+        r"report\.json",
+        ("agent", "status", "summary", "last_session"),
+        _check_place,
     ),
-    Kind(
-        name="tasks",
-        what="The tasks of an agent",
-        shape="document",
-        forms=(Form("1.0", Tasks),),
-        paths=(r"(?:^|/)tasks\.json$",),
-        looks=lambda value: (
-            has_fields(value, "agent", "tasks") and isinstance(value["tasks"], list)
-        ),
-        cross_check=_check_tasks,
+    Kind.of(
+        "tasks",
+        "The tasks of an agent",
+        Tasks,
+        r"tasks\.json",
+        lambda value: has_fields(value, "agent", "tasks") and isinstance(value["tasks"], list),
+        _check_tasks,
     ),
-    Kind(
-        name="session",
-        what="The newest session of an agent or of one of its roles",
-        shape="document",
-        forms=(Form("1.0", Session),),
-        paths=(r"(?:^|/)session(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)?\.json$",),
-        looks=lambda value: has_fields(value, "agent", "session_id", "started_at", "status"),
-        cross_check=_check_session,
+    Kind.of(
+        "session",
+        "The newest session of an agent or of one of its roles",
+        Session,
+        r"session(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)?\.json",
+        ("agent", "session_id", "started_at", "status"),
+        _check_session,
     ),
-    Kind(
-        name="message",
-        what="A message to an agent",
-        shape="document",
-        forms=(Form("1.0", Message),),
-        paths=(r"(?:^|/)inbox/(?:\.\w+/)?[^/]+\.json(?:~[^/]*)?$",),
-        looks=lambda value: has_fields(value, "id", "from", "to", "body"),
-        cross_check=_check_message,
+    Kind.of(
+        "message",
+        "A message to an agent",
+        Message,
+        r"inbox/(?:\.\w+/)?[^/]+\.json(?:~[^/]*)?",
+        ("id", "from", "to", "body"),
+        _check_message,
     ),
     Kind(
         name="journal",
@@ -526,27 +500,23 @@ KINDS: tuple[Kind, ...] = (
         forms=(LOG_FORM, Form("1.0", JournalLine)),
         paths=(r"^(?!(?:.*/)?improve/).*(?:^|/)journal(?:\.[^/]+)?\.jsonl$",),
         looks=_looks_like_journal,
-        cross_check=_check_journal,
+        cross_check=of_each(_check_place),
     ),
-    Kind(
-        name="metrics",
-        what="What an agent has done since the beginning and in the last 30 days",
-        shape="document",
-        forms=(Form("1.0", Metrics),),
-        paths=(r"(?:^|/)metrics\.json$",),
-        looks=lambda value: has_fields(value, "agent", "lifetime"),
-        cross_check=_check_place,
+    Kind.of(
+        "metrics",
+        "What an agent has done since the beginning and in the last 30 days",
+        Metrics,
+        r"metrics\.json",
+        ("agent", "lifetime"),
+        _check_place,
     ),
-    Kind(
-        name="legacy-session",
-        what="When a session ended, as a stop hook wrote it down",
-        shape="document",
-        forms=(Form("1.0", LegacySession),),
-        paths=(r"(?:^|/)ops/sessions/[^/]+\.json$",),
-        looks=lambda value: (
-            has_fields(value, "id", "ended", "status") and not has_fields(value, "agent")
-        ),
-        cross_check=_check_legacy,
+    Kind.of(
+        "legacy-session",
+        "When a session ended, as a stop hook wrote it down",
+        LegacySession,
+        r"ops/sessions/[^/]+\.json",
+        lambda value: has_fields(value, "id", "ended", "status") and not has_fields(value, "agent"),
+        _check_legacy,
     ),
-    *notes.KINDS,
+    notes.NOTES,
 )

@@ -8,12 +8,12 @@ for each size of index (`dim768`, in it `K64`), or the fields of the one index t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from holdfast.contracts.kind import Form, Kind
+from holdfast.contracts.kind import Kind
 from holdfast.contracts.record import (
     AtLeastOne,
     Count,
@@ -61,17 +61,10 @@ class _Topics(Record):
             found.pop("__data__", None)
         return found
 
-    def unknown_fields(self) -> Iterator[str]:
-        return self._below(lambda record: record.unknown_fields())
-
-    def missing_fields(self) -> Iterator[str]:
-        return self._below(lambda record: record.missing_fields())
-
-    def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
-        yield from super()._below(told)
+    def all_records(self, path: str = "") -> Iterator[tuple[str, Record]]:
+        yield from super().all_records(path)
         for name, inner in (self.model_extra or {}).items():
-            for path in told(inner):
-                yield f"{name}.{path}"
+            yield from inner.all_records(f"{path}.{name}")
 
 
 class Topic(_Topics):
@@ -108,9 +101,8 @@ class IvfSizes(_Topics):
     def indexes(self) -> dict[str, IvfIndex]:
         return self.model_extra or {}
 
-    def unknown_fields(self) -> Iterator[str]:
-        yield from (name for name in self.indexes if not _K.fullmatch(name))
-        yield from super().unknown_fields()
+    def own_unknown_fields(self) -> Iterator[str]:
+        return (name for name in self.indexes if not _K.fullmatch(name))
 
     @model_validator(mode="after")
     def _as_their_names_say(self) -> Self:
@@ -143,9 +135,8 @@ class Ivf(_Topics):
     def dimensions(self) -> dict[str, IvfSizes]:
         return self.model_extra or {}
 
-    def unknown_fields(self) -> Iterator[str]:
-        yield from (name for name in self.dimensions if not _DIM.fullmatch(name))
-        yield from super().unknown_fields()
+    def own_unknown_fields(self) -> Iterator[str]:
+        return (name for name in self.dimensions if not _DIM.fullmatch(name))
 
     def indexes(self) -> list[Found]:
         """Every index that is told of, in either form."""
@@ -230,11 +221,4 @@ def _looks(value: Any) -> bool:
     return noted
 
 
-FMM = Kind(
-    "fmm",
-    "What an agent knows, in topics",
-    "document",
-    (Form("1.0", FractalMemory),),
-    paths=(r"(^|/)fmm\.json$",),
-    looks=_looks,
-)
+FMM = Kind.of("fmm", "What an agent knows, in topics", FractalMemory, r"fmm\.json", _looks)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from holdfast.contracts import markdown
 from holdfast.contracts.formats import meant_choice
 from holdfast.contracts.improve_state import Direction
-from holdfast.contracts.kind import Finding, Form, Kind, Reading
+from holdfast.contracts.kind import Finding, Kind, Reading
 from holdfast.contracts.markdown import Cell, OtherSection, Prose
 from holdfast.contracts.record import Also, NonEmpty, Number, Record, broken_rule
 
 SectionName = Literal[
     "Objective", "Target Metric", "Scope", "Milestones", "Experiment Ideas", "Phases"
 ]
-_SECTIONS = ("Objective", "Target Metric", "Scope", "Milestones", "Experiment Ideas", "Phases")
+_SECTIONS: tuple[SectionName, ...] = get_args(SectionName)
 _WANTED = _SECTIONS[:3]
 _METRIC = {"Metric name": "name", "Target value": "target_value", "Direction": "direction"}
 _SCOPE = {"In scope": "in_scope", "Out of scope": "out_of_scope"}
@@ -237,42 +237,31 @@ def render(goal: Goal) -> str:
     wanted = "" if metric.target_value is None else repr(metric.target_value)
     texts = {
         "Objective": goal.objective,
-        "Target Metric": "\n".join(
-            [
-                _labelled("Metric name", metric.name or ""),
-                _labelled("Target value", wanted),
-                _labelled("Direction", metric.direction or ""),
-            ]
-        ),
-        "Scope": "\n".join(
-            [_labelled("In scope", scope.in_scope), _labelled("Out of scope", scope.out_of_scope)]
-        ),
-        "Milestones": _table(
+        "Target Metric": _labelled(_METRIC, metric.name or "", wanted, metric.direction or ""),
+        "Scope": _labelled(_SCOPE, scope.in_scope, scope.out_of_scope),
+        "Milestones": markdown.table(
             _MILESTONES,
             [[each.milestone, each.target, each.strategy_focus] for each in goal.milestones],
         ),
         "Experiment Ideas": goal.experiment_ideas,
-        "Phases": _table(
+        "Phases": markdown.table(
             _PHASES,
             [[each.phase, each.focus, _shown(each), each.status] for each in goal.phases],
         ),
     }
     remarks: dict[str, str] = {**goal.remarks}
-    sections = [
-        (name, markdown.joined(text, remarks.get(name, ""))) for name, text in texts.items()
-    ]
+    sections = [(name, markdown.joined(texts[name], remarks.get(name, ""))) for name in texts]
     sections += [(each.title, each.text) for each in goal.other]
     return markdown.rendered(goal.title, goal.intro, sections)
 
 
-def _labelled(label: str, text: str) -> str:
-    if "\n" in text or markdown.is_marked(text):
-        return f"- **{label}**:\n  {markdown.indented(text)}"
-    return f"- **{label}**: {text}".rstrip()
-
-
-def _table(heading: tuple[str, ...], rows: list[list[str]]) -> str:
-    return markdown.table(heading, rows) if rows else ""
+def _labelled(labels: Iterable[str], *texts: str) -> str:
+    lines: list[str] = []
+    for label, text in zip(labels, texts, strict=True):
+        apart = "\n" in text or markdown.is_marked(text)
+        below = f"\n  {markdown.indented(text)}" if apart else f" {text}".rstrip()
+        lines.append(f"- **{label}**:{below}")
+    return "\n".join(lines)
 
 
 def _shown(phase: Phase) -> str:
@@ -283,24 +272,17 @@ def _shown(phase: Phase) -> str:
 def _looks(value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    return (
-        sum(
-            meant_choice(each.title, _SECTIONS) is not None
-            for each in markdown.page_of(value).sections
-        )
-        >= 2
-    )
+    titles = [each.title for each in markdown.page_of(value).sections]
+    return sum(meant_choice(title, _SECTIONS) is not None for title in titles) >= 2
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="goal",
-        what="What an improvement loop is for",
-        shape="markdown",
-        forms=(Form("1.0", Goal),),
-        paths=(r"(?:^|/)goal\.md$",),
-        looks=_looks,
-        parse=parse,
-        render=render,
-    ),
+GOAL = Kind.of(
+    "goal",
+    "What an improvement loop is for",
+    Goal,
+    r"goal\.md",
+    _looks,
+    shape="markdown",
+    parse=parse,
+    render=render,
 )

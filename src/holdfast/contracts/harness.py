@@ -11,7 +11,7 @@ from pydantic import Field
 from holdfast.contracts import markdown
 from holdfast.contracts.formats import meant_choice
 from holdfast.contracts.improve_state import FamilyName
-from holdfast.contracts.kind import Finding, Form, Kind, Reading
+from holdfast.contracts.kind import Finding, Kind, Reading
 from holdfast.contracts.markdown import Cell, OtherSection, Prose
 from holdfast.contracts.record import NonEmpty, Record
 
@@ -131,15 +131,13 @@ def _looks(value: Any) -> bool:
     return any(_RULE.fullmatch(each) or meant_choice(each, (_FAMILIES,)) for each in titles)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="harness",
-        what="The rules that plans have to keep",
-        shape="markdown",
-        forms=(Form("1.0", Harness),),
-        paths=(r"(?:^|/)harness\.md$",),
-        looks=_looks,
-        parse=parse,
-        render=render,
-    ),
+HARNESS = Kind.of(
+    "harness",
+    "The rules that plans have to keep",
+    Harness,
+    r"harness\.md",
+    _looks,
+    shape="markdown",
+    parse=parse,
+    render=render,
 )

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from holdfast.contracts import goal, harness, improve_state
 from holdfast.contracts.improve_state import ExecutorId, FamilyName, PlanId, PlannerId
 from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, objects_in
-from holdfast.contracts.loglines import Digest
 from holdfast.contracts.record import (
     Also,
     AtLeastOne,
     Count,
+    Digest,
     Document,
     Doubt,
     Free,
@@ -54,7 +54,6 @@ PassFail = Annotated[
     Literal["pass", "fail"], Also(**{"pass": (True, "passed"), "fail": (False, "failed")})
 ]
 _ROUND_NAMES = {"iteration": ("round",)}
-_SCORE_NAMES = {"score": ("benchmark_score", "score_after")}
 
 _ROUND = re.compile(r"round_(\d{1,9})(?:_.*|\.json)?")
 
@@ -70,7 +69,7 @@ def _odd_round(name: str | None, number: int, field: str) -> Iterator[Doubt]:
 
 
 class PlanStep(Record):
-    step: Annotated[int, Field(ge=1)]
+    step: AtLeastOne
     file: NonEmpty
     change: NonEmpty
 
@@ -164,13 +163,9 @@ class BenchmarkResult(Document):
     benchmark_raw_rest: RawRest | None = None
 
     @model_validator(mode="after")
-    def _failure_is_explained(self) -> Self:
+    def _failure_is_explained_and_cut_is_marked(self) -> Self:
         if self.status != "success" and self.failure_analysis is None:
             raise broken_rule(f"{self.status} needs a failure_analysis")
-        return self
-
-    @model_validator(mode="after")
-    def _cut_is_marked(self) -> Self:
         rest = self.benchmark_raw_rest
         if rest is not None and not self.benchmark_raw.endswith(rest.marker):
             raise broken_rule(f"benchmark_raw was cut and has to end in {rest.marker!r}")
@@ -205,24 +200,24 @@ class ResearchBrief(Document):
     ideas: list[Idea]
 
 
-class Candidate(Record):
-    other_names: ClassVar[dict[str, tuple[str, ...]]] = _SCORE_NAMES
+class _Entrant(Record):
+    other_names: ClassVar[dict[str, tuple[str, ...]]] = {
+        "score": ("benchmark_score", "score_after")
+    }
 
     plan_id: PlanId
+    score: Any
+    approach_family: FamilyName
+    hypothesis: NonEmpty
+    sub_scores: SubScores
+
+
+class Candidate(_Entrant):
     score: Number
-    approach_family: FamilyName
-    hypothesis: NonEmpty
-    sub_scores: SubScores
 
 
-class Loser(Record):
-    other_names: ClassVar[dict[str, tuple[str, ...]]] = _SCORE_NAMES
-
-    plan_id: PlanId
+class Loser(_Entrant):
     score: Number | None
-    approach_family: FamilyName
-    hypothesis: NonEmpty
-    sub_scores: SubScores
     failure_analysis: FailureAnalysis | None = None
 
 
@@ -239,12 +234,9 @@ class IterationHistory(Document):
 
     def doubts(self) -> Iterator[Doubt]:
         yield from _odd_round(self.research_brief_id, self.iteration, "research_brief_id")
-        if self.winner:
-            yield from _odd_round(self.winner.plan_id, self.iteration, "winner.plan_id")
-        for number, loser in enumerate(self.losers):
-            yield from _odd_round(loser.plan_id, self.iteration, f"losers[{number}].plan_id")
-        for number, other in enumerate(self.stacked or ()):
-            yield from _odd_round(other.plan_id, self.iteration, f"stacked[{number}].plan_id")
+        for path, record in self.all_records():
+            if isinstance(record, _Entrant):
+                yield from _odd_round(record.plan_id, self.iteration, f"{path[1:]}.plan_id")
 
 
 class RawRow(Record):
@@ -327,38 +319,35 @@ class ImproveEvent(Record):
 
 
 def _misplaced(
-    found: Sequence[Located], field: str, wanted: int | str | None, where: str
+    value: dict[str, Any], field: str, wanted: int | str | None, where: str
 ) -> Iterator[Finding]:
     """A field that does not say what the place of its file says."""
-    for value in objects_in([each.reading.value for each in found]):
-        if wanted is not None and value.get(field) != wanted:
-            yield Finding("error", "place", field, f"{value.get(field)!r}, but {where}")
+    if wanted is not None and value.get(field) != wanted:
+        yield Finding("error", "place", field, f"{value.get(field)!r}, but {where}")
 
 
-def _check_round(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+def _check_round(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
     """`round_3.json` is of iteration 3."""
     number = _round_in(origin.name)
-    return _misplaced(found, "iteration", number, f"the file is {origin.name}")
+    return _misplaced(value, "iteration", number, f"the file is {origin.name}")
 
 
-def _check_plan(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+def _check_plan(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
     """`round_3/plan_planner_a.json` is the plan of planner_a for round 3."""
     named, folder = re.fullmatch(r"plan_(planner_\w+)\.json", origin.name), origin.parent()
-    yield from _misplaced(found, "round", _round_in(folder), f"it lies in {folder}")
+    yield from _misplaced(value, "round", _round_in(folder), f"it lies in {folder}")
     its = named and named[1]
-    yield from _misplaced(found, "planner_id", its, f"the file is {origin.name}")
+    yield from _misplaced(value, "planner_id", its, f"the file is {origin.name}")
 
 
-def _check_result(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+def _check_result(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
     """`round_3/executor_2.json` is the result of executor_2 for a plan of round 3."""
     named, folder = re.fullmatch(r"(executor_\w+)\.json", origin.name), origin.parent()
-    number = _round_in(folder)
-    for value in objects_in([each.reading.value for each in found]):
-        if number is not None and _round_in(str(value.get("plan_id"))) != number:
-            reason = f"{value.get('plan_id')!r}, but it lies in {folder}"
-            yield Finding("error", "place", "plan_id", reason)
+    number, plan = _round_in(folder), value.get("plan_id")
+    if number is not None and _round_in(str(plan)) != number:
+        yield Finding("error", "place", "plan_id", f"{plan!r}, but it lies in {folder}")
     its = named and named[1]
-    yield from _misplaced(found, "executor_id", its, f"the file is {origin.name}")
+    yield from _misplaced(value, "executor_id", its, f"the file is {origin.name}")
 
 
 def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
@@ -376,41 +365,37 @@ def _check_rows(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="plan",
-        what="What a planner wants to try, and what its reviewers say",
-        shape="document",
-        forms=(Form("1.0", Plan),),
-        paths=tuple(rf"(?:^|/){name}/round_\d+/[^/]+\.json$" for name in ("plans", "plan_archive")),
-        looks=lambda value: has_fields(value, "plan_id", "planner_id", "hypothesis"),
-        cross_check=_check_plan,
+    Kind.of(
+        "plan",
+        "What a planner wants to try, and what its reviewers say",
+        Plan,
+        r"(?:plans|plan_archive)/round_\d+/[^/]+\.json",
+        ("plan_id", "planner_id", "hypothesis"),
+        _check_plan,
     ),
-    Kind(
-        name="benchmark-result",
-        what="What the benchmark says of what an executor made",
-        shape="document",
-        forms=(Form("1.0", BenchmarkResult),),
-        paths=(r"(?:^|/)benchmark_results/round_\d+/[^/]+\.json$",),
-        looks=lambda value: has_fields(value, "executor_id", "plan_id", "benchmark_score"),
-        cross_check=_check_result,
+    Kind.of(
+        "benchmark-result",
+        "What the benchmark says of what an executor made",
+        BenchmarkResult,
+        r"benchmark_results/round_\d+/[^/]+\.json",
+        ("executor_id", "plan_id", "benchmark_score"),
+        _check_result,
     ),
-    Kind(
-        name="research-brief",
-        what="What a researcher suggests to try in a round",
-        shape="document",
-        forms=(Form("1.0", ResearchBrief),),
-        paths=(r"(?:^|/)research_briefs/round_\d+\.json$",),
-        looks=lambda value: has_fields(value, "iteration", "researcher_id", "ideas"),
-        cross_check=_check_round,
+    Kind.of(
+        "research-brief",
+        "What a researcher suggests to try in a round",
+        ResearchBrief,
+        r"research_briefs/round_\d+\.json",
+        ("iteration", "researcher_id", "ideas"),
+        _check_round,
     ),
-    Kind(
-        name="iteration-history",
-        what="Who won and who lost a round",
-        shape="document",
-        forms=(Form("1.0", IterationHistory),),
-        paths=(r"(?:^|/)iteration_history/round_\d+\.json$",),
-        looks=lambda value: has_fields(value, "iteration", "winner", "losers"),
-        cross_check=_check_round,
+    Kind.of(
+        "iteration-history",
+        "Who won and who lost a round",
+        IterationHistory,
+        r"iteration_history/round_\d+\.json",
+        ("iteration", "winner", "losers"),
+        _check_round,
     ),
     Kind(
         name="raw-data",
@@ -421,24 +406,23 @@ KINDS: tuple[Kind, ...] = (
         looks=lambda value: has_fields(value, "iteration", "plan_id", "is_winner"),
         cross_check=_check_rows,
     ),
-    Kind(
-        name="merge-report",
-        what="What a round's tournament merged, or why nothing",
-        shape="document",
-        forms=(Form("1.0", MergeReport),),
-        paths=(r"(?:^|/)merge_reports/round_\d+\.json$",),
-        looks=lambda value: has_fields(value, "iteration", "goal_slug", "archived"),
-        cross_check=_check_round,
+    Kind.of(
+        "merge-report",
+        "What a round's tournament merged, or why nothing",
+        MergeReport,
+        r"merge_reports/round_\d+\.json",
+        ("iteration", "goal_slug", "archived"),
+        _check_round,
     ),
-    Kind(
-        name="improve-events",
-        what="Changes of settings and phases",
+    Kind.of(
+        "improve-events",
+        "Changes of settings and phases",
+        ImproveEvent,
+        r"tracking/events\.json",
+        ("timestamp", "event_type", "iteration", "details"),
         shape="array",
-        forms=(Form("1.0", ImproveEvent),),
-        paths=(r"(?:^|/)tracking/events\.json$",),
-        looks=lambda value: has_fields(value, "timestamp", "event_type", "iteration", "details"),
     ),
     *improve_state.KINDS,
-    *goal.KINDS,
-    *harness.KINDS,
+    goal.GOAL,
+    harness.HARNESS,
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.kind import Kind
 from holdfast.contracts.record import (
     Also,
     AtLeastOne,
@@ -200,36 +200,32 @@ class AgentSettings(Document):
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="iteration-state",
-        what="How far the round under way has come",
-        shape="document",
-        forms=(Form("1.0", IterationState),),
-        paths=(r"(?:^|/)iteration_state\.json$",),
-        looks=lambda value: has_fields(value, "iteration", "current_step"),
+    Kind.of(
+        "iteration-state",
+        "How far the round under way has come",
+        IterationState,
+        r"iteration_state\.json",
+        ("iteration", "current_step"),
     ),
-    Kind(
-        name="settings",
-        what="What the user decides about an improvement loop",
-        shape="document",
-        forms=(Form("1.0", Settings),),
-        paths=(r"(?:^|/)config/settings\.json$",),
-        looks=lambda value: has_fields(value, "benchmark_command"),
+    Kind.of(
+        "settings",
+        "What the user decides about an improvement loop",
+        Settings,
+        r"config/settings\.json",
+        ("benchmark_command",),
     ),
-    Kind(
-        name="baseline",
-        what="What the unchanged repository scores, and how much that varies",
-        shape="document",
-        forms=(Form("1.0", Baseline),),
-        paths=(r"(?:^|/)tracking/baseline\.json$",),
-        looks=lambda value: has_fields(value, "baseline_score", "recorded_at"),
+    Kind.of(
+        "baseline",
+        "What the unchanged repository scores, and how much that varies",
+        Baseline,
+        r"tracking/baseline\.json",
+        ("baseline_score", "recorded_at"),
     ),
-    Kind(
-        name="agent-settings",
-        what="What an improvement loop keeps about itself",
-        shape="document",
-        forms=(Form("1.0", AgentSettings),),
-        paths=(r"(?:^|/)agent-settings\.json$",),
-        looks=lambda value: has_fields(value, "trust_confirmed", "si_setting_goal"),
+    Kind.of(
+        "agent-settings",
+        "What an improvement loop keeps about itself",
+        AgentSettings,
+        r"agent-settings\.json",
+        ("trust_confirmed", "si_setting_goal"),
     ),
 )

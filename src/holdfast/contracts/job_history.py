@@ -254,9 +254,9 @@ class BareHistory(Record):
     def value(self) -> Any:
         return super().value()[self.array_in]
 
-    def unknown_fields(self) -> Iterator[str]:
-        for path in super().unknown_fields():
-            yield path.removeprefix(self.array_in)
+    def all_records(self, path: str = "") -> Iterator[tuple[str, Record]]:
+        for inner, record in super().all_records(path):
+            yield inner.removeprefix(f".{self.array_in}"), record
 
 
 # --- from form to form ----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -13,20 +13,22 @@ from holdfast.contracts.kind import (
     Finding,
     Form,
     Kind,
-    Located,
     Origin,
     has_fields,
     object_of,
     objects_in,
+    of_each,
 )
-from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
 from holdfast.contracts.record import (
     Count,
+    Digest,
     Document,
+    Fence,
     Free,
     NonEmpty,
     Number,
     OffsetTime,
+    OneOf,
     Record,
     Seconds,
     Usd,
@@ -95,22 +97,7 @@ class JobLine(Record):
     """One thing that happened to a job."""
 
     ts: OffsetTime
-    event: Literal[
-        "new",
-        "set",
-        "move",
-        "hold",
-        "part",
-        "call",
-        "reply",
-        "judged",
-        "point",
-        "attach",
-        "note",
-        "told",
-        "imported",
-        "archived",
-    ]
+    event: Annotated[str, OneOf(tuple(NEEDS))]
     job_id: JobId | None = None
     created_at: UtcTime | None = None
     spec: _Open | None = None
@@ -193,15 +180,15 @@ class JobLine(Record):
         return self
 
 
-LOG = Kind(
+LOG = Kind.of(
     "job-log",
     "What happened to a job, line by line",
-    "lines",
-    (LOG_FORM, Form("1.0", JobLine)),
-    paths=(r"(?:^|/)jobs/[^/]+/history(?:\.[^/]+)?\.jsonl$",),
-    looks=lambda value: (
+    JobLine,
+    r"jobs/[^/]+/history(?:\.[^/]+)?\.jsonl",
+    lambda value: (
         has_fields(value, "event", "sequence", "outcome") or has_fields(value, "event", "spec")
     ),
+    shape="lines",
 )
 
 
@@ -229,21 +216,20 @@ class JobIndex(Document):
     queue: list[JobId]
 
 
-QUEUE = Kind(
+QUEUE = Kind.of(
     "job-queue",
     "Jobs that were made, chosen and put in their places",
-    "lines",
-    (LOG_FORM, Form("1.0", QueueLine)),
-    paths=(r"(?:^|/)jobs/queue(?:\.[^/]+)?\.jsonl$",),
-    looks=lambda value: has_fields(value, "event", "job_id", "rank"),
+    QueueLine,
+    r"jobs/queue(?:\.[^/]+)?\.jsonl",
+    ("event", "job_id", "rank"),
+    shape="lines",
 )
-INDEX = Kind(
+INDEX = Kind.of(
     "job-index",
     "Which jobs there are, and the queue",
-    "document",
-    (Form("1.0", JobIndex),),
-    paths=(r"(?:^|/)jobs/index\.json$",),
-    looks=lambda value: has_fields(value, "current_job_id", "jobs", "queue"),
+    JobIndex,
+    r"jobs/index\.json",
+    ("current_job_id", "jobs", "queue"),
 )
 
 
@@ -313,22 +299,7 @@ class JobManifest(_Manifest[State]):
 
 # --- what other systems call them -----------------------------------------------------------
 
-ForeignState = Literal[
-    "SUSPENDED",
-    "PAUSED",
-    "APPROVAL_REQUIRED",
-    "HALTED_ITERATION",
-    "REVIEW_REQUIRED",
-    "FAILED",
-    "PROVISIONING",
-    "EXECUTING",
-    "RECOVERING",
-    "HARVESTING",
-    "ATTACHED",
-    "DETACHED",
-]
-
-FOREIGN_STATES: dict[ForeignState, tuple[State, Hold | None]] = {
+FOREIGN_STATES: dict[str, tuple[State, Hold | None]] = {
     "SUSPENDED": ("PENDING", "suspended"),
     "PAUSED": ("PENDING", "suspended"),
     "APPROVAL_REQUIRED": ("REVIEWING", "approval"),
@@ -344,7 +315,7 @@ FOREIGN_STATES: dict[ForeignState, tuple[State, Hold | None]] = {
 }
 
 
-class ForeignManifest(_Manifest[ForeignState]):
+class ForeignManifest(_Manifest[Annotated[str, OneOf(tuple(FOREIGN_STATES))]]):
     """A manifest of a system with other states."""
 
 
@@ -369,17 +340,12 @@ def check_directory(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
         yield Finding("warning", "path", "job_id", reason)
 
 
-def _check_manifest(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    for line, reading in found:
-        value = object_of(reading.value)
-        for finding in check_directory(value, origin):
-            yield finding._replace(line=line)
-        phase, phases = value.get("current_phase"), value.get("phases")
-        if isinstance(phase, str) and isinstance(phases, list):
-            known = [each.get("name") for each in objects_in(phases)]
-            if phase not in known:
-                reason = f"{phase!r} is none of its phases"
-                yield Finding("error", "phase", "current_phase", reason, line)
+def _check_manifest(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    yield from check_directory(value, origin)
+    phase, phases = value.get("current_phase"), value.get("phases")
+    known = [each.get("name") for each in objects_in(phases)]
+    if isinstance(phase, str) and isinstance(phases, list) and phase not in known:
+        yield Finding("error", "phase", "current_phase", f"{phase!r} is none of its phases")
 
 
 MANIFEST = Kind(
@@ -398,5 +364,5 @@ MANIFEST = Kind(
     ),
     paths=(r"(^|/)jobs/[^/]+/manifest\.json$", r"(^|/)job_manifest\.json$"),
     looks=lambda value: has_fields(value, "job_id", "status", "metrics"),
-    cross_check=_check_manifest,
+    cross_check=of_each(_check_manifest),
 )

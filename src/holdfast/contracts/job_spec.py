@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from holdfast.contracts.job_exchange import JobId, WorkspacePath
 from holdfast.contracts.job_states import ACTIONS, Action
-from holdfast.contracts.kind import Form, Kind, has_fields
+from holdfast.contracts.kind import Kind, has_fields
 from holdfast.contracts.record import (
     Count,
     Document,
@@ -128,11 +128,10 @@ class JobSpec(Document):
         return phase.model or self.models.get(phase.role.lower())
 
 
-SPEC = Kind(
+SPEC = Kind.of(
     "job-spec",
     "What somebody wants of a job",
-    "document",
-    (Form("1.0", JobSpec),),
-    paths=(r"(^|/)(job|job-spec|sample-job)\.json$",),
-    looks=lambda value: has_fields(value, "phases") and not has_fields(value, "status"),
+    JobSpec,
+    r"(job|job-spec|sample-job)\.json",
+    lambda value: has_fields(value, "phases") and not has_fields(value, "status"),
 )

@@ -19,6 +19,7 @@ from typing import (
     Literal,
     NamedTuple,
     Protocol,
+    Self,
     Union,
     cast,
     get_args,
@@ -26,11 +27,25 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core.core_schema import ErrorType
 
 from holdfast.contracts import formats
-from holdfast.contracts.record import CHOICE_ERROR, RULE_ERROR, TEXT_ERROR, TIME_ERROR, Record
+from holdfast.contracts.record import (
+    CHOICE_ERROR,
+    RULE_ERROR,
+    TEXT_ERROR,
+    TIME_ERROR,
+    Count,
+    Digest,
+    Fence,
+    NonEmpty,
+    Number,
+    OffsetTime,
+    Record,
+    UtcTime,
+    broken_rule,
+)
 from holdfast.text import clip
 
 Location = tuple[int | str, ...]
@@ -118,8 +133,6 @@ class Finding(NamedTuple):
     reason: str
     line: int = 0
     """Counted from 1; 0 for the file as a whole."""
-    times: int = 1
-    """How often it was met; only the first place is told."""
 
 
 class Reading(NamedTuple):
@@ -172,6 +185,19 @@ class Origin(NamedTuple):
 
 
 CrossCheck = Callable[[Sequence[Located], Origin], Iterator[Finding]]
+Check = Callable[[dict[str, Any], Origin], Iterator[Finding]]
+
+
+def of_each(check: Check) -> CrossCheck:
+    """A cross-check of one object after the other; what it finds is on the line of the object."""
+
+    def check_all(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+        for line, reading in found:
+            for value in objects_in([reading.value]):
+                for finding in check(value, origin):
+                    yield finding._replace(line=line)
+
+    return check_all
 
 
 class Watch(Protocol):
@@ -223,6 +249,27 @@ class Kind:
     """For Markdown: the text as a record."""
     render: Callable[[Any], str] | None = None
     """For Markdown: the record as text."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        what: str,
+        model: type[Record],
+        path: str,
+        looks: tuple[str, ...] | Callable[[Any], bool] = (),
+        check: Check | None = None,
+        shape: Shape = "document",
+        parse: Callable[[str], Reading] | None = None,
+        render: Callable[[Any], str] | None = None,
+    ) -> Kind:
+        """A kind with one form so far, known by the end of its path and by the fields it has."""
+        forms = (*([LOG_FORM] if shape == "lines" else []), Form("1.0", model))
+        if isinstance(looks, tuple):
+            fields, looks = looks, lambda value: bool(fields) and has_fields(value, *fields)
+        cross_check = of_each(check) if check else None
+        paths = (rf"(?:^|/){path}$",)
+        return cls(name, what, shape, forms, paths, looks, cross_check, None, parse, render)
 
     @property
     def current(self) -> Form:
@@ -292,6 +339,52 @@ def _told_version(value: Any) -> str | None:
 def _number(version: str) -> tuple[int, int]:
     found = _VERSION.fullmatch(version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+# --- lines that a log or a lease writes about itself ----------------------------------------
+
+
+class LogLine(Record):
+    """A lease that was taken, renewed or released; a cut or failed segment; a redacted line."""
+
+    ts: OffsetTime | None = None  # by the zone of the home
+    lease: NonEmpty | None = None
+    fence: Fence | None = None
+    purpose: str | None = None
+    since: UtcTime | None = None
+    owner: list[str | int] | None = None
+    host: str | None = None
+    boot: str | None = None
+    deadline: Number | None = None
+    until: UtcTime | None = None
+    released: bool | None = None
+    log: Literal["segment_failed", "cut_tail"] | None = Field(default=None, alias="_log")
+    segment: str | None = None
+    error: str | None = None
+    lost: Count | None = None
+    hash_of_lost: Digest | None = None
+    redacted: Digest | None = None
+    seq: Count | None = None
+    hash: Digest | None = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        said = [each for each in (self.lease, self.log, self.redacted) if each is not None]
+        if len(said) != 1:
+            raise broken_rule("a line of the log itself has one of lease, _log and redacted")
+        if self.lease is not None and self.fence is None:
+            raise broken_rule("a lease has a fence")
+        return self
+
+
+def is_log_line(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    line = cast("dict[str, Any]", value)
+    return "event" not in line and any(name in line for name in ("lease", "_log", "redacted"))
+
+
+LOG_FORM = Form("log", LogLine, matches=is_log_line)
 
 
 # --- reading --------------------------------------------------------------------------------

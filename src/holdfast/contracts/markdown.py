@@ -214,6 +214,9 @@ def table_in(lines: Sequence[Line]) -> tuple[list[Row], str]:
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Nothing where there are no rows."""
+    if not rows:
+        return ""
     lines = [heading, ["-" * max(3, len(cell)) for cell in heading], *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines

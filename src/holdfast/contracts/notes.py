@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from holdfast.contracts import formats, markdown
-from holdfast.contracts.kind import Finding, Form, Kind, Reading
+from holdfast.contracts.kind import Finding, Kind, Reading
 from holdfast.contracts.record import Record, broken_rule
 
 SectionName = Literal[
@@ -158,15 +158,13 @@ def _looks(value: Any) -> bool:
     return sum(section.name is not None for section in found.sections) >= 2
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="memory-md",
-        what="What an agent knows across its sessions",
-        shape="markdown",
-        forms=(Form("1.0", MemoryNotes),),
-        paths=(r"(?:^|/)memory\.md$",),
-        looks=_looks,
-        parse=parse,
-        render=render,
-    ),
+NOTES = Kind.of(
+    "memory-md",
+    "What an agent knows across its sessions",
+    MemoryNotes,
+    r"memory\.md",
+    _looks,
+    shape="markdown",
+    parse=parse,
+    render=render,
 )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from holdfast.contracts.kind import Form, Kind, has_fields
-from holdfast.contracts.loglines import LOG_FORM, Digest
+from holdfast.contracts.kind import Kind, has_fields
 from holdfast.contracts.record import (
     AgentName,
     Count,
+    Digest,
     Document,
     Free,
     NonEmpty,
@@ -231,52 +231,49 @@ class ForkedFrom(Record):
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind(
-        name="spend",
-        what="Money that sessions reserved and spent",
+    Kind.of(
+        "spend",
+        "Money that sessions reserved and spent",
+        SpendLine,
+        r"spend/[0-9-]+(?:\.[^/]+)?\.jsonl",
+        ("session_id", "event", "usd"),
         shape="lines",
-        forms=(LOG_FORM, Form("1.0", SpendLine)),
-        paths=(r"(?:^|/)spend/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
-        looks=lambda value: has_fields(value, "session_id", "event", "usd"),
     ),
-    Kind(
-        name="spent",
-        what="What agents have spent in the last days",
-        shape="document",
-        forms=(Form("1.0", Spent),),
-        paths=(r"(?:^|/)spend\.json$",),
-        looks=lambda value: has_fields(value, "days", "reserved"),
+    Kind.of(
+        "spent",
+        "What agents have spent in the last days",
+        Spent,
+        r"spend\.json",
+        ("days", "reserved"),
     ),
-    Kind(
-        name="alert",
-        what="What somebody had to be told",
+    Kind.of(
+        "alert",
+        "What somebody had to be told",
+        AlertLine,
+        r"alerts/[0-9-]+(?:\.[^/]+)?\.jsonl",
+        ("event", "id", "agent", "kind", "says"),
         shape="lines",
-        forms=(LOG_FORM, Form("1.0", AlertLine)),
-        paths=(r"(?:^|/)alerts/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
-        looks=lambda value: has_fields(value, "event", "id", "agent", "kind", "says"),
     ),
-    Kind(
-        name="alerts",
-        what="Troubles that are not over",
-        shape="document",
-        forms=(Form("1.0", OpenAlerts),),
-        paths=(r"(?:^|/)state/alerts\.json$",),
-        looks=lambda value: has_fields(value, "open") and "reserved" not in value,
+    Kind.of(
+        "alerts",
+        "Troubles that are not over",
+        OpenAlerts,
+        r"state/alerts\.json",
+        lambda value: has_fields(value, "open") and "reserved" not in value,
     ),
-    Kind(
-        name="audit",
-        what="Rules that were broken, what was refused, and other odd things",
+    Kind.of(
+        "audit",
+        "Rules that were broken, what was refused, and other odd things",
+        AuditLine,
+        r"audit/[0-9-]+(?:\.[^/]+)?\.jsonl",
+        ("ts", "event", "detail"),
         shape="lines",
-        forms=(LOG_FORM, Form("1.0", AuditLine)),
-        paths=(r"(?:^|/)audit/[0-9-]+(?:\.[^/]+)?\.jsonl$",),
-        looks=lambda value: has_fields(value, "ts", "event", "detail"),
     ),
-    Kind(
-        name="turns",
-        what="What an agent asked models lately, and what that cost",
-        shape="document",
-        forms=(Form("1.0", Turns),),
-        paths=(r"(?:^|/)turns\.json$",),
-        looks=lambda value: has_fields(value, "turns", "sessions", "waiting"),
+    Kind.of(
+        "turns",
+        "What an agent asked models lately, and what that cost",
+        Turns,
+        r"turns\.json",
+        ("turns", "sessions", "waiting"),
     ),
 )

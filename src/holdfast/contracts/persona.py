@@ -6,12 +6,12 @@ An agent whose name cannot be an id (`Lila-v∞`) is read under one that can, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
+from holdfast.contracts.kind import Finding, Form, Kind, Origin, has_fields, object_of, of_each
 from holdfast.contracts.record import (
     AgentName,
     Count,
@@ -148,29 +148,27 @@ def _with_mapped_agent_ids(value: Json) -> Json:
     found = dict(value)
     if _has_foreign_name(value):
         found |= {"agent_id": mapped_agent_id(value["agent_id"]), "display_name": value["agent_id"]}
-    for holder in (found, ancestry := dict(object_of(value.get("ancestry")))):
-        parent = holder.get("parent_id")
-        if isinstance(parent, str) and not is_agent_id(parent):
-            holder["parent_id"] = mapped_agent_id(parent)
-    return found | ({"ancestry": ancestry} if "ancestry" in value else {})
+    return _with_parents(found, lambda name: name if is_agent_id(name) else mapped_agent_id(name))
 
 
 def _without_itself_as_parent(value: Json) -> Json:
-    found, name = dict(value), value["agent_id"]
-    ancestry = dict(object_of(value.get("ancestry")))
+    return _with_parents(value, lambda name: None if name == value["agent_id"] else name)
+
+
+def _with_parents(value: Json, renamed: Callable[[str], str | None]) -> Json:
+    found, ancestry = dict(value), dict(object_of(value.get("ancestry")))
     for holder in (found, ancestry):
-        if holder.get("parent_id") == name:
-            holder["parent_id"] = None
+        if isinstance(name := holder.get("parent_id"), str):
+            holder["parent_id"] = renamed(name)
     return found | ({"ancestry": ancestry} if "ancestry" in value else {})
 
 
-def _check_persona(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
-    for line, reading in found:
-        names = [object_of(reading.value).get(name) for name in ("agent_id", "display_name")]
-        known = origin.parent(2) == "state" and isinstance(names[0], str)
-        if known and origin.parent().casefold() not in [str(name).casefold() for name in names]:
-            reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
-            yield Finding("error", "path", "agent_id", reason, line)
+def _check_persona(value: Json, origin: Origin) -> Iterator[Finding]:
+    names = [value.get(name) for name in ("agent_id", "display_name")]
+    known = origin.parent(2) == "state" and isinstance(names[0], str)
+    if known and origin.parent().casefold() not in [str(name).casefold() for name in names]:
+        reason = f"{names[0]!r} in the directory of {origin.parent()!r}"
+        yield Finding("error", "path", "agent_id", reason)
 
 
 MANIFEST = Kind(
@@ -203,5 +201,5 @@ MANIFEST = Kind(
         or has_fields(value, "agent_id", "core_directives")
         or has_fields(value, "agent_id", "ancestry")
     ),
-    cross_check=_check_persona,
+    cross_check=of_each(_check_persona),
 )

@@ -8,7 +8,7 @@ can never say different things.  A field that a model does not know is kept as i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -71,37 +71,37 @@ class Record(BaseModel):
 
     def missing_fields(self) -> Iterator[str]:
         """Paths of the fields whose absence is worth a warning, here and below."""
-        if self.often_missing:
-            for name in sorted(self.often_missing - self.model_fields_set):
-                yield _alias(type(self), name)
-        yield from self._below(lambda record: record.missing_fields())
+        for path, record in self.all_records():
+            for name in sorted(record.often_missing - record.model_fields_set):
+                yield f"{path}.{_alias(type(record), name)}".removeprefix(".")
 
     def unknown_fields(self) -> Iterator[str]:
         """Paths of the fields that the format does not know, here and below."""
-        if not self.open_ended:
-            yield from self.model_extra or ()
-        yield from self._below(lambda record: record.unknown_fields())
+        for path, record in self.all_records():
+            for name in record.own_unknown_fields():
+                yield f"{path}.{name}".removeprefix(".")
 
-    def _below(self, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
+    def own_unknown_fields(self) -> Iterable[str]:
+        """The names of its own fields that the format does not know."""
+        return () if self.open_ended else self.model_extra or ()
+
+    def all_records(self, path: str = "") -> Iterator[tuple[str, Record]]:
+        """The record and all that are in it, each with its path."""
+        yield path, self
         for name, inner in self.__dict__.items():
-            if type(inner) in _WITHOUT_RECORDS:
-                continue
-            for path in _told_in(inner, told):
-                yield f"{_alias(type(self), name)}{path}"
+            if type(inner) not in _WITHOUT_RECORDS:
+                yield from _records_in(inner, f"{path}.{_alias(type(self), name)}")
 
 
-def _told_in(value: object, told: Callable[[Record], Iterator[str]]) -> Iterator[str]:
+def _records_in(value: object, path: str) -> Iterator[tuple[str, Record]]:
     if isinstance(value, Record):
-        for path in told(value):
-            yield f".{path}"
+        yield from value.all_records(path)
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[object]", value)):
-            for path in _told_in(inner, told):
-                yield f"[{number}]{path}"
+            yield from _records_in(inner, f"{path}[{number}]")
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, object]", value).items():
-            for path in _told_in(inner, told):
-                yield f".{name}{path}"
+            yield from _records_in(inner, f"{path}.{name}")
 
 
 @lru_cache(maxsize=4096)
@@ -126,6 +126,18 @@ class Free:
     """Marks a field whose content the format leaves open, and where it says so."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Text that is one of some words, which stand in a table."""
+
+    words: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.literal_schema(list(self.words))
 
 
 class Also:
@@ -225,12 +237,13 @@ UtcTime = Annotated[str, Time("utc")]
 OffsetTime = Annotated[str, Time("offset")]
 EpochTime = Annotated[float, Time("epoch")]
 Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-AtLeastOne = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Usd = NotNegative
+AtLeastOne = Fence = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 NonEmpty = Annotated[str, Field(min_length=1)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 SessionIdText = Annotated[
     str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2}_[a-z0-9][a-z0-9_-]{0,63}_\d{3,18}|\d{8}-\d{6})$")
 ]

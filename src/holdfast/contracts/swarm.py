@@ -1,29 +1,41 @@
-"""Swarms: what their agents said, what happened to them; and all kinds of their files."""
+"""All kinds of files of swarms: what agents said, what happened to them, their runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
 from holdfast import codec
 from holdfast.contracts.fractal import FMM, IvfIndex
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, has_fields, object_of
-from holdfast.contracts.loglines import LOG_FORM, Digest, Fence
+from holdfast.contracts.kind import (
+    LOG_FORM,
+    Finding,
+    Form,
+    Kind,
+    Origin,
+    has_fields,
+    object_of,
+    objects_in,
+)
 from holdfast.contracts.persona import MANIFEST
 from holdfast.contracts.record import (
     AtLeastOne,
     Count,
+    Digest,
     Document,
     EpochTime,
+    Fence,
     Free,
     NonEmpty,
     Number,
     Record,
+    Seconds,
     broken_rule,
 )
-from holdfast.contracts.runs import CLUSTER_RUN, TEST_RUN
 from holdfast.ids import is_agent_id, mapped_agent_id
 
 Json = dict[str, Any]
@@ -94,13 +106,13 @@ class AgentEvent(Record):
     hash: Digest | None = None
 
 
-MEMORY_LINE = Kind(
+MEMORY_LINE = Kind.of(
     "memory-line",
     "What was said to an agent and by it",
-    "lines",
-    (LOG_FORM, Form("1.0", MemoryLine)),
-    paths=(r"(^|/)memory(\.\d+)?\.jsonl$",),
-    looks=lambda value: has_fields(value, "ts", "role", "content"),
+    MemoryLine,
+    r"memory(\.\d+)?\.jsonl",
+    ("ts", "role", "content"),
+    shape="lines",
 )
 
 
@@ -126,13 +138,13 @@ TOPIC_LINE = Kind(
     ),
 )
 
-AGENT_EVENT = Kind(
+AGENT_EVENT = Kind.of(
     "agent-event",
     "What happened to an agent",
-    "lines",
-    (LOG_FORM, Form("1.0", AgentEvent)),
-    paths=(r"(^|/)events(\.\d+)?\.jsonl$",),
-    looks=lambda value: has_fields(value, "ts", "type", "meta"),
+    AgentEvent,
+    r"events(\.\d+)?\.jsonl",
+    ("ts", "type", "meta"),
+    shape="lines",
 )
 
 
@@ -153,12 +165,11 @@ class Index(Document):
     agents: dict[str, IndexEntry]
 
 
-def _check_index(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:
+def _check_index(value: Json, origin: Origin) -> Iterator[Finding]:
     del origin
-    for line, reading in found:
-        agents = object_of(object_of(reading.value).get("agents"))
-        for finding in (*_odd_names(agents), *_odd_parents(agents)):
-            yield finding._replace(line=line)
+    agents = object_of(value.get("agents"))
+    yield from _odd_names(agents)
+    yield from _odd_parents(agents)
 
 
 def _odd_names(agents: Json) -> Iterator[Finding]:
@@ -204,29 +215,27 @@ class RouterWeights(Record):
     open_ended = True
 
 
-class RetrievalRow(Record):
+class _Row(Record):
     """A text that can be found by its meaning, as it stands in a database of them."""
 
     id: Count | None = None
     agent_id: NonEmpty | None = None
     ts: EpochTime
     text: str
-    meta: Annotated[Json, Free("what the tool that stored it wanted to keep")] | None = None
+    meta: Any
     freq: AtLeastOne
     """How often the same text was stored."""
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
 
 
-class StoredRow(Record):
+class RetrievalRow(_Row):
+    meta: Annotated[Json, Free("what the tool that stored it wanted to keep")] | None = None
+
+
+class StoredRow(_Row):
     """The same with `meta` as the JSON text of its column."""
 
-    id: Count | None = None
-    agent_id: NonEmpty | None = None
-    ts: EpochTime
-    text: str
     meta: str
-    freq: AtLeastOne
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
 
     @model_validator(mode="after")
     def _holds_an_object(self) -> Self:
@@ -242,22 +251,17 @@ def _decoded(text: str) -> Json | None:
         return None
 
 
-INDEX = Kind(
+INDEX = Kind.of(
     "index",
     "All agents, their parents and counters",
-    "document",
-    (Form("1.0", Index),),
-    paths=(r"(^|/)state/index\.json$",),
-    looks=lambda value: has_fields(value, "updated", "agents"),
-    cross_check=_check_index,
+    Index,
+    r"state/index\.json",
+    ("updated", "agents"),
+    _check_index,
 )
 
-ROUTER_WEIGHTS = Kind(
-    "router-weights",
-    "How much a router likes each agent",
-    "document",
-    (Form("1.0", RouterWeights),),
-    paths=(r"(^|/)router_weights\.json$",),
+ROUTER_WEIGHTS = Kind.of(
+    "router-weights", "How much a router likes each agent", RouterWeights, r"router_weights\.json"
 )
 
 RETRIEVAL_ROW = Kind(
@@ -274,6 +278,265 @@ RETRIEVAL_ROW = Kind(
         Form("1.0", RetrievalRow),
     ),
     looks=lambda value: has_fields(value, "ts", "text", "freq"),
+)
+
+
+# --- runs: of one agent under test, and of several -------------------------------------------
+
+AgentMention = NonEmpty
+"""An agent of the run; not the name of a file, so that other systems' names are right too."""
+_SLACK = 1.0
+"""Seconds that two clocks of a run may differ by."""
+
+
+class Chatted(Record):
+    t: EpochTime
+    type: Literal["chat"]
+    prompt: str
+    reply: str
+
+
+class Stated(Record):
+    t: EpochTime
+    type: Literal["status"]
+    tail_mem: Count
+    tail_ev: Count
+
+
+class Forked(Record):
+    t: EpochTime
+    type: Literal["fork"]
+    child_id: AgentMention
+
+
+class TestFailed(Record):
+    t: EpochTime
+    type: Literal["error"]
+    error: str
+
+
+class TestCounts(Record):
+    chat: Count
+    fork: Count
+    status: Count
+    errors: Count
+
+
+class TestLogs(Record):
+    txt: NonEmpty
+    json_: NonEmpty = Field(alias="json")
+    log: NonEmpty
+
+
+class TestRun(Document):
+    agent_id: AgentMention
+    start_ts: EpochTime
+    end_ts: EpochTime
+    elapsed_sec: Seconds
+    counts: TestCounts
+    events: list[Annotated[Chatted | Stated | Forked | TestFailed, Field(discriminator="type")]]
+    logs: TestLogs
+    often_missing: ClassVar[frozenset[str]] = frozenset({"logs"})
+
+
+class Asked(Record):
+    """Additive: what is known of the call behind an event."""
+
+    model: str | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cost_usd: Number | None = None
+    """Absent is unknown."""
+    seconds: Seconds | None = None
+
+
+class _Answered(Asked):
+    t: EpochTime
+    prompt: str
+    reply: str
+    tick: AtLeastOne
+
+
+class Passed(_Answered):
+    """From one agent to the next, or from one to each."""
+
+    type: Literal["handoff", "broadcast"]
+    from_: AgentMention = Field(alias="from")
+    to: AgentMention
+
+
+class Moe(_Answered):
+    type: Literal["moe"]
+    expert: AgentMention
+    router_scores: dict[str, Number]
+    """Of every agent; far below zero for one that is cooling."""
+    reason: str | None = None
+    """Additive: why this expert was chosen."""
+    often_missing: ClassVar[frozenset[str]] = frozenset({"prompt", "router_scores"})
+
+
+class Aggregate(_Answered):
+    type: Literal["aggregate"]
+    summarizer: AgentMention
+    often_missing: ClassVar[frozenset[str]] = frozenset({"prompt"})
+
+
+class InputGoal(Record):
+    t: EpochTime
+    type: Literal["input_goal"]
+    text: str
+
+
+class Failed(Asked):
+    t: EpochTime
+    type: Literal["error"]
+    agent: AgentMention
+    error: str
+    tick: AtLeastOne | None = None
+    """Additive: when it happened."""
+    summary: bool | None = None
+    """Additive: whether it was asked for the baton."""
+    often_missing: ClassVar[frozenset[str]] = frozenset({"agent"})
+
+
+ClusterEvent = Annotated[Passed | Moe | Aggregate | InputGoal | Failed, Field(discriminator="type")]
+
+
+class AgentCounts(Record):
+    chat: Count
+    errors: Count
+    often_missing: ClassVar[frozenset[str]] = frozenset({"errors"})
+
+
+class AggregateCounts(Record):
+    calls: Count
+    errors: Count
+
+
+class ClusterRun(Document):
+    agents: list[AgentMention]
+    model: str
+    use_ollama: bool
+    ticks: Count
+    elapsed_sec: Seconds
+    counts: dict[str, AgentCounts]
+    events: list[ClusterEvent]
+    run: str | None = None
+    """Additive, as all that follow."""
+    status: str | None = None
+    why: str | None = None
+    topology: str | None = None
+    topk: Count | None = None
+    seed: int | None = None
+    router: str | None = None
+    models: dict[str, str] | None = None
+    """Of each agent."""
+    summarizer: str | None = None
+    aggregate: AggregateCounts | None = None
+    """Calls of the summariser, which are not in `counts`."""
+    baton: str | None = None
+    tokens: Count | None = None
+    cost_usd: Number | None = None
+    unknown_costs: Count | None = None
+    """Calls of which no cost is known."""
+    compared_with: str | None = None
+    """The run that this one is the baseline of."""
+    often_missing: ClassVar[frozenset[str]] = frozenset({"use_ollama", "elapsed_sec"})
+
+
+def _check_test(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    del origin
+    seen = Counter(str(event.get("type")) for event in objects_in(value.get("events")))
+    real = {"chat": seen["chat"], "fork": seen["fork"], "status": seen["status"]}
+    yield from _recounted("counts", value.get("counts"), real | {"errors": seen["error"]})
+    start, end, told = (_number(value, name) for name in ("start_ts", "end_ts", "elapsed_sec"))
+    if abs(end - start - told) > _SLACK:
+        reason = f"{told:g} where {end - start:g} passed between start_ts and end_ts"
+        yield Finding("warning", "elapsed", "elapsed_sec", reason)
+
+
+def _check_cluster(value: dict[str, Any], origin: Origin) -> Iterator[Finding]:
+    del origin
+    events = list(objects_in(value.get("events")))
+    yield from _counted(value, events)
+    yield from _in_their_ticks(value, events)
+    yield from _of_the_run(value, events)
+
+
+_COUNTED = {"handoff": "to", "broadcast": "to", "moe": "expert", "error": "agent"}
+"""The events that are counted, and the field that names the agent they count for."""
+_NAMES = ("from", "to", "expert", "summarizer", "agent")
+
+
+def _counted(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    chats, errors = Counter[str](), Counter[str]()
+    for event in events:
+        kind = event.get("type")
+        field = _COUNTED.get(kind) if isinstance(kind, str) else None
+        name = event.get(field) if field else None
+        if isinstance(name, str):
+            (errors if kind == "error" else chats)[name] += 1
+    counts = object_of(value.get("counts"))
+    for name, told in counts.items():
+        real = {"chat": chats[name], "errors": errors[name]}
+        yield from _recounted(f"counts.{name}", told, real)
+    for name in sorted((chats | errors).keys() - counts.keys()):
+        yield Finding("warning", "counts", f"counts.{name}", "has events, but no counts")
+
+
+def _recounted(where: str, told: Any, real: Mapping[str, int]) -> Iterator[Finding]:
+    counts = object_of(told)
+    for name, number in real.items():
+        if abs(_number(counts, name) - number) > 0:
+            reason = f"{counts[name]} where the events have {number}"
+            yield Finding("warning", "counts", f"{where}.{name}", reason)
+
+
+def _in_their_ticks(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    ticks = _number(value, "ticks")
+    for number, event in enumerate(events):
+        if _number(event, "tick") > ticks:
+            where = f"events[{number}].tick"
+            yield Finding("warning", "tick", where, f"{event['tick']} of {ticks:g} ticks")
+            return
+
+
+def _of_the_run(value: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
+    agents = value.get("agents")
+    if not isinstance(agents, list):
+        return
+    known = {agent for agent in cast("list[Any]", agents) if isinstance(agent, str)}
+    for number, event in enumerate(events):
+        for name in _NAMES:
+            mentioned = event.get(name)
+            if isinstance(mentioned, str) and mentioned not in known:
+                known.add(mentioned)  # told once
+                reason = f"{mentioned!r} is no agent of this run"
+                yield Finding("warning", "agent", f"events[{number}].{name}", reason)
+
+
+def _number(value: dict[str, Any], name: str) -> float:
+    """Not a number if it is none, so that it differs from nothing."""
+    found = value.get(name)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else math.nan
+
+
+TEST_RUN = Kind.of(
+    "test-run",
+    "The run of one agent under test",
+    TestRun,
+    r"test_run_[^/]*\.json",
+    ("agent_id", "start_ts", "events"),
+    _check_test,
+)
+
+CLUSTER_RUN = Kind.of(
+    "cluster-run",
+    "The run of several agents, event by event",
+    ClusterRun,
+    r"cluster_run_[^/]*\.json",
+    ("agents", "ticks", "events"),
+    _check_cluster,
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.codec import MAX_DOCUMENT, Record, encode
 from holdfast.contracts.kind import Finding
-from holdfast.contracts.ledger_watch import content
+from holdfast.contracts.ledger import content
 from holdfast.errors import BadValue
 from holdfast.ledger.foreign import instant_in
 from holdfast.store.chain import ORIGIN, body, seal

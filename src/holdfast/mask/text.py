@@ -15,25 +15,9 @@ from typing import NamedTuple
 from holdfast.mask.chance import chancy, random
 from holdfast.mask.encoded import Forms, Overfull, Room, said
 from holdfast.mask.formats import AFTER_RUN, BEFORE_RUN, FORMATS, MARKED, SHAPED_RUN
-from holdfast.mask.labels import (
-    HEX,
-    ISSUERS,
-    PROVIDERS,
-    Named,
-    is_benign,
-    is_secret,
-    prefixed,
-)
+from holdfast.mask.labels import HEX, ISSUERS, PROVIDERS, Named, is_benign, is_secret, prefixed
 from holdfast.mask.linear import Pattern
-from holdfast.mask.places import (
-    FIRST,
-    LOGIN_BEGINS,
-    OPTION_BEGINS,
-    STORES,
-    SURE,
-    WEAK,
-    close,
-)
+from holdfast.mask.places import FIRST, LOGIN_BEGINS, OPTION_BEGINS, STORES, SURE, WEAK, close
 
 TAG = re.compile(rb"\[SECRET(?::[a-z-]+:[0-9a-f]{8})?\]")
 _DEEPEST = 3

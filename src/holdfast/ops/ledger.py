@@ -204,7 +204,7 @@ def list_(
     rows = _merged(streams)
     counts: dict[str, int] = {}
     if dedupe:
-        from holdfast.contracts.ledger_watch import content
+        from holdfast.contracts.ledger import content
 
         met, kept = len(rows), dict[bytes, Found]()
         for each in rows:

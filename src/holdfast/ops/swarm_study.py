@@ -13,7 +13,7 @@ from holdfast.agents.chat import Chat, Manner
 from holdfast.agents.forking import fork as forked
 from holdfast.charts import png, svg
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
-from holdfast.contracts.runs import CLUSTER_RUN, TEST_RUN
+from holdfast.contracts.swarm import CLUSTER_RUN, TEST_RUN
 from holdfast.errors import NotFound, UsageError
 from holdfast.ids import key_parts
 from holdfast.ledger.book import agents

@@ -1,6 +1,6 @@
 """What a run shows: tokens, latency, load, router choices, errors and the drift of the baton.
 
-Pure functions over the documents of `contracts.runs`, also over those of other systems: a field
+Pure functions over the documents of `contracts.swarm`, also over those of other systems: a field
 that is missing or malformed makes its measure `None` and never stops the others.
 """
 

@@ -9,9 +9,17 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading
-from holdfast.contracts.ledger_watch import content
-from holdfast.contracts.loglines import LOG_FORM, is_log_line
+from holdfast.contracts.kind import (
+    LOG_FORM,
+    Finding,
+    Form,
+    Kind,
+    Located,
+    Origin,
+    Reading,
+    is_log_line,
+)
+from holdfast.contracts.ledger import content
 from holdfast.store.chain import GENESIS, holds, read_seal
 from holdfast.validate.detect import by_path, detect
 from holdfast.validate.scan import OF_LINES, Found, Scan, lines_of
