@@ -51,7 +51,9 @@ def parse(data: bytes, name: str) -> Json:
 def _from_yaml(text: str, name: str) -> Json:
     yaml = cast("Any", import_module("yaml"))  # most commands never read any
     try:
-        _refuse_anchors(yaml.parse(text, Loader=yaml.SafeLoader))
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if getattr(event, "anchor", None):
+                raise _Refused(event, "an anchor or alias", "write the value out")
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         return None if tree is None else _value(tree, 0)
     except RecursionError:
@@ -67,12 +69,6 @@ class _Refused(Exception):
     def __init__(self, node: Any, why: str, hint: str) -> None:
         super().__init__(why)
         self.line, self.why, self.hint = node.start_mark.line + 1, why, hint
-
-
-def _refuse_anchors(events: Any) -> None:
-    for event in events:
-        if getattr(event, "anchor", None):
-            raise _Refused(event, "an anchor or alias", "write the value out")
 
 
 def _value(node: Any, depth: int) -> Json:

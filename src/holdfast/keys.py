@@ -90,7 +90,6 @@ class Kept:
         return _parsed(text.data if text else None, self.where)
 
     def change(self, change: Callable[[Ring], list[Key]]) -> Ring:
-        _refuse_home(self.where)
         self.ring()
         folder, name = os.path.split(self.where)
         changed = Ring([], self.where)
@@ -98,7 +97,10 @@ class Kept:
         def put(old: bytes | None) -> bytes:
             nonlocal changed
             changed = Ring(change(_parsed(old, self.where)), self.where)
-            return _written(changed)
+            keys = [
+                {"id": key.id, "made_at": key.made_at, "key": as_text(key)} for key in changed.keys
+            ]
+            return pretty({"format": _FORMAT, "keys": keys})
 
         with (
             typed("writing the keys", self.where),
@@ -133,11 +135,6 @@ def _refuse_home(path: str) -> None:
         above = os.path.dirname(above)
 
 
-def _written(ring: Ring) -> bytes:
-    keys = [{"id": key.id, "made_at": key.made_at, "key": as_text(key)} for key in ring.keys]
-    return pretty({"format": _FORMAT, "keys": keys})
-
-
 def _parsed(data: bytes | None, where: str) -> Ring:
     if data is None:
         return Ring([], where)
@@ -165,4 +162,4 @@ def _key(listed: dict[str, str]) -> Key:
 
 
 def _unheard(word: str, detail: str) -> None:
-    """No audit outside of a home."""
+    """Outside of a home there is no audit."""

@@ -125,7 +125,7 @@ class Layout(NamedTuple):
         for template in (self.paths[part] for part in self.known_by):
             found = filter(None, map(_pattern(template).fullmatch, keys))
             # A folder counts by what is in it, a file by itself.
-            names |= {match["name"] for match in found if match["rest"] or _is_file(template)}
+            names |= {match["name"] for match in found if match["rest"] or "." in template}
         return names
 
     def slot(self, path: str) -> Slot | None:
@@ -143,10 +143,6 @@ def _pattern(template: str) -> re.Pattern[str]:
     before, star, behind = template.partition("*")
     name = "(?P<name>[^/]+)" if star else ""
     return re.compile(re.escape(before) + name + re.escape(behind) + "(?:/(?P<rest>.+))?")
-
-
-def _is_file(template: str) -> bool:
-    return "." in template
 
 
 HOLDFAST = Layout(

@@ -111,10 +111,7 @@ class Settings(NamedTuple):
     @property
     def park_after(self) -> int:
         """After how many failures in a row a task is handed out no more."""
-        value = table(self.tables, "tasks").get("park_after", 3)
-        if type(value) is int and value >= 1:
-            return value
-        raise _wrong("tasks.park_after", value, "a number of failures", "3")
+        return _whole(self.tables, "tasks", "park_after", "a number of failures", "3") or 3
 
     @property
     def default_model(self) -> str | None:
@@ -128,10 +125,7 @@ class Settings(NamedTuple):
     @property
     def calls_per_minute(self) -> int | None:
         """How often this process may ask one model in a minute; None is no limit."""
-        value = table(self.tables, "models").get("per_minute")
-        if value is None or (type(value) is int and value >= 1):
-            return value
-        raise _wrong("models.per_minute", value, "a number of calls", "20")
+        return _whole(self.tables, "models", "per_minute", "a number of calls", "20")
 
     @property
     def embedder(self) -> str:
@@ -252,6 +246,14 @@ def _seconds(found: Table, name: str, standard: float, above: str = "") -> float
     if 0 < seconds < _LONGEST:
         return seconds
     raise _wrong(above + name, value, "a duration", '"300s" or "5m"')
+
+
+def _whole(found: Table, above: str, name: str, wanted: str, like: str) -> int | None:
+    """A number from 1; None where the file names none."""
+    value = table(found, above).get(name)
+    if value is None or (type(value) is int and value >= 1):
+        return value
+    raise _wrong(f"{above}.{name}", value, wanted, like)
 
 
 def _bytes(value: object) -> int:

@@ -269,10 +269,8 @@ def _shown(phase: Phase) -> str:
     return ", ".join([*targets, *phase.unread])
 
 
-def _looks(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    titles = [each.title for each in markdown.page_of(value).sections]
+def _looks(text: str) -> bool:
+    titles = [each.title for each in markdown.page_of(text).sections]
     return sum(meant_choice(title, _SECTIONS) is not None for title in titles) >= 2
 
 

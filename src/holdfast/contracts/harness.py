@@ -124,10 +124,8 @@ def render(harness: Harness) -> str:
     return markdown.rendered(harness.title, harness.intro, sections)
 
 
-def _looks(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    titles = [section.title for section in markdown.page_of(value).sections]
+def _looks(text: str) -> bool:
+    titles = [section.title for section in markdown.page_of(text).sections]
     return any(_RULE.fullmatch(each) or meant_choice(each, (_FAMILIES,)) for each in titles)
 
 

@@ -265,11 +265,15 @@ class Kind:
     ) -> Kind:
         """A kind with one form so far, known by the end of its path and by the fields it has."""
         forms = (*([LOG_FORM] if shape == "lines" else []), Form("1.0", model))
-        if isinstance(looks, tuple):
-            fields, looks = looks, lambda value: bool(fields) and has_fields(value, *fields)
+
+        def alike(value: Any) -> bool:
+            if not callable(looks):
+                return bool(looks) and has_fields(value, *looks)
+            return (shape != "markdown" or isinstance(value, str)) and looks(value)
+
         cross_check = of_each(check) if check else None
         paths = (rf"(?:^|/){path}$",)
-        return cls(name, what, shape, forms, paths, looks, cross_check, None, parse, render)
+        return cls(name, what, shape, forms, paths, alike, cross_check, None, parse, render)
 
     @property
     def current(self) -> Form:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import orjson
@@ -393,7 +394,7 @@ class LedgerWatch:
         self._agent = origin.parent().lower() if named and inside else None
         self._latest, self._today, self._zone = "", "", ""
         """The last time; a day that is as it should be; fractions and zone of the last time."""
-        self._sessions: dict[str, str | None] = {}
+        self._owner = cache(agent_of)
         self._seen: dict[int, int] = {}
         """The line of each content; of that only a hash, for a day can have very many."""
         self._ids: dict[str, int] = {}
@@ -445,11 +446,6 @@ class LedgerWatch:
             reason = f"goes back, after {self._latest}"
             found.append(Finding("warning", "time_order", "ts", reason, line))
         self._today, self._zone = today, ts[_STAMP:]
-
-    def _owner(self, session: str) -> str | None:
-        if session not in self._sessions:
-            self._sessions[session] = agent_of(session)
-        return self._sessions[session]
 
     def _see_id(self, line: int, name: Any, found: list[Finding]) -> None:
         if isinstance(name, str):

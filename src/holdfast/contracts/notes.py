@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -150,12 +150,9 @@ def render(record: MemoryNotes) -> str:
     return "".join(parts)
 
 
-def _looks(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    found = parse(value).record
-    assert isinstance(found, MemoryNotes)
-    return sum(section.name is not None for section in found.sections) >= 2
+def _looks(text: str) -> bool:
+    titles = [section.title for section in markdown.split(text)[1]]
+    return sum(section_called(title) is not None for title in titles) >= 2
 
 
 NOTES = Kind.of(

@@ -137,11 +137,9 @@ def _has_foreign_name(value: Any) -> bool:
 
 
 def _is_own_parent(value: Any) -> bool:
-    parents = (
-        object_of(value).get("parent_id"),
-        object_of(object_of(value).get("ancestry")).get("parent_id"),
-    )
-    return _name_of(value) in [each for each in parents if each is not None]
+    name, found = _name_of(value), object_of(value)
+    parents = [each.get("parent_id") for each in (found, object_of(found.get("ancestry")))]
+    return name is not None and name in parents
 
 
 def _with_mapped_agent_ids(value: Json) -> Json:

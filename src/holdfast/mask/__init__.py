@@ -125,7 +125,7 @@ class _Masking:
             return masked
         if isinstance(value, list | tuple):
             items = cast("list[Any]", value)
-            before = ["", *map(_word, items)]
+            before = ["", *(item if isinstance(item, str) else "" for item in items)]
             return [self._item(*pair, kind) for pair in zip(before, items, strict=False)]
         return value
 
@@ -266,10 +266,6 @@ def _remember(harmless: str) -> None:
     if len(_harmless) >= _MANY:
         _harmless.clear()
     _harmless.add(harmless)
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 @lru_cache(maxsize=_MANY)

@@ -77,7 +77,7 @@ def may_hold(data: bytes) -> bool:
     """Whether a short text has to be looked at at all; much cheaper than to look."""
     if b"%" in data or b"&" in data or b"\\" in data:
         return True
-    for pattern, needs, _ in _rules().scans:
+    for pattern, needs, _ in _scans():
         for need in needs:
             if need in data:
                 if pattern.find(data):
@@ -170,15 +170,15 @@ class _Scan(NamedTuple):
     look: _Look
 
 
-class _Rules:
-    def __init__(self) -> None:
-        # One pattern of all would need too many states to be fast.
-        self.scans = (
-            _Scan(Pattern(f"{_shapes_begin()}|{FIRST}"), (b"",), _by_its_look),
-            _Scan(Pattern(WEAK), _SIGNS, _weak),
-            _Scan(Pattern(OPTION_BEGINS), (b"-",), _option),
-            _Scan(Pattern(LOGIN_BEGINS), (b"@",), _login),
-        )
+@cache
+def _scans() -> tuple[_Scan, ...]:
+    # One pattern of all would need too many states to be fast.
+    return (
+        _Scan(Pattern(f"{_shapes_begin()}|{FIRST}"), (b"",), _by_its_look),
+        _Scan(Pattern(WEAK), _SIGNS, _weak),
+        _Scan(Pattern(OPTION_BEGINS), (b"-",), _option),
+        _Scan(Pattern(LOGIN_BEGINS), (b"@",), _login),
+    )
 
 
 def _shapes_begin() -> str:
@@ -191,40 +191,21 @@ def _shapes_at() -> Pattern:
     return Pattern(_shapes_begin())
 
 
-@cache
-def _forms() -> Forms:
-    return Forms()
-
-
-@cache
-def _hint() -> Pattern:
-    names = f"{SURE}|key|auth|api|access|{ISSUERS}"
-    return Pattern(
-        rf"(?i:{names})(?:\\{{1,4}}t|[ \t\w.-]){{0,60}}(?:\\{{1,4}}[nrt]|[\s'\"\\\]]){{0,12}}\z"
-    )
-
-
-@cache
-def _near() -> Pattern:
-    return Pattern(
-        rf"(?i:{ISSUERS})[\s\S]{{0,60}}(?i:secret|token|private|key|pass|access|account|auth|api)"
-        rf"[^\x00]{{0,60}}\z|(?i:{SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
-    )
-
-
-@cache
-def _telling() -> Pattern:
-    """A word of which one stands wherever `_near` finds something; much cheaper to look for."""
-    return Pattern(
-        r"(?i:secret|token|private|key|pass|access|account|auth|api|pw|contrase|credential|bearer"
-        r"|cookie|jwt|sig)"
-    )
-
-
-@cache
-def _issuer() -> Pattern:
-    names = "|".join(name for name in PROVIDERS.split() if len(name) > 3 or name == "aws")
-    return Pattern(rf"\b(?i:{names})[^\n\x00]{{0,40}}\z")
+_HINT = (
+    rf"(?i:{SURE}|key|auth|api|access|{ISSUERS})"
+    r"(?:\\{1,4}t|[ \t\w.-]){0,60}(?:\\{1,4}[nrt]|[\s'\"\\\]]){0,12}\z"
+)
+_WORDS = "secret|token|private|key|pass|access|account|auth|api"
+_NEARBY = (
+    rf"(?i:{ISSUERS})[\s\S]{{0,60}}(?i:{_WORDS})[^\x00]{{0,60}}\z"
+    rf"|(?i:{SURE}|[_-]key)[\w.-]{{0,24}}[\s'\"\]\\]{{1,12}}\z"
+)
+_TELLING = rf"(?i:{_WORDS}|pw|contrase|credential|bearer|cookie|jwt|sig)"
+"""A word of which one stands wherever `_NEARBY` finds something; much cheaper to look for."""
+_LONG_NAMES = "|".join(name for name in PROVIDERS.split() if len(name) > 3 or name == "aws")
+_ISSUER = rf"\b(?i:{_LONG_NAMES})[^\n\x00]{{0,40}}\z"
+_forms = cache(Forms)
+_pattern = cache(Pattern)
 
 
 def _begun(shape: str) -> str:
@@ -233,11 +214,6 @@ def _begun(shape: str) -> str:
         if int(count[1]) >= _ENOUGH:
             return f"{shape[: count.start()]}{{{_ENOUGH}}}"
     return shape
-
-
-@cache
-def _rules() -> _Rules:
-    return _Rules()
 
 
 @cache
@@ -264,7 +240,7 @@ def _beside_runs() -> tuple[list[tuple[str, re.Pattern[bytes]]], ...]:
 
 
 def _plain(data: bytes) -> Iterator[Hit]:
-    for scan in _rules().scans:
+    for scan in _scans():
         for need in scan.needs:
             if need in data:
                 yield from _found(data, scan)
@@ -338,7 +314,7 @@ def _weak(data: bytes, at: int) -> Hit | None:
 @lru_cache(maxsize=4096)
 def _hinted(before: bytes) -> int:
     """How far before its end a word stands that hints at a secret; 0 if none does."""
-    hint = _hint().find(before) if len(before) > 1 else None
+    hint = _pattern(_HINT).find(before) if len(before) > 1 else None
     return len(before) - hint[0] if hint else 0
 
 
@@ -518,17 +494,17 @@ def _inside(run: bytes, depth: int, room: Room) -> list[Hit]:
 def _after_names(data: bytes, start: int, run: bytes) -> int:
     """Where a key begins that is told by an issuer and a word for it shortly before."""
     before = data[max(0, start - 130) : start]
-    if _telling().find(before) and _told(_near(), before):
+    if _pattern(_TELLING).find(before) and _told(_NEARBY, before):
         return start if random(run[:_JUDGED]) else -1
-    if (glued := _GLUED.match(run)) and _told(_near(), before + glued[0]):
+    if (glued := _GLUED.match(run)) and _told(_NEARBY, before + glued[0]):
         return start + glued.end() if random(run[glued.end() :][:_JUDGED]) else -1
-    if len(run) < _LONG_KEY or HEX.fullmatch(run) or not _told(_issuer(), before, run[:8]):
+    if len(run) < _LONG_KEY or HEX.fullmatch(run) or not _told(_ISSUER, before, run[:8]):
         return -1
     return start if random(run[:_JUDGED]) else -1
 
 
-def _told(names: Pattern, before: bytes, begun: bytes = b"") -> bool:
-    found = names.find(before)
+def _told(names: str, before: bytes, begun: bytes = b"") -> bool:
+    found = _pattern(names).find(before)
     return found is not None and not is_benign(before[found[0] :] + begun)
 
 

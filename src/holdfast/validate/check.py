@@ -102,12 +102,12 @@ def without_index(field: str) -> str:
 
 def judge(data: bytes, origin: Origin, ask: Ask, *, named: bool = True) -> Report:
     """Everything that is to be said about the bytes of a file."""
-    report = Report(strict=ask.strict, every=ask.every)
+    judge = _Judge(origin, ask, named=named)
     if _is_markdown(origin, ask):
-        _Text(report, origin, ask).judge(data, named=named)
+        judge.text(data)
     else:
-        _Values(report, origin, ask).judge(data, named=named)
-    return report
+        judge.values(data)
+    return judge.report
 
 
 def _is_markdown(origin: Origin, ask: Ask) -> bool:
@@ -118,64 +118,62 @@ def _is_markdown(origin: Origin, ask: Ask) -> bool:
 
 
 class _Judge:
-    def __init__(self, report: Report, origin: Origin, ask: Ask) -> None:
-        self._report, self._origin, self._ask = report, origin, ask
+    def __init__(self, origin: Origin, ask: Ask, *, named: bool) -> None:
+        self.report = Report(strict=ask.strict, every=ask.every)
+        self._origin, self._ask, self._named = origin, ask, named
 
-    def _kind(self, sample: Any, *, named: bool) -> Kind | None:
+    def _tell(self, code: str, reason: str, line: int = 0) -> None:
+        self.report.tell(Finding("error", code, "", reason, line))
+
+    def _kind(self, sample: Any) -> Kind | None:
         if self._ask.kind is not None:
             return self._ask.kind
         kind, finding = detect(self._origin, sample, self._ask.kinds)
         if finding is not None:
-            # Nobody said that everything in a directory is ours.
-            mild = finding.code == "unknown_kind" and not named
-            self._report.tell(finding._replace(level="warning") if mild else finding)
+            # Not everything in a directory is a record.
+            mild = finding.code == "unknown_kind" and not self._named
+            self.report.tell(finding._replace(level="warning") if mild else finding)
         return kind
 
     def _count(self, kind: Kind, form: Form) -> None:
-        self._report.counts["records"] += form is not LOG_FORM
-        self._report.forms[f"{kind.name}@{form.version}"] += 1
+        self.report.counts["records"] += form is not LOG_FORM
+        self.report.forms[f"{kind.name}@{form.version}"] += 1
 
     def _read(self, kind: Kind, value: Any) -> Reading:
         self._count(kind, self._ask.form or kind.form_of(value))
         return kind.read(value, strict=self._ask.strict, form=self._ask.form)
 
     def _cross_check(self, kind: Kind, found: Sequence[Located]) -> Iterator[Finding]:
-        if kind.cross_check is not None:
-            yield from kind.cross_check(found, self._origin)
+        return kind.cross_check(found, self._origin) if kind.cross_check else iter(())
 
+    # --- Markdown -----------------------------------------------------------------------------
 
-class _Text(_Judge):
-    """Markdown."""
-
-    def judge(self, data: bytes, *, named: bool) -> None:
+    def text(self, data: bytes) -> None:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            reason = f"not UTF-8 at byte {error.start}"
-            self._report.tell(Finding("error", "not_utf8", "", reason, line))
+            self._tell("not_utf8", f"not UTF-8 at byte {error.start}", line)
             return
         if not text.strip():
-            self._report.tell(Finding("error", "empty", "", f"empty: {len(data)} bytes"))
+            self._tell("empty", f"empty: {len(data)} bytes")
             return
-        kind = self._kind(text.removeprefix("\ufeff"), named=named)
-        if kind is None or kind.parse is None:
-            return
-        reading = kind.parse(text.removeprefix("\ufeff"))
-        self._count(kind, kind.current)
-        self._report.tell_all(reading.findings)
-        self._report.tell_all(self._cross_check(kind, [Located(1, reading)]))
+        text = text.removeprefix("\ufeff")
+        kind = self._kind(text)
+        if kind is not None and kind.parse is not None:
+            reading = kind.parse(text)
+            self._count(kind, kind.current)
+            self.report.tell_all(reading.findings)
+            self.report.tell_all(self._cross_check(kind, [Located(1, reading)]))
 
+    # --- JSON in all its layouts --------------------------------------------------------------
 
-class _Values(_Judge):
-    """JSON in all its layouts."""
-
-    def judge(self, data: bytes, *, named: bool) -> None:
+    def values(self, data: bytes) -> None:
         scan = Scan(data)
         values = scan.values()
         ahead = list(_until_entry(values))
         sample = ahead[-1].value if ahead and _is_entry(ahead[-1]) else None
-        kind = self._kind(sample, named=named)
+        kind = self._kind(sample)
         everything = chain(ahead, values)
         if kind is None:
             self._count_only(everything, scan)
@@ -183,7 +181,7 @@ class _Values(_Judge):
             self._lines(everything, scan, kind)
         else:
             self._whole(everything, scan, kind)
-        self._report.counts["bad_lines"] += scan.bad
+        self.report.counts["bad_lines"] += scan.bad
 
     def _hear(self, scan: Scan, *, of_lines: bool, blank_is: str = "warning") -> None:
         """Pass on what the scan had to tell."""
@@ -191,7 +189,7 @@ class _Values(_Judge):
             if finding.code == "empty":
                 finding = finding._replace(level=cast("Any", blank_is))
             if of_lines or finding.code not in OF_LINES:
-                self._report.tell(finding)
+                self.report.tell(finding)
         scan.told.clear()
 
     def _count_only(self, values: Iterator[Found], scan: Scan) -> None:
@@ -200,17 +198,17 @@ class _Values(_Judge):
         for found in values:
             if not found.sound:
                 continue
-            self._report.counts["records"] += 1
+            self.report.counts["records"] += 1
             if isinstance(value := found.value, dict):
                 key = hash(content(cast("dict[str, Any]", value)))
                 first = seen.setdefault(key, found.line)
                 if first != found.line:
                     reason = f"the same as in line {first}"
-                    self._report.tell(Finding("warning", "duplicate", "", reason, found.line))
-        records = self._report.counts["records"]
+                    self.report.tell(Finding("warning", "duplicate", "", reason, found.line))
+        records = self.report.counts["records"]
         if records > 1 and self._origin.name.endswith(".json"):
             reason = f"{records} values under the name of one document"
-            self._report.tell(Finding("warning", "several", "", reason))
+            self.report.tell(Finding("warning", "several", "", reason))
         of_lines = ".jsonl" in self._origin.name or records > 1
         self._hear(scan, of_lines=of_lines)
         if of_lines:
@@ -218,16 +216,13 @@ class _Values(_Judge):
 
     def _tell_spread(self, scan: Scan) -> None:
         if scan.spread:
-            total = self._report.counts["records"]
-            reason = (
-                f"not line-delimited: {scan.spread} of {total} records have no line of their own"
-            )
-            self._report.tell(Finding("error", "not_lines", "", reason))
+            of_all = f"{scan.spread} of {self.report.counts['records']} records"
+            self._tell("not_lines", f"not line-delimited: {of_all} have no line of their own")
 
     # --- lines --------------------------------------------------------------------------------
 
     def _lines(self, values: Iterator[Found], scan: Scan, kind: Kind) -> None:
-        report, course = self._report, _Course(scan)
+        report, course = self.report, _Course(scan)
         watch = kind.watch(self._origin) if kind.watch else None
         located: list[Located] = []
         plain = _plain(kind, self._ask)
@@ -248,8 +243,7 @@ class _Values(_Judge):
                 continue
             if type(value) is list:
                 scan.spread -= b"\n" in raw.strip()  # told here, and not once more at the end
-                reason = "not line-delimited: an array"
-                report.tell(Finding("error", "not_lines", "", reason, line))
+                self._tell("not_lines", "not line-delimited: an array", line)
             for at, entry in _entries(line, value, raw, kind):
                 reading = self._read(kind, entry)
                 report.tell_all(each._replace(line=at) for each in reading.findings)
@@ -277,9 +271,9 @@ class _Values(_Judge):
         self._hear(scan, of_lines=False, blank_is="error")
         if len(found) > 1:
             reason = f"{len(found)} values where one {kind.shape} is expected"
-            self._report.tell(Finding("error", "several", "", reason, found[1].line))
+            self._tell("several", reason, found[1].line)
         if kind.shape == "array" and found and not isinstance(found[0].value, list):
-            self._report.tell(Finding("error", "type", "", "not an array", found[0].line))
+            self._tell("type", "not an array", found[0].line)
         located: list[Located] = []
         lines: dict[str, int] = {}
         for each in found:
@@ -287,10 +281,10 @@ class _Values(_Judge):
             for path, value in _items(each.value) if kind.shape == "array" else [("", each.value)]:
                 reading = self._read(kind, value)
                 located.append(Located(_line_of(path, lines) or each.line, reading))
-                self._report.tell_all(_placed(reading.findings, path, lines))
+                self.report.tell_all(_placed(reading.findings, path, lines))
         for finding in self._cross_check(kind, located):
             at = _line_of(finding.field, lines) if kind.shape == "document" else 0
-            self._report.tell(finding._replace(line=at or finding.line))
+            self.report.tell(finding._replace(line=at or finding.line))
 
 
 def _plain(kind: Kind, ask: Ask) -> Callable[[Any], bool]:

@@ -36,19 +36,16 @@ def detect(origin: Origin, sample: Any, kinds: Sequence[Kind] = KINDS) -> Detect
     if both or (named and not alike):
         return Detected(_best(both or named, sample))
     if not alike:
-        return Detected(None, None if sample is None else _unknown(kinds))
+        tried = ", ".join(each.name for each in kinds)
+        reason = f"unknown kind: neither name nor content is of {tried}; name it with --kind"
+        unknown = Finding("error", "unknown_kind", "", reason)
+        return Detected(None, None if sample is None else unknown)
     best = _best(alike, sample)
     if not named:
         return Detected(best)
     said = " or ".join(each.name for each in named)
     reason = f"wrong kind: lies where a {said} lies, but looks like a {best.name}; read as that"
     return Detected(best, Finding("error", "wrong_kind", "", reason))
-
-
-def _unknown(kinds: Sequence[Kind]) -> Finding:
-    tried = ", ".join(each.name for each in kinds)
-    reason = f"unknown kind: neither name nor content is of {tried}; name it with --kind"
-    return Finding("error", "unknown_kind", "", reason)
 
 
 def _best(kinds: Sequence[Kind], sample: Any) -> Kind:

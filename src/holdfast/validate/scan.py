@@ -157,7 +157,7 @@ class Scan:
             yield from self._begun(raw)
         elif b"\0" in text:
             self._bad("nul", "NUL bytes and text")
-            yield from self._rescued(text.strip(b"\0"), raw)
+            yield from self._doubtful(_loads(text.strip(b"\0")), raw)
         else:
             self._bad("not_json", f"not JSON: {_beginning(text)}")
 
@@ -227,10 +227,7 @@ class Scan:
             yield from self._doubtful(value, raw)
         else:
             self._bad("not_json", f"text behind the value: {_beginning(rest.encode())}")
-            yield from self._rescued(raw[: raw.rindex(rest.encode())], raw)
-
-    def _rescued(self, text: bytes, raw: bytes) -> Iterator[Found]:
-        yield from self._doubtful(_loads(text), raw)
+            yield from self._doubtful(_loads(raw[: raw.rindex(rest.encode())]), raw)
 
     def _doubtful(self, value: Any, raw: bytes) -> Iterator[Found]:
         if value is not None:
