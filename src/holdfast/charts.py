@@ -29,7 +29,7 @@ COLOURS: Mapping[str, str] = {
 }
 WIDTH = 520
 _LEFT, _RIGHT, _ROW, _TITLE = 116, 24, 22, 30
-_LETTERS = 15
+_TALL, _LETTERS = 150, 15
 _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -167,7 +167,6 @@ def lines(
     x_label: str,
     *,
     floor: float = math.inf,
-    tall: float = 150,
     levels: Sequence[Level] = (),
     log: bool = False,
 ) -> Chart:
@@ -179,9 +178,9 @@ def lines(
     low, high = min(*values, floor), max(values)
     of = math.log if log and low > 0 else float
     across = (WIDTH - _LEFT - _RIGHT) / ((right - left) or 1)
-    up = tall / ((of(high) - of(low)) or 1)
-    bottom = _TITLE + tall
-    base = bottom if high > low else _TITLE + tall / 2
+    up = _TALL / ((of(high) - of(low)) or 1)
+    bottom = _TITLE + _TALL
+    base = bottom if high > low else _TITLE + _TALL / 2
 
     def height(value: float) -> float:
         return base - (of(value) - of(low)) * up

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from holdfast.contracts.record import Record, Time
+from holdfast.contracts.record import OneOf, Record, Time
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
@@ -90,6 +90,8 @@ def _plain(annotation: Any, metadata: list[Any]) -> st.SearchStrategy[Any]:
     for each in metadata:
         if isinstance(each, Time):
             return _times(each.wanted)
+        if isinstance(each, OneOf):
+            return st.sampled_from(each.words)
     if annotation is None or annotation is type(None):
         return st.none()
     if annotation is Any:

@@ -268,7 +268,7 @@ def test_a_parent_may_be_missing(parent: Json) -> None:
     found = MANIFEST.read(value, strict=True)
     assert found.findings == []
     assert isinstance(found.record, persona.Persona)
-    assert found.record.parent == parent.get("parent_id")
+    assert found.record.parent_id == parent.get("parent_id")
 
 
 @pytest.mark.parametrize("parent", [{"ancestry": {"parent_id": "F"}}, {"parent_id": "F"}])

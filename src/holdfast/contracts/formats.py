@@ -2,7 +2,7 @@
 
 Each format is written with one form of time; all forms that were met are read: with a zone in
 three spellings, with fractions, as seconds or milliseconds since the epoch, as numbers or as
-text.  A time without a zone is taken as UTC unless the caller knows better.
+text.  A time without a zone is taken as UTC.
 
 The `meant_*` functions take a value that an agent wrote by hand and give what was meant, or None.
 They are used on read only, always with a warning: what is written is never guessed.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 Wanted = Literal["utc", "offset", "epoch"]
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
     """The same moment in canonical text: with its own offset, or with Z."""
 
 
-def read_moment(value: object, *, naive: tzinfo = UTC) -> Moment:
+def read_moment(value: object) -> Moment:
     """The moment that `value` tells; ValueError says why it tells none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("neither text nor a number")
@@ -52,16 +52,12 @@ def read_moment(value: object, *, naive: tzinfo = UTC) -> Moment:
         offset = f"{compact[:3]}:{compact[3:] or '00'}"
     whole = f"{day}T{clock.replace(',', '.')}"
     try:
-        moment = datetime.fromisoformat(whole + (offset or ("+00:00" if zulu else "")))
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=naive)
-            offset = moment.isoformat()[-6:]
+        instant = datetime.fromisoformat(whole + (offset or "+00:00")).timestamp()
     except ValueError as error:
         raise ValueError(f"not a time: {value[:60]!r} ({error})") from None
-    naively = "compact_offset" if compact else "naive"
-    form = "utc" if zulu else "offset" if found[4] else naively
+    form = "utc" if zulu else "compact_offset" if compact else "offset" if offset else "naive"
     text = whole + (offset if offset and offset != "+00:00" else "Z")
-    return Moment(moment.timestamp(), form, text)
+    return Moment(instant, form, text)
 
 
 def _from_number(number: float) -> Moment:

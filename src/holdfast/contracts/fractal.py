@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -112,14 +112,6 @@ class IvfSizes(_Topics):
         return self
 
 
-class Found(NamedTuple):
-    """An index with its size, wherever that was told."""
-
-    dim: int
-    K: int
-    ivf: IvfIndex
-
-
 class Ivf(_Topics):
     """The indexes of all dimensions, or the fields of the only one."""
 
@@ -137,18 +129,6 @@ class Ivf(_Topics):
 
     def own_unknown_fields(self) -> Iterator[str]:
         return (name for name in self.dimensions if not _DIM.fullmatch(name))
-
-    def indexes(self) -> list[Found]:
-        """Every index that is told of, in either form."""
-        found: list[Found] = []
-        if self.dim is not None and self.K is not None and self.centroids is not None:
-            only = IvfIndex(nprobe=self.nprobe, count=self.count, centroids=self.centroids)
-            found.append(Found(self.dim, self.K, only))
-        for name, sizes in self.dimensions.items():
-            for inner, index in sizes.indexes.items():
-                if (dim := _DIM.fullmatch(name)) and (size := _K.fullmatch(inner)):
-                    found.append(Found(int(dim[1]), int(size[1]), index))
-        return found
 
     @model_validator(mode="after")
     def _whole_or_named(self) -> Self:

@@ -107,10 +107,6 @@ class _Persona(Document, Generic[_Name]):
     logic: Logic = Field(default_factory=Logic)
     qjson_version: str | None = None
 
-    @property
-    def parent(self) -> str | None:
-        return self.ancestry.parent_id or self.parent_id
-
 
 class Persona(_Persona[AgentName]):
     """The manifest of an agent."""

@@ -5,7 +5,6 @@ A thin face of RE2, which is loaded when the first pattern is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -41,13 +40,3 @@ class Pattern:
     def begins(self, data: bytes, at: int) -> bool:
         """Whether it matches right there."""
         return self._match(self._here, data, at, len(data))[0][0] >= 0
-
-    def spans(self, data: bytes) -> Iterator[Span]:
-        """Where it matches, from left to right, none over another; it never matches nothing."""
-        match, anywhere, at, end = self._match, self._anywhere, 0, len(data)
-        while True:
-            span: Span = match(anywhere, data, at, end)[0]
-            if span[0] < 0:
-                return
-            yield span
-            at = span[1]

@@ -78,11 +78,9 @@ class Report:
     def tell(self, finding: Finding) -> None:
         if self._strict and finding.level == "warning":
             finding = finding._replace(level="error")
-        if self._every:
-            key = (finding.level, finding.code, finding.field, finding.line)
-        else:
-            key = (finding.level, finding.code, without_index(finding.field), 0)
-        told = self._told.setdefault(key, Told(finding))
+        one = (finding.field, finding.line)
+        place = one if self._every else (without_index(finding.field), 0)
+        told = self._told.setdefault((finding.level, finding.code, *place), Told(finding))
         told.again(finding.line)
         self.counts["errors" if finding.level == "error" else "warnings"] += 1
 
