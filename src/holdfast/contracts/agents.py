@@ -24,8 +24,8 @@ from holdfast.contracts.own import Claimed, ForkedFrom, Imported, Measured, Tool
 from holdfast.contracts.record import (
     AgentName,
     Also,
+    ChainedLine,
     Count,
-    Digest,
     Document,
     Doubt,
     Fence,
@@ -261,7 +261,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
 """The events we know, and what a line of each has to say."""
 
 
-class JournalLine(Record):
+class JournalLine(ChainedLine):
     """What happened in a session, or to a document.  Ended only by `session_end`."""
 
     ts: UtcTime
@@ -330,8 +330,6 @@ class JournalLine(Record):
     """From and to whose persona, and why."""
     ref: NonEmpty | None = None
     fence: Fence | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
     def doubts(self) -> Iterator[Doubt]:
         yield from _odd_id(self.session_id, "session_id")

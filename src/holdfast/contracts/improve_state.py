@@ -14,6 +14,7 @@ from holdfast.contracts.record import (
     Document,
     Formed,
     NonEmpty,
+    NotNegative,
     Number,
     Record,
     Seconds,
@@ -29,7 +30,6 @@ Direction = Annotated[
         higher_is_better=("higher", "maximize", "max"), lower_is_better=("lower", "minimize", "min")
     ),
 ]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 FamilyName = Annotated[str, Formed(r"^[a-z0-9][a-z0-9_-]{0,63}$", "training_config")]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
 

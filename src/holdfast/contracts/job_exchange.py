@@ -21,7 +21,7 @@ from holdfast import codec
 from holdfast.codec import DecodeError
 from holdfast.contracts.job_states import Action
 from holdfast.contracts.kind import Form, Kind, has_fields, object_of
-from holdfast.contracts.record import Document, Record
+from holdfast.contracts.record import Document, NotNegative, Record
 
 SUMMARY_LIMIT = 500
 LONG_SUMMARY_LIMIT = 1000
@@ -50,10 +50,8 @@ JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$")]
 WorkspacePath = Annotated[
     str, AfterValidator(_inside), Field(json_schema_extra={"pattern": _INSIDE})
 ]
-Cents = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-"""Hundredths of a US dollar; a fraction is a fraction of a cent."""
-
-Minutes = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Cents = Minutes = NotNegative
+"""Hundredths of a US dollar, and minutes; both with fractions."""
 
 
 class Limits(Record):

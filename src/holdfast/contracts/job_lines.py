@@ -20,6 +20,7 @@ from holdfast.contracts.kind import (
     of_each,
 )
 from holdfast.contracts.record import (
+    ChainedLine,
     Count,
     Digest,
     Document,
@@ -93,7 +94,7 @@ class Changes(Record):
     """How many there are of each kind, where not all are listed."""
 
 
-class JobLine(Record):
+class JobLine(ChainedLine):
     """One thing that happened to a job."""
 
     ts: OffsetTime
@@ -169,8 +170,6 @@ class JobLine(Record):
     sealed: NonEmpty | None = None
     """The id of the key that the texts of the line are sealed with."""
     fence: Fence | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
     @model_validator(mode="after")
     def _says_what_its_event_needs(self) -> Self:
@@ -192,7 +191,7 @@ LOG = Kind.of(
 )
 
 
-class QueueLine(Record):
+class QueueLine(ChainedLine):
     """A job that was made, chosen or put in its place."""
 
     ts: OffsetTime
@@ -200,8 +199,6 @@ class QueueLine(Record):
     job_id: JobId | None
     created_at: UtcTime | None = None
     rank: Annotated[int, Field(ge=-1)] | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 class Listed(Record):

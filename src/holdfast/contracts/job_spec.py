@@ -17,6 +17,7 @@ from holdfast.contracts.record import (
     Count,
     Document,
     NonEmpty,
+    NotNegative,
     Number,
     Record,
     Seconds,
@@ -74,7 +75,7 @@ class PhaseSpec(Record):
 
 
 class Budget(Record):
-    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = MOST_USD
+    max_cost_usd: NotNegative = MOST_USD
     max_seconds: Seconds = MOST_SECONDS
     max_iterations: Annotated[int, Field(gt=0)] = MOST_ITERATIONS
 

@@ -36,6 +36,7 @@ from holdfast.contracts.record import (
     RULE_ERROR,
     TEXT_ERROR,
     TIME_ERROR,
+    ChainedLine,
     Count,
     Digest,
     Fence,
@@ -348,7 +349,7 @@ def _number(version: str) -> tuple[int, int]:
 # --- lines that a log or a lease writes about itself ----------------------------------------
 
 
-class LogLine(Record):
+class LogLine(ChainedLine):
     """A lease that was taken, renewed or released; a cut or failed segment; a redacted line."""
 
     ts: OffsetTime | None = None  # by the zone of the home
@@ -368,8 +369,6 @@ class LogLine(Record):
     lost: Count | None = None
     hash_of_lost: Digest | None = None
     redacted: Digest | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:

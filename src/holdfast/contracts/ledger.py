@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 import orjson
 from pydantic import (
-    Field,
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationInfo,
@@ -29,6 +28,7 @@ from pydantic_core import core_schema as core
 from holdfast.contracts.formats import read_moment
 from holdfast.contracts.kind import LOG_FORM, Finding, Form, Kind, Origin, object_of
 from holdfast.contracts.record import (
+    AtLeastOne,
     Digest,
     Document,
     Doubt,
@@ -185,7 +185,7 @@ class LedgerEntry(Record):
     data: SerializeAsAny[EventData]
     fence: Fence | None = None
     ref: NonEmpty | None = None
-    seq: Annotated[int, Field(ge=1)] | None = None
+    seq: AtLeastOne | None = None
     hash: Digest | None = None
 
     @field_validator("data", mode="plain")

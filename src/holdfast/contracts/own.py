@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from holdfast.contracts.kind import Kind, has_fields
 from holdfast.contracts.record import (
     AgentName,
+    ChainedLine,
     Count,
     Digest,
     Document,
@@ -26,7 +27,7 @@ from holdfast.contracts.record import (
 )
 
 
-class SpendLine(Record):
+class SpendLine(ChainedLine):
     """Money set aside for a session, what became of it, or what somebody corrected later."""
 
     ts: OffsetTime
@@ -41,8 +42,6 @@ class SpendLine(Record):
     reserved_usd: Usd | None = None
     summary: str | None = None
     ref: NonEmpty | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 class SpentByAgent(Record):
@@ -65,7 +64,7 @@ class Spent(Document):
     """For sessions that are under way."""
 
 
-class AlertLine(Record):
+class AlertLine(ChainedLine):
     """A trouble that began, lasts, was acknowledged or is over."""
 
     ts: OffsetTime
@@ -81,8 +80,6 @@ class AlertLine(Record):
     """Since the epoch: by this the time until it is told again is counted."""
     by: str | None = None
     note: str | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 class OpenAlert(Record):
@@ -99,7 +96,7 @@ class OpenAlerts(Document):
     open: dict[str, OpenAlert]
 
 
-class AuditLine(Record):
+class AuditLine(ChainedLine):
     ts: OffsetTime
     event: NonEmpty
     """The kind of entry; what the store itself noticed has words of its own."""
@@ -111,8 +108,6 @@ class AuditLine(Record):
     ref: NonEmpty | None = None
     """What it was told about, such as a line of another log: told once, however often it is met."""
     data: Annotated[dict[str, Any], Free("what there is to add depends on the event")] | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 class SessionTurns(Record):

@@ -248,3 +248,10 @@ SessionIdText = Annotated[
     str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2}_[a-z0-9][a-z0-9_-]{0,63}_\d{3,18}|\d{8}-\d{6})$")
 ]
 """Of our form, or of the older one by the second, which is read and never written."""
+
+
+class ChainedLine(Record):
+    """A line of a log of ours, which adds its number and the hash that follows from all before."""
+
+    seq: Count | None = None
+    hash: Digest | None = None

@@ -24,8 +24,8 @@ from holdfast.contracts.kind import (
 from holdfast.contracts.persona import MANIFEST
 from holdfast.contracts.record import (
     AtLeastOne,
+    ChainedLine,
     Count,
-    Digest,
     Document,
     EpochTime,
     Fence,
@@ -41,7 +41,7 @@ from holdfast.ids import is_agent_id, mapped_agent_id
 Json = dict[str, Any]
 
 
-class MemoryLine(Record):
+class MemoryLine(ChainedLine):
     ts: EpochTime
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -50,12 +50,9 @@ class MemoryLine(Record):
     """Additive: the line of another log that it is a projection of."""
     fence: Fence | None = None
     """Additive: of the lease under which it was written."""
-    seq: Count | None = None
-    """Additive, as `hash`: the line's place in a log of ours."""
-    hash: Digest | None = None
 
 
-class TopicLine(Record):
+class TopicLine(ChainedLine):
     """Something said or noted, and the topic it belongs to."""
 
     ts: EpochTime | None = None
@@ -71,8 +68,6 @@ class TopicLine(Record):
     fields: Annotated[Json, Free("what its datum in fmm.json has besides")] | None = None
     ref: str | None = None
     fence: Fence | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 class TopicProposal(TopicLine):
@@ -81,7 +76,7 @@ class TopicProposal(TopicLine):
     event: Literal["propose"]
 
 
-class TopicAct(Record):
+class TopicAct(ChainedLine):
     """Data that memory shows no more, what became of a proposal, or what an index is like."""
 
     ts: EpochTime
@@ -92,18 +87,14 @@ class TopicAct(Record):
     ids: list[NonEmpty] | None = None
     why: Literal["asked", "duplicate", "superseded"] | None = None
     index: IvfIndex | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
-class AgentEvent(Record):
+class AgentEvent(ChainedLine):
     ts: EpochTime
     type: NonEmpty
     meta: Annotated[Json, Free("each type of event has its own")] | None = None
     ref: str | None = None
     fence: Fence | None = None
-    seq: Count | None = None
-    hash: Digest | None = None
 
 
 MEMORY_LINE = Kind.of(

@@ -332,58 +332,37 @@ def _loads_once(text: str) -> Any:
 
 # --- inside a value -----------------------------------------------------------------------------
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_SCALAR = re.compile(r"[^,\]}\s]+")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+')
 
 
 def lines_of(raw: bytes, first: int = 1) -> dict[str, int]:
     """On which line each field of a value begins, by its path: `tasks[2].status`."""
     text = raw.decode(errors="replace")
+    starts: dict[str, int] = {}
+    holders: list[tuple[str, int]] = []
+    """The path of each open container; the number of its current item, of an object -1."""
+    path, name_next = "", False
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in ("}", "]", ","):
+            if not holders:
+                break
+            holder, number = holders.pop()
+            name_next = word == "," and number < 0
+            if word == ",":
+                holders.append((holder, number if number < 0 else number + 1))
+                path = f"{holder}[{number + 1}]"
+        elif name_next:
+            try:
+                name: str = json.loads(word)
+            except ValueError:
+                break  # as far as it is JSON
+            path, name_next = f"{holders[-1][0]}.{name}".removeprefix("."), False
+            starts.setdefault(path, token.start())
+        else:
+            starts.setdefault(path, token.start())
+            if word in ("{", "["):
+                holders.append((path, 0 if word == "[" else -1))
+                path, name_next = f"{path}[0]", word == "{"
     breaks = [found.start() for found in re.finditer("\n", text)]
-    starts = _Starts(text)
-    try:
-        starts.value(0, "")
-    except (RecursionError, IndexError, ValueError):
-        pass  # as far as it is JSON
-    return {path: first + bisect_left(breaks, at) for path, at in starts.found.items()}
-
-
-class _Starts:
-    """Where the fields of a value begin in its text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.found: dict[str, int] = {}
-
-    def value(self, at: int, path: str) -> int:
-        """Take note of the value at this place; where it ends."""
-        at = self._end_of(_SPACE, at)
-        self.found.setdefault(path, at)
-        match self._text[at]:
-            case "{":
-                return self._inside(at, "}", path)
-            case "[":
-                return self._inside(at, "]", path)
-            case '"':
-                return self._end_of(_STRING, at)
-            case _:
-                return self._end_of(_SCALAR, at)
-
-    def _inside(self, at: int, closing: str, path: str) -> int:
-        at, number = self._end_of(_SPACE, at + 1), 0
-        while self._text[at] != closing:
-            inner = f"{path}[{number}]"
-            if closing == "}":
-                end = self._end_of(_STRING, at)
-                name: str = json.loads(self._text[at:end])
-                inner = f"{path}.{name}" if path else name
-                self.found.setdefault(inner, at)
-                at = self._end_of(_SPACE, end) + 1  # behind the colon
-            at, number = self._end_of(_SPACE, self.value(at, inner)), number + 1
-            if self._text[at] == ",":
-                at = self._end_of(_SPACE, at + 1)
-        return at + 1
-
-    def _end_of(self, what: re.Pattern[str], at: int) -> int:
-        found = what.match(self._text, at)
-        return found.end() if found else len(self._text)
+    return {path: first + bisect_left(breaks, at) for path, at in starts.items()}
