@@ -179,14 +179,10 @@ def parse_settings(data: bytes) -> Settings:
     try:
         found = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{SETTINGS} cannot be read: {error}", hint="mend it with an editor", path=SETTINGS
-        ) from None
+        raise _error(f" cannot be read: {error}", "mend it with an editor") from None
     made_by = found.get("format")
     if type(made_by) is not int:
-        raise ConfigError(
-            f"{SETTINGS} has no format number", hint="add `format = 1`", path=SETTINGS
-        )
+        raise _error(" has no format number", "add `format = 1`")
     if made_by > FORMAT:
         raise NewerFormat(
             f"this home has format {_shown(made_by)}, this Holdfast knows {FORMAT}",
@@ -199,7 +195,7 @@ def parse_settings(data: bytes) -> Settings:
     try:
         zone(timezone)
     except ConfigError as error:
-        raise ConfigError(f"{SETTINGS}: {error}", hint=error.hint, path=SETTINGS) from None
+        raise _error(f": {error}", error.hint) from None
     return Settings(
         made_by,
         timezone,
@@ -217,9 +213,7 @@ def table(found: Table, *names: str) -> Table:
         found = found.get(name, {})
         if not isinstance(found, dict):
             path = ".".join(names[:depth])
-            raise ConfigError(
-                f"{SETTINGS}: {path} is not a table", hint=f"begin it by [{path}]", path=SETTINGS
-            )
+            raise _error(f": {path} is not a table", f"begin it by [{path}]")
     return found
 
 
@@ -278,11 +272,12 @@ def _word(value: object) -> str | None:
 
 
 def _wrong(name: str, value: object, wanted: str, like: str) -> ConfigError:
-    return ConfigError(
-        f"{SETTINGS}: {name} = {_shown(value)} is not {wanted}",
-        hint=f"write it as {name.rpartition('.')[2]} = {like}",
-        path=SETTINGS,
-    )
+    hint = f"write it as {name.rpartition('.')[2]} = {like}"
+    return _error(f": {name} = {_shown(value)} is not {wanted}", hint)
+
+
+def _error(what: str, hint: str | None) -> ConfigError:
+    return ConfigError(f"{SETTINGS}{what}", hint=hint, path=SETTINGS)
 
 
 def _shown(value: object) -> str:
@@ -294,11 +289,8 @@ def _shown(value: object) -> str:
 
 def _refuse(name: str, wrong: Iterable[str], known: Iterable[str]) -> None:
     for slip in sorted(wrong)[:1]:
-        raise ConfigError(
-            f"{SETTINGS}: [{name}] has no {slip}",
-            hint=f"there are {', '.join(known)}; see docs/budgets.md",
-            path=SETTINGS,
-        )
+        hint = f"there are {', '.join(known)}; see docs/budgets.md"
+        raise _error(f": [{name}] has no {slip}", hint)
 
 
 def _unread(found: Table, known: Table, above: str = "") -> Iterator[tuple[str, str]]:

@@ -151,17 +151,12 @@ class SessionError(Record):
     at: UtcTime | None = None
 
 
-class Session(Document):
-    """The newest session of an agent, or of one of its roles.  All null before the first one."""
+class _AboutSession(Record):
+    """What a session is known by, in its document and in the lines of the journal."""
 
-    agent: AgentName
-    session_id: SessionIdText | None
-    started_at: UtcTime | None
-    ended_at: UtcTime | None
-    type: SessionType | None
+    role: AgentName | None = None
     domain: str | None = None
     branch: str | None = None
-    status: Literal["running", "completed", "timeout", "error"] | None
     model: str | None = None
     timeout_seconds: Count | Seconds | None = None
     research_question: str | None = None
@@ -171,9 +166,7 @@ class Session(Document):
     sources_expected: Count | None = None
     tokens_used: Count | None = None
     cost_usd: Usd | None = None
-    errors: list[str | SessionError] | None = None
     handoff_notes: str | None = None
-    role: AgentName | None = None
     task: NonEmpty | None = None
     pr_number: Count | None = None
     cause: NonEmpty | None = None
@@ -182,6 +175,18 @@ class Session(Document):
     duration_seconds: Seconds | None = None
     measured: Measured | None = None
     claimed: Claimed | None = None
+
+
+class Session(_AboutSession, Document):
+    """The newest session of an agent, or of one of its roles.  All null before the first one."""
+
+    agent: AgentName
+    session_id: SessionIdText | None
+    started_at: UtcTime | None
+    ended_at: UtcTime | None
+    type: SessionType | None
+    status: Literal["running", "completed", "timeout", "error"] | None
+    errors: list[str | SessionError] | None = None
     tools: Tools | None = None
     often_missing: ClassVar[frozenset[str]] = frozenset(
         {
@@ -261,30 +266,21 @@ EVENTS: dict[str, tuple[str, ...]] = {
 """The events we know, and what a line of each has to say."""
 
 
-class JournalLine(ChainedLine):
+class JournalLine(_AboutSession, ChainedLine):
     """What happened in a session, or to a document.  Ended only by `session_end`."""
 
     ts: UtcTime
     event: NonEmpty
     agent: AgentName | None = None
     session_id: SessionIdText | None = None
-    role: AgentName | None = None
     type: SessionType | None = None
     files_read: list[str] | None = None
     count: Count | None = None
-    domain: str | None = None
     outcome: Outcome | None = None
-    sources_archived: Count | None = None
     handoff: str | None = None
     kind: NonEmpty | None = None
     message: str | None = None
     output_tail: str | None = None
-    cause: NonEmpty | None = None
-    exit_code: int | None = None
-    signal: Count | None = None
-    duration_seconds: Seconds | None = None
-    measured: Measured | None = None
-    claimed: Claimed | None = None
     tree: Annotated[dict[str, Any], Free("the mark of the session's processes")] | None = None
     known_as: NonEmpty | None = None
     tool: NonEmpty | None = None
@@ -294,22 +290,10 @@ class JournalLine(ChainedLine):
     call: NonEmpty | None = None
     reason: str | None = None
     text: str | None = None
-    task: NonEmpty | None = None
-    branch: str | None = None
-    model: str | None = None
-    timeout_seconds: Count | Seconds | None = None
-    research_question: str | None = None
-    belief_targeted: str | None = None
-    disconfirmation_target: str | None = None
-    sources_expected: Count | None = None
-    tokens_used: Count | None = None
-    cost_usd: Usd | None = None
     was_usd: Usd | None = None
     """What an ended session was said to cost before somebody corrected it."""
     budget_usd: Usd | None = None
     """What was set aside for it."""
-    handoff_notes: str | None = None
-    pr_number: Count | None = None
     summary: str | None = None
     next_priority: str | None = None
     blocked_by: str | None = None

@@ -158,7 +158,6 @@ class RecoveryPoint(Record):
 
     id: NonEmpty
     checkpoint_id: NonEmpty
-    """The same."""
     sequence: Count
     can_resume_from: bool
     description: str
@@ -391,4 +390,3 @@ HISTORY = Kind(
 )
 
 KINDS: tuple[Kind, ...] = (REQUEST, RESPONSE, MANIFEST, HISTORY, SPEC, LOG, QUEUE, INDEX)
-"""All kinds of files that a job has."""

@@ -235,7 +235,6 @@ HOLDABLE: tuple[State, ...] = ("PENDING", "REVIEWING", "INTERVENTION_REQUIRED")
 
 class JobMetrics(Record):
     cumulative_cost: Cents = 0.0
-    """In cents."""
     cumulative_time_seconds: Seconds = 0.0
     current_action_count: Count = 0
 

@@ -41,7 +41,7 @@ from holdfast.contracts.record import (
     Seconds,
     Time,
 )
-from holdfast.contracts.summary import SUMMARY
+from holdfast.contracts.summary import DAY, NAME, SUMMARY, SessionIdText
 from holdfast.errors import BadName
 from holdfast.ids import session_id
 
@@ -120,14 +120,7 @@ def _lean(schema: Any, shared: Mapping[str, Any]) -> CoreSchema:
             raise TypeError(f"{kind} has no lean form")
 
 
-_DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_NAME = "[a-z0-9][a-z0-9_-]{0,63}"
-
-LowerName = Annotated[str, Formed(f"^{_NAME}$", "rio, in lower case")]
-SessionIdText = Annotated[
-    str,
-    Formed(f"^{_DAY}_{_NAME}_(?:[0-9]{{3}}|[1-9][0-9]{{3,17}})$", "2026-11-15_rio_001"),
-]
+LowerName = Annotated[str, Formed(f"^{NAME}$", "rio, in lower case")]
 
 
 class EventData(Record):
@@ -484,7 +477,7 @@ LEDGER = Kind(
         Form("1.0", LedgerEntry, plain=_is_plain()),
     ),
     paths=(
-        rf"(?:^|/)ledger/(?:[^/]+/)?{_DAY}(?:\.[0-9]+)?\.jsonl(?:\.zst)?$",
+        rf"(?:^|/)ledger/(?:[^/]+/)?{DAY}(?:\.[0-9]+)?\.jsonl(?:\.zst)?$",
         r"(?:^|/)ap_io_v31\.jsonl$",
     ),
     looks=_looks_like_an_entry,

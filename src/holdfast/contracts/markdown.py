@@ -27,7 +27,7 @@ _BLOCK_MARK = re.compile(rf"([ \t]*){_BULLET}")
 _FENCE = re.compile(rf"[ \t]*(?:{_BULLET})?(`{{3,}}|~{{3,}})")
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _DEEPER = re.compile(r"(?: {2,}|\t)\S")
-_TITLE = re.compile(r"^#[ \t]+(.*\S)", re.MULTILINE)
+_TITLE = re.compile(r"^#[ \t]+(.*\S)[^\n]*\n?", re.MULTILINE)
 _EMPTY_ABOVE = re.compile(r"\A(?:[ \t\v\f]*\n)+")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CELL_END = re.compile(r"(?<!\\)\|")
@@ -258,12 +258,10 @@ class Page(NamedTuple):
 def page_of(text: str) -> Page:
     shown = without_comments(text)
     head, sections = split(shown.replace("\r", ""))
-    title = title_in(head)
-    if title is None:
+    found = _TITLE.search(head)
+    if found is None:
         return Page(None, trimmed(head), sections)
-    lines = [line.text for line in lines_of(head)]
-    at = next(at for at, line in enumerate(lines) if title_in(line) is not None)
-    return Page(title, trimmed("".join(lines[:at] + lines[at + 1 :])), sections)
+    return Page(found[1], trimmed(head[: found.start()] + head[found.end() :]), sections)
 
 
 def prose_of(section: Section) -> str:

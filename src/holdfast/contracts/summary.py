@@ -26,8 +26,10 @@ _SECTIONS = {
     "errors": "Errors",
     "notes": "Notes",
 }
-_DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_ID = rf"{_DAY}_[a-z0-9][a-z0-9_-]{{0,63}}_(?:[0-9]{{3}}|[1-9][0-9]{{3,17}})"
+DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+NAME = "[a-z0-9][a-z0-9_-]{0,63}"
+_ID = rf"{DAY}_{NAME}_(?:[0-9]{{3}}|[1-9][0-9]{{3,17}})"
+SessionIdText = Annotated[str, Formed(f"^{_ID}$", "2026-11-15_rio_001")]
 
 
 class TimelineItem(Record):
@@ -55,8 +57,8 @@ class SessionSummary(Record):
 
     often_missing: ClassVar[frozenset[str]] = frozenset({"notes"})
 
-    session_id: Annotated[str, Formed(f"^{_ID}$", "2026-11-15_rio_001")]
-    date: Annotated[str, Formed(f"^{_DAY}$", "2026-11-15")]
+    session_id: SessionIdText
+    date: Annotated[str, Formed(f"^{DAY}$", "2026-11-15")]
     total_events: Count
     timeline: list[TimelineItem] = Field(default_factory=list[TimelineItem])
     tasks_completed: list[CompletedTask] = Field(default_factory=list[CompletedTask])
