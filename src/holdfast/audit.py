@@ -3,7 +3,7 @@
 What the store notices of itself (`Home.notice`) stands in the same log, under words of its own.
 
 Whoever may have died between doing something and telling of it tells again, with the same `ref`.
-A `ref` is looked for in the newest files of the log, and again, in what was added meanwhile, under
+A `ref` is looked for in the newest files of the log, and again, in what was added since, under
 its lock: two that tell the same at once tell it once.  What is older than those files is forgotten,
 so that telling never costs more with the years.
 """
@@ -81,7 +81,7 @@ def tell(
     data: Mapping[str, Any] | None = None,
     **about: Unpack[About],
 ) -> bool:
-    """Put one entry on record; False if the same `ref` is there already."""
+    """Record one entry; False if the same `ref` is recorded already."""
     if kind not in KINDS:
         raise UsageError(f"no kind of audit is called {kind[:80]!r}", hint=", ".join(KINDS))
     # What can be written of a text of unknown origin.

@@ -1,7 +1,7 @@
 """Charts as SVG: heat map, bars, lanes, lines, graph; and the same as PNG.
 
 Every shape has its colour as an attribute, for a file that stands alone, and its meaning as a
-class, which a style sheet may colour anew (`fill-good`, `line-going`, `ink`).  Texts may be
+class, which a style sheet may recolour (`fill-good`, `line-going`, `ink`).  Texts may be
 anybody's: they are escaped, and characters that XML cannot hold are replaced.
 """
 

@@ -34,7 +34,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait; with 0 only let whoever else is ready run first."""
+        """Wait; with 0 only let other threads that are ready run first."""
         ...
 
 

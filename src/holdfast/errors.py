@@ -7,12 +7,12 @@
     ├── ConfigError         config           3   settings, home or environment
     │   ├── NotOurs         not_ours         3   the home or a file in it is not a safe one to use
     │   ├── NewerFormat     newer_format     3   written by a newer Holdfast
-    │   └── NoKey           no_key           3   a text is sealed, and its key is not at hand
+    │   └── NoKey           no_key           3   a text is sealed, and its key is not available
     ├── NotFound            not_found        4
-    ├── Busy                busy             5   somebody living holds it; try again
+    ├── Busy                busy             5   a living process holds it; try again
     ├── Corrupt             corrupt          6   bytes on disk are not what was written
     ├── Conflict            conflict         1   it changed since you read it
-    ├── LeaseLost           lease_lost       1   somebody else owns it now
+    ├── LeaseLost           lease_lost       1   another process owns it now
     ├── OverBudget          over_budget      1   it would spend more than it may
     ├── Forbidden           forbidden        1   a program may not make a person's decision
     ├── Retired             retired          1   an agent that takes no more sessions
@@ -227,6 +227,6 @@ def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastErro
         case errno.EMFILE | errno.ENFILE:
             return Busy(said, hint="too many open files; raise `ulimit -n`", path=path)
         case errno.ENOENT:
-            return NotFound(said, hint="it was taken away meanwhile; try again", path=path)
+            return NotFound(said, hint="it was removed; try again", path=path)
         case _:
             return StorageError(said, hint="run `holdfast doctor`", path=path)

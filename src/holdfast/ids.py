@@ -139,7 +139,7 @@ def new_message_id(now: float, rank: int, noise: int) -> str:
 
 
 def rank_of_message(name: str) -> int | None:
-    """The rank in an id of ours; None if it is of somebody else's making."""
+    """The rank in an id of ours; None for an id of another system."""
     if _OWN_MESSAGE.fullmatch(name) is None:
         return None
     return min(int(name[_RANK_AT], 16) >> 2, LOWEST_RANK)

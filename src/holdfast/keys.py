@@ -55,7 +55,7 @@ def new_key(clock: Clock) -> Key:
 
 
 def held(clock: Clock, environ: Mapping[str, str] = os.environ) -> Ring:
-    """The keys that are at hand; none is no error until one is needed."""
+    """The available keys; none is no error until one is needed."""
     if given := environ.get(VALUE, "").replace(",", " ").split():
         return Ring([from_text(each) for each in given], VALUE)
     return kept(clock, environ).ring()
@@ -84,7 +84,7 @@ class Kept:
         if mode & _OTHERS:
             raise NotOurs(
                 f"others can read the keys in {self.where}",
-                hint=f"chmod 600 {self.where}; if somebody may have read them, rotate",
+                hint=f"chmod 600 {self.where}; if others may have read them, rotate",
                 path=self.where,
             )
         return _parsed(text.data if text else None, self.where)
@@ -126,7 +126,7 @@ def _refuse_home(path: str) -> None:
     while True:
         if os.path.exists(os.path.join(above, SETTINGS)):
             raise UsageError(
-                f"{path} is in the home {above}: whoever has the texts would have the keys",
+                f"{path} is in the home {above}: a copy of the texts would include the keys",
                 hint=f"let {WHERE} name a file elsewhere",
                 path=path,
             )

@@ -72,7 +72,7 @@ class Slot(NamedTuple):
 
     part: Part
     name: str
-    """Whose it is, as the path spells it; empty for what belongs to nobody."""
+    """The agent, job or topic, as the path spells it; empty if there is none."""
     rest: str
     """The path below the part; empty for the part itself."""
 
@@ -145,19 +145,22 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(before) + name + re.escape(behind) + "(?:/(?P<rest>.+))?")
 
 
+_OF_SWARMS: dict[Part, str] = {
+    **_files_in("state/*"),
+    "ledger": "ledger/*",
+    "index": "state/index.json",
+    "runs": "logs",
+}
 HOLDFAST = Layout(
     name="holdfast",
     what="a home of Holdfast's own",
     paths={
-        **_files_in("state/*"),
-        "ledger": "ledger/*",
+        **_OF_SWARMS,
         "summaries": "memory/*/sessions",
-        "index": "state/index.json",
         "queue": "jobs/queue.jsonl",
         "jobs": "jobs/index.json",
         "job": "jobs/*",
         "swarms": "swarms",
-        "runs": "logs",
         "campaign": "improve/*",
     },
     known_by=("ledger", "agent"),
@@ -177,12 +180,7 @@ LUKA = Layout(
 QJSON = Layout(
     name="qjson",
     what="personas, conversations and topics under state, runs of swarms under logs",
-    paths={
-        **_files_in("state/*"),
-        "ledger": "ledger/*",
-        "index": "state/index.json",
-        "runs": "logs",
-    },
+    paths=_OF_SWARMS,
     known_by=("ledger", "agent"),
 )
 LOGIST = Layout(
@@ -216,7 +214,7 @@ SPEND = "spend"
 SPENT = "state/spend.json"
 """Its view."""
 ALERTS = "alerts"
-"""What somebody had to be told, one file a day."""
+"""Alerts, one file a day."""
 ALERTED = "state/alerts.json"
 """Its view: what is not over."""
 JOB_FILES, JOB_LINK = ".files", "workspace"
@@ -228,7 +226,7 @@ _OF_AGENTS = re.compile(
 
 
 def is_scratch(key: str) -> bool:
-    """Whether a place of a home holds what agents make, for which nobody but they account."""
+    """Whether a place of a home holds files that agents make, which no record describes."""
     return _OF_AGENTS.fullmatch(key) is not None
 
 

@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 class Ring:
-    """The keys that somebody holds, oldest first; the last one seals, all of them open."""
+    """The available keys, oldest first; the last one seals, all of them open."""
 
     def __init__(self, keys: Sequence[Key], where: str) -> None:
         self.keys, self.where = tuple(keys), where
@@ -60,7 +60,7 @@ class Ring:
         return self.keys[-1]
 
     def seal(self, text: str, place: str) -> str:
-        """`text` for whoever holds the current key."""
+        """`text` for holders of the current key."""
         key, nonce = self.current, token_bytes(_NONCE)
         sealed = self._cipher(key).encrypt(
             nonce, text.encode("utf-8", "surrogatepass"), _bound(key.id, place)
@@ -88,7 +88,7 @@ class Ring:
             raise NoKey(
                 f"{place} is sealed with the key {id}, and {self.where} does not hold it",
                 hint="HOLDFAST_KEYS says in which file keys are, HOLDFAST_KEY is one; "
-                "`holdfast key list` shows those that are at hand",
+                "`holdfast key list` shows the available ones",
             )
         try:
             text = self._cipher(key).decrypt(raw[:_NONCE], raw[_NONCE:], _bound(id, place))
@@ -97,7 +97,7 @@ class Ring:
         return text.decode("utf-8", "surrogatepass")
 
     def digest(self, text: str) -> str:
-        """A name for a text, by which nobody without the key can try guesses at it."""
+        """A name for a text, which cannot be guessed at without the key."""
         data = text.encode("utf-8", "surrogatepass")
         digest = blake2b(data, digest_size=32, key=self.current.secret, person=b"holdfast digest")
         return digest.hexdigest()

@@ -77,7 +77,7 @@ class Settings(NamedTuple):
     format: int = FORMAT
     timezone: str = "UTC"
     heartbeat: float = 60.0
-    """How often a living agent is expected to be heard of, in seconds."""
+    """How often a living agent is expected to report, in seconds."""
     offline_after: float = 300.0
     """After how many seconds of silence it counts as offline."""
     extra_events: tuple[str, ...] = ()

@@ -184,24 +184,24 @@ def _piped(descriptor: int, path: str, most: int) -> bytes:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     data = bytearray()
-    somebody = waited = False
+    opened = waited = False
     while len(data) <= most:
         try:
             part = os.read(descriptor, _AT_ONCE)
         except BlockingIOError:  # a process has opened it, and not written yet
-            somebody = True
+            opened = True
             poll.poll()
             continue
         data += part
-        somebody = somebody or bool(part)
+        opened = opened or bool(part)
         if part:
             continue
-        if somebody:
+        if opened:
             break
         if waited:
             raise UsageError(
                 f"nothing wrote to the pipe {path} for {WAIT_MS / 1000:g} s",
                 hint="begin what writes to it first, or name a file",
             )
-        somebody, waited = bool(poll.poll(WAIT_MS)), True
+        opened, waited = bool(poll.poll(WAIT_MS)), True
     return bytes(data)

@@ -210,7 +210,7 @@ class Session(_AboutSession, Document):
 
 
 class LegacySession(Document):
-    """What a stop hook left: not when a session began, nor whose it was."""
+    """What a stop hook wrote: neither when a session began nor its agent."""
 
     id: NonEmpty
     ended: UtcTime
@@ -239,7 +239,7 @@ class Message(Document):
     expires_at: UtcTime | None = None
     thread: NonEmpty | None = None
     sent_by: AgentName | None = None
-    """In whose session it was sent; `from` is what the sender says."""
+    """The agent in whose session it was sent; `from` is the sender's claim."""
     proof: str | None = None
     """Over the whole message, under a key of the home: without it `sent_by` is a claim."""
     often_missing = frozenset({"source_ref", "expires_at"})
@@ -291,9 +291,9 @@ class JournalLine(_AboutSession, ChainedLine):
     reason: str | None = None
     text: str | None = None
     was_usd: Usd | None = None
-    """What an ended session was said to cost before somebody corrected it."""
+    """The reported cost of an ended session before it was corrected."""
     budget_usd: Usd | None = None
-    """What was set aside for it."""
+    """What was reserved for it."""
     summary: str | None = None
     next_priority: str | None = None
     blocked_by: str | None = None
@@ -311,7 +311,7 @@ class JournalLine(_AboutSession, ChainedLine):
     """What the agent is for, where a line changes it."""
     forked_from: ForkedFrom | None = None
     swapped: dict[str, str] | None = None
-    """From and to whose persona, and why."""
+    """The agents of the old and the new persona, and the reason."""
     ref: NonEmpty | None = None
     fence: Fence | None = None
 

@@ -1,4 +1,4 @@
-"""What no single call of a job's history can show: order, states, ids, and what was really said.
+"""What no single call of a job's history can show: order, states, ids, and what the reply was.
 
 Works on the value as it was read, in whatever form and however broken.
 """
@@ -151,7 +151,7 @@ def _as_it_was_said(call: Call) -> Iterator[Finding]:
     if response.get("action") == "STUCK" and (parsed is None or parsed.get("action") != "STUCK"):
         return  # what breaks the rules is recorded as STUCK
     if response.get("overruled") is not None:
-        return  # somebody looked, and what was said did not hold
+        return  # it was checked, and the reply did not hold
     if parsed is None:
         reason = "no JSON object, so that nothing can be compared with it"
         yield Finding("warning", "raw_response", f"{call.where}.response.raw_response", reason)

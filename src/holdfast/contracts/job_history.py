@@ -76,7 +76,7 @@ class _Answered(Record):
     raw_response: str | None
     execution_time_seconds: Seconds
     cost_usd: Usd | None
-    """None if nobody knows the price."""
+    """None if the price is unknown."""
     metrics: ReplyMetrics | None = None
 
 
@@ -275,7 +275,7 @@ def _from_array(value: list[Any]) -> Json:
 
 
 def _is_call(entry: Any) -> bool:
-    """Whether an entry tells what an agent answered; a preview asks nobody."""
+    """Whether an entry tells what an agent answered; a preview calls no agent."""
     if not has_fields(entry, "request", "response"):
         return False
     action = object_of(entry["response"]).get("action")

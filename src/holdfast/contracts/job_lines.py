@@ -110,7 +110,7 @@ class JobLine(ChainedLine):
     guidance: str | None = None
     by: str | None = None
     approved: Digest | None = None
-    """The hash of what somebody agreed with."""
+    """The hash of what was approved."""
     phase: str | int | None = None
     previous_phase: str | None = None
     limits: _Open | None = None

@@ -1,4 +1,4 @@
-"""What somebody wants of a job: `job.yaml`, or the same as JSON.
+"""The specification of a job: `job.yaml`, or the same as JSON.
 
 A spec is written by hand and read with care: what is misspelt would be a limit that does not hold,
 so a field that is not known is an error and not kept.
@@ -31,7 +31,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 WORKER, SUPERVISOR = "worker", "supervisor"
 DEFAULT_PHASE = "default"
 MOST_USD, MOST_SECONDS, MOST_ITERATIONS, MOST_RETRIES = 10.0, 3600.0, 100, 3
-"""What a job may use where nobody says otherwise."""
+"""What a job may use by default."""
 
 
 class Gate(Record):
@@ -62,8 +62,7 @@ class PhaseSpec(Record):
     approval: bool = False
     """Whether a person has to agree before the job goes on behind it."""
     repeatable: bool | None = None
-    """Whether a call of which nobody knows how it ended may be made again; None: if the model
-    only answers."""
+    """Whether a call with an unknown outcome may be repeated; None: if the model only answers."""
     max_retries: Count = MOST_RETRIES
     timeout_seconds: Positive = 600.0
     temperature: Number | None = None
@@ -107,7 +106,7 @@ class JobSpec(Document):
     base: NonEmpty | None = None
     """The commit or branch of the source that a work tree begins with."""
     sensitive: bool = False
-    """Whether prompts and replies are put on record sealed."""
+    """Whether prompts and replies are recorded sealed."""
 
     @model_validator(mode="after")
     def _phases_have_names_of_their_own(self) -> Self:
@@ -120,7 +119,7 @@ class JobSpec(Document):
 
     @property
     def task(self) -> str:
-        """What is wanted, in words; empty if nobody said."""
+        """What is wanted, in words; empty if unspecified."""
         told = [("", self.prompt), ("Objective", self.objective), ("Details", self.details)]
         told.append(("Accepted when", self.acceptance))
         return "\n\n".join(f"{head}: {text}" if head else text for head, text in told if text)
@@ -131,7 +130,7 @@ class JobSpec(Document):
 
 SPEC = Kind.of(
     "job-spec",
-    "What somebody wants of a job",
+    "The specification of a job",
     JobSpec,
     r"(job|job-spec|sample-job)\.json",
     lambda value: has_fields(value, "phases") and not has_fields(value, "status"),

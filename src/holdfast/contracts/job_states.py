@@ -61,7 +61,7 @@ TRANSITIONS: dict[Cause, tuple[tuple[State, ...], tuple[State, ...]]] = {
     # To the worker's phase again; too often is like STUCK.
     "RETRY": (("RUNNING",), ("PENDING", "INTERVENTION_REQUIRED")),
     "STUCK": (("RUNNING",), ("INTERVENTION_REQUIRED",)),
-    # The same phase again, whoever's it is; too often is like STUCK.
+    # The same phase again, of any role; too often is like STUCK.
     "api_error": (("RUNNING",), _STOPPED),
     # The runner died: back to where it was claimed, unless a call may have had an effect.
     "lost": (("RUNNING",), _STOPPED),
@@ -125,7 +125,7 @@ def after_call(claimed: State, outcome: Outcome, action: Action) -> tuple[State,
 def claimable_from(states: Iterable[State], told: Sequence[Cause] | None = None) -> set[State]:
     """The states in which the next call may have been claimed after `states`.
 
-    `told` is what happened in between; None if nobody wrote it down.
+    `told` is what happened in between; None if it was not recorded.
     """
     reached = set(states)
     if told is None:

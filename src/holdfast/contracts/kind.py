@@ -155,8 +155,8 @@ class Form:
     upgrade: Callable[[Any], Any] | None = None
     """To the next form in the list.  The last one has none."""
     warning: str = ""
-    """What is told when a value of this form is met and nobody asked for the form; strictly
-    read, such a value is refused."""
+    """The warning when a value has this form and the caller named none; strictly read, such a
+    value is refused."""
     plain: Callable[[Any], bool] | None = None
     """Whether a value surely has this form and nothing to tell, for files of very many records;
     False only says that it has to be read to know."""
@@ -285,7 +285,7 @@ class Kind:
 
     def form_of(self, value: Any) -> Form:
         """The form that a value has; the one we write if nothing tells."""
-        told = _told_version(value)
+        told = _stated_version(value)
         for form in reversed(self.forms):
             if form.matches is not None and form.matches(value):
                 return form
@@ -305,11 +305,11 @@ class Kind:
         return found if form or not (strict and chosen.warning) else found._replace(record=None)
 
     def refusals(self, value: Any, form: Form) -> list[Finding]:
-        """What keeps a value from having a form; fields that nobody knows do not."""
+        """What keeps a value from having a form; unknown fields do not."""
         if (newer := self._newer(value)) is not None:
             return [newer]
         try:
-            return [*_told_by(form.model.model_validate(value), "error")]
+            return [*_warnings_of(form.model.model_validate(value), "error")]
         except ValidationError as error:
             return _refused(form.model, error, strict=True)
 
@@ -322,7 +322,7 @@ class Kind:
         return value
 
     def _newer(self, value: Any) -> Finding | None:
-        told = _told_version(value)
+        told = _stated_version(value)
         if told is None or (parts := _VERSION.fullmatch(told)) is None:
             return None
         ours = max(_number(form.version) for form in self.forms)
@@ -334,7 +334,7 @@ class Kind:
         return Finding("error", "newer", "schema_version", reason)
 
 
-def _told_version(value: Any) -> str | None:
+def _stated_version(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
     told = cast("dict[str, Any]", value).get("schema_version")
@@ -408,13 +408,13 @@ def read(model: type[Record], value: Any, *, strict: bool = False) -> Reading:
             if not found:
                 return Reading(value, None, findings + _refused(model, error, strict=strict))
             value, findings = mended, findings + found
-    findings.extend(_told_by(record, level))
+    findings.extend(_warnings_of(record, level))
     for path in record.unknown_fields():
         findings.append(Finding(level, "unknown_field", path, "not a field of this format; kept"))
     return Reading(value, record, findings)
 
 
-def _told_by(record: Record, level: Level) -> Iterator[Finding]:
+def _warnings_of(record: Record, level: Level) -> Iterator[Finding]:
     for path in record.missing_fields():
         yield Finding(level, "missing", path, "missing")
     for doubt in record.doubts():
@@ -438,7 +438,7 @@ def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[An
             case "missing":
                 finding = _renamed(mended, where)
             case "union_tag_invalid":
-                finding = _tagged_anew(mended, where.path, each)
+                finding = _retagged(mended, where.path, each)
             case _:
                 finding = _mended(mended, where.path, each)
         done.update([where.path] if finding else [])
@@ -448,7 +448,7 @@ def _mend(model: type[Record], value: Any, refused: ValidationError) -> tuple[An
 
 
 def _copy(value: Any) -> Any:
-    """Containers anew, so that the caller's value stays what it was."""
+    """New containers, so that the caller's value stays what it was."""
     if isinstance(value, dict):
         return {name: _copy(inner) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
@@ -459,7 +459,7 @@ def _copy(value: Any) -> Any:
 def _container_of(value: Any, path: Location) -> Any:
     """What holds the last part of a path; nothing, if the path does not lead through the value.
 
-    A file of somebody else's must never stop the reading, even if we took a wrong turn in it.
+    No file of another system may stop the reading, even if the path is wrong.
     """
     try:
         for part in path[:-1]:
@@ -470,7 +470,7 @@ def _container_of(value: Any, path: Location) -> Any:
 
 
 def _mended(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:
-    """Mend one refused field in place; None if nobody can tell what was meant."""
+    """Mend one refused field in place; None if its meaning is not plain."""
     if not path:
         return None
     container, given = _container_of(value, path), error["input"]
@@ -518,7 +518,7 @@ def _renamed(value: Any, where: Place) -> Finding | None:
     return None
 
 
-def _tagged_anew(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:
+def _retagged(value: Any, path: Location, error: dict[str, Any]) -> Finding | None:
     """Mend the field that tells which of several models a record is of."""
     field = error["ctx"]["discriminator"].strip("'")
     given, allowed = error["input"][field], _ALLOWED.findall(error["ctx"]["expected_tags"])

@@ -129,7 +129,7 @@ def title_in(head: str) -> str | None:
 
 
 def blocks_of(lines: Sequence[Line]) -> Iterator[Block]:
-    """The blocks of a section; blank lines above the first are nobody's."""
+    """The blocks of a section; blank lines above the first belong to none."""
     chunk, number, bullet, apart = "", 0, "", False
     for line in lines:
         blank = line.is_blank

@@ -57,7 +57,7 @@ class Section(Record):
     title: str
     end: Space
     name: SectionName | None
-    """Which of the five sections it is; None for one that somebody added."""
+    """Which of the five sections it is; None for any other."""
     notes: list[Note]
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ from holdfast.contracts.record import (
 
 
 class SpendLine(ChainedLine):
-    """Money set aside for a session, what became of it, or what somebody corrected later."""
+    """Money reserved for a session, settled, or corrected later."""
 
     ts: OffsetTime
     event: Literal["reserve", "settle", "correct"]
@@ -48,9 +48,9 @@ class SpentByAgent(Record):
     usd: Number
     """A correction may have taken a little more than was there."""
     unknown: int
-    """Sessions of which nobody told what they cost."""
+    """Sessions with an unreported cost."""
     assumed_usd: Number
-    """What had been set aside for those."""
+    """What had been reserved for those."""
     reserved_usd: Number
     tokens: Count
     sessions: Count
@@ -75,9 +75,9 @@ class AlertLine(ChainedLine):
     """The word for the trouble, which stays while it lasts."""
     says: str
     told: bool | None = None
-    """Whether somebody was told; the same is not told twice in a short time."""
+    """Whether it was sent; the same alert is not sent twice in a short time."""
     at: Seconds | None = None
-    """Since the epoch: by this the time until it is told again is counted."""
+    """Since the epoch: the time until it is sent again is counted from here."""
     by: str | None = None
     note: str | None = None
 
@@ -88,7 +88,7 @@ class OpenAlert(Record):
     kind: NonEmpty
     says: str
     times: Count
-    """How often it was told."""
+    """How often it was sent."""
     acked_by: str | None
 
 
@@ -115,14 +115,14 @@ class SessionTurns(Record):
     failed: Count
     usd: Usd
     unknown: Count
-    """Turns of which nobody told what they cost."""
+    """Turns with an unreported cost."""
     assumed_usd: Usd
-    """What had been set aside for those."""
+    """What had been reserved for those."""
     reserved_usd: Usd
     """For questions that wait for their answers."""
     tokens: Count
     over_usd: Usd
-    """By how much calls cost more than was set aside for them."""
+    """By how much calls cost more than was reserved for them."""
 
 
 class WaitingTurn(Record):
@@ -165,7 +165,7 @@ class Tools(Record):
 
 
 class Claimed(Record):
-    """What the agent says, where somebody else measured it too."""
+    """What the agent reports, where it was measured as well."""
 
     sources_archived: Count | None = None
 
@@ -243,7 +243,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind.of(
         "alert",
-        "What somebody had to be told",
+        "Alerts",
         AlertLine,
         r"alerts/[0-9-]+(?:\.[^/]+)?\.jsonl",
         ("event", "id", "agent", "kind", "says"),

@@ -244,7 +244,7 @@ def _is_prose(text: str) -> bool:
     """Whether it is words only: no sign that a secret follows, no word as long as one."""
     if ":" in text:
         return False  # the sign that most texts have which are not words only
-    # A few searches in bytes: between two syncs nothing is as dear as code that is not at hand.
+    # A few searches in bytes: between two syncs nothing costs as much as code out of the cache.
     shape = text.encode("utf-8", "surrogatepass").translate(_SHAPE)
     return not (b"!" in shape or _LONG_WORD in shape or " -" in text or text[:1] == "-")
 

@@ -182,7 +182,7 @@ def _scans() -> tuple[_Scan, ...]:
 
 
 def _shapes_begin() -> str:
-    formats = "|".join(_begun(line) for text in FORMATS.values() for line in text.split())
+    formats = "|".join(_begun(line) for shapes in FORMATS.values() for line in shapes)
     return rf"(?:\b|\\[nrtbf])(?:{formats})|{'|'.join(MARKED)}"
 
 
@@ -219,7 +219,7 @@ def _begun(shape: str) -> str:
 @cache
 def _shapes() -> dict[str, re.Pattern[bytes]]:
     return {
-        kind: re.compile(f"(?:{'|'.join(text.split())})".encode()) for kind, text in FORMATS.items()
+        kind: re.compile(f"(?:{'|'.join(shapes)})".encode()) for kind, shapes in FORMATS.items()
     }
 
 
@@ -486,7 +486,7 @@ def _inside(run: bytes, depth: int, room: Room) -> list[Hit]:
     try:
         text = said(run, room)
     except Overfull:
-        # It cannot be looked through, and nobody knows what is in it.
+        # It is too long to look through, so what is in it is unknown.
         return [Hit(0, len(run), "packed", run)]
     return hits(text, depth + 1, room) if text is not None else []
 

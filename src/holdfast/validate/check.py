@@ -78,9 +78,10 @@ class Report:
     def tell(self, finding: Finding) -> None:
         if self._strict and finding.level == "warning":
             finding = finding._replace(level="error")
-        one = (finding.field, finding.line)
-        place = one if self._every else (without_index(finding.field), 0)
-        told = self._told.setdefault((finding.level, finding.code, *place), Told(finding))
+        field, line = finding.field, finding.line
+        if not self._every:
+            field, line = without_index(field), 0
+        told = self._told.setdefault((finding.level, finding.code, field, line), Told(finding))
         told.again(finding.line)
         self.counts["errors" if finding.level == "error" else "warnings"] += 1
 

@@ -54,7 +54,7 @@ class Scan:
 
     def __init__(self, data: bytes) -> None:
         self.told: list[Finding] = []
-        """What was found so far; whoever takes note of it may empty it."""
+        """Findings so far; the caller may take them out."""
         self.spread = 0
         """How many values do not stand on a line of their own."""
         self.bad = 0
@@ -132,7 +132,7 @@ class Scan:
         return self._is_deep(raw, MAX_LINE)
 
     def _is_deep(self, data: bytes, limit: int) -> bool:
-        """Tell what a strict reader has against a value; whether nobody should read it."""
+        """Add what a strict reader refuses in a value; whether it is too deep to read."""
         try:
             decode(data.strip(), limit=limit)
         except DecodeError as error:

@@ -28,7 +28,7 @@ class Source(NamedTuple):
     path: str
     """From the root on; empty for the standard input."""
     named: bool
-    """Whether somebody asked for this very file."""
+    """Whether the caller named this very file."""
 
 
 class Trouble(NamedTuple):
@@ -85,8 +85,8 @@ def _below(directory: str, kinds: Sequence[Kind]) -> Iterator[Source | Trouble]:
     caches = {CACHE} if any(entry.name == SETTINGS for entry in entries) else set[str]()
     for entry in entries:
         if entry.name in caches:
-            continue  # of a home: made again when it is lost, and nobody's record
-        # Names with a dot are the store's own, or somebody's tools'; `.omc` holds campaigns.
+            continue  # of a home: made again when it is lost
+        # Names with a dot belong to the store or to other tools; `.omc` holds campaigns.
         if entry.name.startswith(".") and entry.name != _CAMPAIGNS:
             continue
         if entry.is_dir(follow_symlinks=False):
@@ -102,7 +102,7 @@ def _below(directory: str, kinds: Sequence[Kind]) -> Iterator[Source | Trouble]:
 def _is_candidate(path: str, kinds: Sequence[Kind]) -> bool:
     plain = path.removesuffix(PACKED)
     if plain.endswith(".md"):
-        return bool(by_path(plain, kinds))  # most Markdown is nobody's record
+        return bool(by_path(plain, kinds))  # most Markdown is no record
     return plain.endswith(_ENDINGS) or bool(by_path(os.path.abspath(plain), kinds))
 
 
