@@ -113,10 +113,6 @@ class _Reader:
 
     def section(self, name: str, section: markdown.Section) -> None:
         match name:
-            case "Objective":
-                self.value["objective"] = markdown.prose_of(section)
-            case "Experiment Ideas":
-                self.value["experiment_ideas"] = markdown.prose_of(section)
             case "Target Metric":
                 self._metric(section)
             case "Scope":
@@ -126,8 +122,10 @@ class _Reader:
                     self.lines[f"milestones[{len(self.value['milestones'])}]"] = number
                     row = dict(zip(("milestone", "target", "strategy_focus"), cells, strict=True))
                     self.value["milestones"].append(row)
-            case _:
+            case "Phases":
                 self._phases(section)
+            case _:
+                self.value[_field(name)] = markdown.prose_of(section)
 
     def _metric(self, section: markdown.Section) -> None:
         self._labels(section, "Target Metric", _METRIC)
@@ -163,7 +161,7 @@ class _Reader:
 
     def _labels(self, section: markdown.Section, name: str, labels: dict[str, str]) -> None:
         """Blocks such as `- **In scope**: src/`; after a label of its own line, what follows."""
-        into: dict[str, Any] = self.value["target_metric" if name == "Target Metric" else "scope"]
+        into: dict[str, Any] = self.value[_field(name)]
         rest: list[str] = []
         seen: set[str] = set()
         open_label = ""

@@ -322,10 +322,10 @@ def read_page(
 ) -> Reading:
     """A value against its model, each finding with the line of the innermost field it is in."""
     found = read(model, value)
-    told = [each._replace(line=line_of(each.field, lines)) for each in found.findings]
-    return found._replace(findings=sorted([*odd, *told], key=lambda each: each.line))
+    placed = [each._replace(line=_line_of(each.field, lines)) for each in found.findings]
+    return found._replace(findings=sorted([*odd, *placed], key=lambda each: each.line))
 
 
-def line_of(field: str, lines: Mapping[str, int]) -> int:
+def _line_of(field: str, lines: Mapping[str, int]) -> int:
     above = [name for name in lines if field == name or field.startswith((f"{name}.", f"{name}["))]
     return lines[max(above, key=len)] if above else 0

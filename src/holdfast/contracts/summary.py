@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
-from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading, read
-from holdfast.contracts.markdown import line_of
+from holdfast.contracts.kind import Finding, Form, Kind, Located, Origin, Reading
+from holdfast.contracts.markdown import read_page
 from holdfast.contracts.record import Count, Formed, NonEmpty, OffsetTime, Record, Seconds
 
 GENERATED = "Session summary generated from ledger entries."
@@ -111,7 +111,7 @@ def render(record: Any) -> str:
     sections = {
         "timeline": [line for each in found.timeline for line in _moment(each)],
         "tasks_completed": [line for each in found.tasks_completed for line in _task(each)],
-        "errors": [line for each in found.errors for line in _error(each)],
+        "errors": [line for each in found.errors for line in _moment(each)],
         "notes": [f"_{escaped(found.notes)}_"] if found.notes else [],
     }
     for name, title in _SECTIONS.items():
@@ -119,9 +119,11 @@ def render(record: Any) -> str:
     return "\n".join(head) + "\n"
 
 
-def _moment(item: TimelineItem) -> Iterator[str]:
-    yield f"- **{item.ts}** [{escaped(item.event)}] {escaped(item.summary)}".rstrip()
-    yield from _of_task(item.task_id)
+def _moment(item: TimelineItem | SummaryError) -> Iterator[str]:
+    event = f" [{escaped(item.event)}]" if isinstance(item, TimelineItem) else ""
+    yield f"- **{item.ts}**{event} {escaped(item.summary)}".rstrip()
+    if (task := item.task_id) is not None:
+        yield f"  - Task: {f'`{task}`' if _FITS_CODE.fullmatch(task) else escaped(task)}"
 
 
 def _task(task: CompletedTask) -> Iterator[str]:
@@ -131,16 +133,6 @@ def _task(task: CompletedTask) -> Iterator[str]:
     if task.duration_sec is not None:
         whole = task.duration_sec.is_integer() and task.duration_sec < _LARGE
         yield f"  - Duration: {int(task.duration_sec) if whole else task.duration_sec}s"
-
-
-def _error(error: SummaryError) -> Iterator[str]:
-    yield f"- **{error.ts}** {escaped(error.summary)}".rstrip()
-    yield from _of_task(error.task_id)
-
-
-def _of_task(task: str | None) -> Iterator[str]:
-    if task is not None:
-        yield f"  - Task: {f'`{task}`' if _FITS_CODE.fullmatch(task) else escaped(task)}"
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -155,7 +147,7 @@ _NUMBER = re.compile(r"[0-9]{1,16}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?")
 
 
 class _Parser:
-    """Line by line; what it cannot place is told and otherwise left alone."""
+    """Line by line; what it cannot place becomes a finding and is left alone."""
 
     def __init__(self) -> None:
         self.value: dict[str, Any] = {}
@@ -227,9 +219,7 @@ class _Parser:
     def _new_item(self, head: str, rest: str) -> dict[str, Any]:
         if self._section == "tasks_completed":
             return {"task_id": head, "summary": unescaped(rest.removeprefix(":").strip())}
-        if self._section == "errors":
-            return {"ts": head, "summary": unescaped(rest.strip())}
-        event = _EVENT.fullmatch(rest)
+        event = _EVENT.fullmatch(rest) if self._section == "timeline" else None
         if event is None:
             return {"ts": head, "summary": unescaped(rest.strip())}
         said = unescaped((event[2] or "").strip())
@@ -256,9 +246,7 @@ def parse(text: str) -> Reading:
     parser = _Parser()
     for number, line in enumerate(text.split("\n"), 1):
         parser.take(number, line.removesuffix("\r"))
-    found = read(SessionSummary, parser.value)
-    told = [each._replace(line=line_of(each.field, parser.lines)) for each in found.findings]
-    return Reading(found.value, found.record, [*parser.findings, *told])
+    return read_page(SessionSummary, parser.value, parser.lines, parser.findings)
 
 
 def _check(found: Sequence[Located], origin: Origin) -> Iterator[Finding]:

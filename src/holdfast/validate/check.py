@@ -247,7 +247,9 @@ class _Judge:
                 reading = self._read(kind, entry)
                 report.tell_all(each._replace(line=at) for each in reading.findings)
                 if watch is not None:
-                    report.tell_all(watch.see(at, self._upgraded(kind, entry, reading), entry))
+                    asked = self._ask.form is not None
+                    value = reading.value if asked else kind.upgraded(reading.value)
+                    report.tell_all(watch.see(at, value, entry))
                 else:
                     located.append(Located(at, reading))
         report.counts["records"] += plainly
@@ -256,12 +258,6 @@ class _Judge:
         self._hear(scan, of_lines=True)
         self._tell_spread(scan)
         report.tell_all(watch.end() if watch else self._cross_check(kind, located))
-
-    def _upgraded(self, kind: Kind, entry: Any, reading: Reading) -> Any:
-        """What was read, in the form that is written."""
-        if self._ask.form is not None or kind.form_of(entry) is kind.current:
-            return reading.value
-        return kind.upgraded(reading.value)
 
     # --- documents and arrays -----------------------------------------------------------------
 
