@@ -218,6 +218,7 @@ def parse(text: str) -> Reading:
         code = "unknown_section" if name is None else "duplicate"
         reason = "not a section of a goal; kept" if name is None else "a second section; kept"
         reader.odd.append(Finding("warning", code, section.title, reason, section.number))
+        reader.lines[f"other[{len(reader.value['other'])}]"] = section.number
         reader.value["other"].append({"title": section.title, "text": markdown.prose_of(section)})
     for name in _WANTED:
         if name not in seen:

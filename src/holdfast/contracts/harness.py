@@ -75,6 +75,7 @@ def parse(text: str) -> Reading:
                 reason = "not a section of a harness; kept"
                 found = ("warning", "unknown_section", section.title, reason, section.number)
                 odd.append(Finding(*found))
+            lines[f"other[{len(value['other'])}]"] = section.number
             value["other"].append({"title": section.title, "text": markdown.prose_of(section)})
         seen.update([name] if name else [])
     for id in _BUILT_IN:

@@ -9,7 +9,7 @@ the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -556,6 +556,13 @@ def _refusal(model: type[Record], error: dict[str, Any], *, strict: bool) -> Fin
         return Finding("error", "rule", where, said)
     code = _CODES.get(kind, "type" if kind in _PYDANTICS_OWN else kind)
     return Finding("error", code, where, f"{said}: {given}")
+
+
+def line_of(field: str, lines: Mapping[str, int]) -> int:
+    """Where a field stands; for one that is missing, where its holder does."""
+    while field and field not in lines:
+        field = field[: max(field.rfind("."), field.rfind("["), 0)]
+    return lines.get(field, 0)
 
 
 def _spelled(path: Location) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator
 
 from holdfast.contracts import formats
-from holdfast.contracts.kind import Finding, Reading, read
+from holdfast.contracts.kind import Finding, Reading, line_of, read
 from holdfast.contracts.record import Record, broken_rule
 
 WHITE = " \t\r\n\v\f"
@@ -322,10 +322,5 @@ def read_page(
 ) -> Reading:
     """A value against its model, each finding with the line of the innermost field it is in."""
     found = read(model, value)
-    placed = [each._replace(line=_line_of(each.field, lines)) for each in found.findings]
+    placed = [each._replace(line=line_of(each.field, lines)) for each in found.findings]
     return found._replace(findings=sorted([*odd, *placed], key=lambda each: each.line))
-
-
-def _line_of(field: str, lines: Mapping[str, int]) -> int:
-    above = [name for name in lines if field == name or field.startswith((f"{name}.", f"{name}["))]
-    return lines[max(above, key=len)] if above else 0

@@ -18,6 +18,7 @@ from holdfast.contracts.kind import (
     Origin,
     Reading,
     is_log_line,
+    line_of,
 )
 from holdfast.contracts.ledger import content
 from holdfast.store.chain import GENESIS, holds, read_seal
@@ -275,10 +276,10 @@ class _Judge:
             lines = lines_of(each.raw, each.line)
             for path, value in _items(each.value) if kind.shape == "array" else [("", each.value)]:
                 reading = self._read(kind, value)
-                located.append(Located(_line_of(path, lines) or each.line, reading))
+                located.append(Located(line_of(path, lines) or each.line, reading))
                 self.report.tell_all(_placed(reading.findings, path, lines))
         for finding in self._cross_check(kind, located):
-            at = _line_of(finding.field, lines) if kind.shape == "document" else 0
+            at = line_of(finding.field, lines) if kind.shape == "document" else 0
             self.report.tell(finding._replace(line=at or finding.line))
 
 
@@ -310,7 +311,7 @@ def _entries(line: int, value: Any, raw: bytes, kind: Kind) -> Iterator[tuple[in
         return
     lines = lines_of(raw, line)
     for path, item in _items(cast("list[Any]", value)):
-        yield _line_of(path, lines) or line, item
+        yield line_of(path, lines) or line, item
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:
@@ -322,15 +323,7 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def _placed(findings: Iterable[Finding], path: str, lines: dict[str, int]) -> Iterator[Finding]:
     for each in findings:
         field = f"{path}.{each.field}".strip(".") if path else each.field
-        yield each._replace(field=field, line=_line_of(field, lines))
-
-
-def _line_of(field: str, lines: dict[str, int]) -> int:
-    """Where a field stands; for one that is missing, where its holder does."""
-    while field not in lines and field:
-        cut = max(field.rfind("."), field.rfind("["), 0)
-        field = field[:cut]
-    return lines.get(field, 0)
+        yield each._replace(field=field, line=line_of(field, lines))
 
 
 class _Course:
