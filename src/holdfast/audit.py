@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -163,7 +163,7 @@ _mask = mask.hiding()
 # --- reading --------------------------------------------------------------------------------
 
 
-class Audit:
+class Audit(AbstractContextManager["Audit"]):
     """The log, for those who look at it."""
 
     def __init__(self, home: Home) -> None:
@@ -205,9 +205,6 @@ class Audit:
 
     def close(self) -> None:
         self._log.close()
-
-    def __enter__(self) -> Audit:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -207,26 +207,21 @@ def recorded(what: str, then: str = "the next call that has room does the rest")
 def from_os(error: OSError, doing: str, path: str | None = None) -> HoldfastError:
     """The typed error for what the operating system said while we were `doing` something."""
     said = f"{doing}: {error.strerror or error}"
+    kind: type[HoldfastError]
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return DiskFull(
-                said,
-                hint="free some space; nothing was lost, the same call works afterwards",
-                path=path,
-            )
+            kind = DiskFull
+            hint = "free some space; nothing was lost, the same call works afterwards"
         case errno.EROFS:
-            return ReadOnly(said, hint="remount the file system read-write", path=path)
+            kind, hint = ReadOnly, "remount the file system read-write"
         case errno.EACCES | errno.EPERM:
-            return NotOurs(said, hint="check owner and mode of the home directory", path=path)
+            kind, hint = NotOurs, "check owner and mode of the home directory"
         case errno.ELOOP:
-            return NotOurs(
-                said,
-                hint="a symbolic link stands where a file of ours belongs; remove it",
-                path=path,
-            )
+            kind, hint = NotOurs, "a symbolic link stands where a file of ours belongs; remove it"
         case errno.EMFILE | errno.ENFILE:
-            return Busy(said, hint="too many open files; raise `ulimit -n`", path=path)
+            kind, hint = Busy, "too many open files; raise `ulimit -n`"
         case errno.ENOENT:
-            return NotFound(said, hint="it was removed; try again", path=path)
+            kind, hint = NotFound, "it was removed; try again"
         case _:
-            return StorageError(said, hint="run `holdfast doctor`", path=path)
+            kind, hint = StorageError, "run `holdfast doctor`"
+    return kind(said, hint=hint, path=path)
