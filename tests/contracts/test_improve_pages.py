@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,14 +53,14 @@ def odd(findings: list[Finding]) -> list[tuple[str, str, str, int]]:
 
 
 @pytest.mark.parametrize("fixture", PAGES, ids=lambda fixture: fixture.name)
-def test_a_fixture_says_nothing_odd_and_is_rendered_without_loss(fixture: Fixture) -> None:
+def test_a_fixture_says_nothing_odd_and_a_goal_is_rendered_without_loss(fixture: Fixture) -> None:
     assert fixture.kind.parse is not None
-    assert fixture.kind.render is not None
     found = fixture.kind.parse(fixture.path.read_text(encoding="utf-8"))
     assert found.findings == []
     assert found.record is not None
-    again = fixture.kind.parse(fixture.kind.render(found.record))
-    assert (again.findings, again.record) == ([], found.record)
+    if isinstance(found.record, Goal):
+        again = goal.parse(goal.render(found.record))
+        assert (again.findings, again.record) == ([], found.record)
     assert_strict_round(fixture.kind, found.value)
 
 
@@ -122,15 +120,13 @@ texts = st.lists(pieces | st.text(max_size=5), max_size=25).map("".join)
 
 @pytest.mark.parametrize("its", [kind("goal"), kind("harness")], ids=lambda its: its.name)
 @given(text=texts)
-def test_whatever_is_read_once_is_read_again_after_it_was_rendered(its: Kind, text: str) -> None:
+def test_any_text_is_read_and_a_goal_again_after_it_was_rendered(its: Kind, text: str) -> None:
     assert its.parse is not None
-    assert its.render is not None
     found = its.parse(text)
     assert found.record is not None or [each for each in found.findings if each.level == "error"]
     assert all(0 <= each.line <= text.count("\n") + 1 for each in found.findings)
-    if found.record is not None:
-        again = its.parse(its.render(found.record))
-        assert again.record == found.record
+    if isinstance(found.record, Goal):
+        assert the_goal(goal.render(found.record)) == found.record
 
 
 def test_comments_are_no_part_of_it_and_move_no_line() -> None:
@@ -338,7 +334,6 @@ def test_what_is_odd_in_a_harness_is_told_with_its_line(
     found = harness.parse(text)
     assert isinstance(found.record, Harness)
     assert (*finding, line) in [(each.level, each.code, each.line) for each in found.findings]
-    assert the_harness(harness.render(found.record)) == found.record
 
 
 def test_a_harness_without_one_of_the_three_rules_is_told() -> None:
@@ -350,27 +345,3 @@ def test_a_harness_without_one_of_the_three_rules_is_told() -> None:
 def test_a_rule_is_known_by_its_number(heading: str) -> None:
     (rule,) = the_harness(f"## {heading}\ntext\n").rules
     assert (rule.id, rule.title, rule.text) == ("H001", "One", "text")
-
-
-def _readable_harness(value: Json) -> Json:
-    rules = [rule | {"title": f"T{rule['title']}".strip()} for rule in value["rules"]]
-    names = {each["name"]: each for each in value["custom_families"]}
-    return value | {
-        "title": "Harness Rules",
-        "intro": "",
-        "rules": rules,
-        "custom_families": list(names.values()),
-        "families_remark": "",
-        "other": [],
-    }
-
-
-@given(values_of(Harness, keeping={Harness: _readable_harness}))
-def test_a_harness_that_was_made_here_is_read_back_from_its_text(value: Any) -> None:
-    record = Harness.model_validate(value)
-    again = the_harness(harness.render(record))
-    assert again.rules == record.rules
-    assert again.custom_rules == record.custom_rules
-    assert [each.name for each in again.custom_families] == [
-        each.name for each in record.custom_families
-    ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.contracts.kind import Finding
 from holdfast.contracts.kinds import kind
-from holdfast.contracts.notes import SECTIONS, MemoryNotes, Note, parse, render
+from holdfast.contracts.notes import SECTIONS, MemoryNotes, Note, parse
 from tests.contracts.fixtures import FOLDER
 from tests.contracts.rounds import alike, assert_strict_round
 
@@ -65,6 +65,15 @@ pieces = st.sampled_from(
     ]
 )
 texts = st.lists(pieces | st.text(max_size=6), max_size=25).map("".join)
+
+
+def render(record: MemoryNotes) -> str:
+    """The parts of a record, one after the other."""
+    parts = [record.head]
+    for section in record.sections:
+        parts += [section.mark, section.title, section.end]
+        parts += [part for note in section.notes for part in (note.mark, note.text, note.end)]
+    return "".join(parts)
 
 
 def notes_of(text: str) -> MemoryNotes:

@@ -251,7 +251,9 @@ def render(goal: Goal) -> str:
     remarks: dict[str, str] = {**goal.remarks}
     sections = [(name, markdown.joined(texts[name], remarks.get(name, ""))) for name in texts]
     sections += [(each.title, each.text) for each in goal.other]
-    return markdown.rendered(goal.title, goal.intro, sections)
+    parts = [f"# {goal.title}" if goal.title else "", goal.intro]
+    parts += [f"## {name}\n{text}".rstrip("\n") for name, text in sections]
+    return markdown.joined(*parts) + "\n"
 
 
 def _labelled(labels: Iterable[str], *texts: str) -> str:
@@ -281,5 +283,4 @@ GOAL = Kind.of(
     _looks,
     shape="markdown",
     parse=parse,
-    render=render,
 )

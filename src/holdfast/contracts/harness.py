@@ -106,25 +106,6 @@ def _read_families(
     value["families_remark"] = markdown.joined(*rest)
 
 
-def render(harness: Harness) -> str:
-    families = "\n".join(
-        f"- `{each.name}` — {markdown.indented(each.description)}"
-        if each.description
-        else f"- `{each.name}`"
-        for each in harness.custom_families
-    )
-    sections = [
-        (f"{rule.id} — {rule.title}" if rule.title else rule.id, rule.text)
-        for rule in harness.rules
-    ]
-    sections += [
-        (_RULES, harness.custom_rules),
-        (_FAMILIES, markdown.joined(families, harness.families_remark)),
-        *((each.title, each.text) for each in harness.other),
-    ]
-    return markdown.rendered(harness.title, harness.intro, sections)
-
-
 def _looks(text: str) -> bool:
     titles = [section.title for section in markdown.page_of(text).sections]
     return any(_RULE.fullmatch(each) or meant_choice(each, (_FAMILIES,)) for each in titles)
@@ -138,5 +119,4 @@ HARNESS = Kind.of(
     _looks,
     shape="markdown",
     parse=parse,
-    render=render,
 )

@@ -248,8 +248,6 @@ class Kind:
     """The same for files that are too long to hold."""
     parse: Callable[[str], Reading] | None = None
     """For Markdown: the text as a record."""
-    render: Callable[[Any], str] | None = None
-    """For Markdown: the record as text."""
 
     @classmethod
     def of(
@@ -262,7 +260,6 @@ class Kind:
         check: Check | None = None,
         shape: Shape = "document",
         parse: Callable[[str], Reading] | None = None,
-        render: Callable[[Any], str] | None = None,
     ) -> Kind:
         """A kind with one form so far, known by the end of its path and by the fields it has."""
         forms = (*([LOG_FORM] if shape == "lines" else []), Form("1.0", model))
@@ -274,7 +271,7 @@ class Kind:
 
         cross_check = of_each(check) if check else None
         paths = (rf"(?:^|/){path}$",)
-        return cls(name, what, shape, forms, paths, alike, cross_check, None, parse, render)
+        return cls(name, what, shape, forms, paths, alike, cross_check, None, parse)
 
     @property
     def current(self) -> Form:

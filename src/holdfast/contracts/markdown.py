@@ -268,13 +268,6 @@ def prose_of(section: Section) -> str:
     return trimmed("".join(line.text for line in section.body))
 
 
-def rendered(title: str | None, intro: str, sections: Sequence[tuple[str, str]]) -> str:
-    parts = [f"# {title}"] if title else []
-    parts += [intro] if intro else []
-    parts += [f"## {name}\n{text}" if text else f"## {name}" for name, text in sections]
-    return "\n\n".join(parts) + "\n"
-
-
 def joined(*parts: str) -> str:
     """Parts of a section, with an empty line between them."""
     return "\n\n".join(part for part in parts if part)

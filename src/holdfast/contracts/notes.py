@@ -1,7 +1,7 @@
 """memory.md: what an agent knows across its sessions, as sections of notes.
 
-Parsed so that every byte has its place: `render(parse(text))` is the text again, whatever it is.
-Whoever adds a note to one section leaves all others as a person wrote them.
+Parsed so that every byte has its place: the parts of the record, one after the other, are the text
+again, whatever it is.
 
 A section begins at a line with `## `; one inside a closed code fence does not.  A note is a
 bullet with all that belongs to it, or a paragraph.
@@ -140,16 +140,6 @@ def _findings(record: MemoryNotes, numbers: Sequence[int]) -> Iterator[Finding]:
             yield Finding("warning", "missing", name, "no such section")
 
 
-def render(record: MemoryNotes) -> str:
-    """The text, byte for byte as it was parsed."""
-    parts = [record.head]
-    for section in record.sections:
-        parts += [section.mark, section.title, section.end]
-        for note in section.notes:
-            parts += [note.mark, note.text, note.end]
-    return "".join(parts)
-
-
 def _looks(text: str) -> bool:
     titles = [section.title for section in markdown.split(text)[1]]
     return sum(section_called(title) is not None for title in titles) >= 2
@@ -163,5 +153,4 @@ NOTES = Kind.of(
     _looks,
     shape="markdown",
     parse=parse,
-    render=render,
 )

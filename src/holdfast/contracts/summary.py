@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -98,9 +98,8 @@ _FITS_CODE = re.compile(r"[!-_a-~]+(?: [!-_a-~]+)*")
 # --- writing --------------------------------------------------------------------------------------
 
 
-def render(record: Any) -> str:
+def render(found: SessionSummary) -> str:
     """The summary as Markdown."""
-    found = cast("SessionSummary", record)
     agent = found.session_id[len(found.date) + 1 :].rpartition("_")[0]
     head = [
         f"# {agent.upper()} Session Summary: {found.session_id}",
@@ -278,5 +277,4 @@ SUMMARY = Kind(
     looks=_looks,
     cross_check=_check,
     parse=parse,
-    render=render,
 )
