@@ -79,8 +79,6 @@ class Slot(NamedTuple):
 
 class Layout(NamedTuple):
     name: str
-    what: str
-    """Whose tree it is, in a line."""
     paths: Mapping[Part, str]
     known_by: tuple[Part, ...] = ()
     """The parts that show that there is an agent."""
@@ -153,7 +151,6 @@ _OF_SWARMS: dict[Part, str] = {
 }
 HOLDFAST = Layout(
     name="holdfast",
-    what="a home of Holdfast's own",
     paths={
         **_OF_SWARMS,
         "summaries": "memory/*/sessions",
@@ -167,34 +164,17 @@ HOLDFAST = Layout(
 )
 TELEO = Layout(
     name="teleo",
-    what="agents' state: report, tasks, session, memory.md, inbox, journal, metrics of each",
     paths={**_files_in("*"), "ledger": "*/ledger", "stops": "ops/sessions", "flags": "collective"},
     known_by=("report", "tasks", "session", "notes", "journal", "metrics", "inbox", "ledger"),
 )
 LUKA = Layout(
     name="luka",
-    what="ledgers under g/ledger, states under agents, summaries under memory",
     paths={**_files_in("agents/*"), "ledger": "g/ledger/*", "summaries": "memory/*/sessions"},
     known_by=("ledger", "status"),
 )
-QJSON = Layout(
-    name="qjson",
-    what="personas, conversations and topics under state, runs of swarms under logs",
-    paths=_OF_SWARMS,
-    known_by=("ledger", "agent"),
-)
-LOGIST = Layout(
-    name="logist",
-    what="a folder of jobs with their index",
-    paths={"jobs": "jobs_index.json", "job": "*"},
-    writable=False,
-)
-OMC = Layout(
-    name="omc",
-    what="campaigns of improvement: an .omc folder",
-    paths={"campaign": "self-improve/topics/*"},
-    writable=False,
-)
+QJSON = Layout(name="qjson", paths=_OF_SWARMS, known_by=("ledger", "agent"))
+LOGIST = Layout(name="logist", paths={"jobs": "jobs_index.json", "job": "*"}, writable=False)
+OMC = Layout(name="omc", paths={"campaign": "self-improve/topics/*"}, writable=False)
 PRESETS = {each.name: each for each in (HOLDFAST, TELEO, LUKA, QJSON, LOGIST, OMC)}
 
 

@@ -244,8 +244,7 @@ def render(goal: Goal) -> str:
         ),
         "Experiment Ideas": goal.experiment_ideas,
         "Phases": markdown.table(
-            _PHASES,
-            [[each.phase, each.focus, _shown(each), each.status] for each in goal.phases],
+            _PHASES, [[each.phase, each.focus, _shown(each), each.status] for each in goal.phases]
         ),
     }
     remarks: dict[str, str] = {**goal.remarks}

@@ -186,10 +186,7 @@ MANIFEST = Kind(
         ),
         Form("1.0", Persona),
     ),
-    paths=(
-        r"(^|/)state/[^/]+/manifest\.json$",
-        r"(^|/)(personas|manifests)/[^/]+\.q?json$",
-    ),
+    paths=(r"(^|/)state/[^/]+/manifest\.json$", r"(^|/)(personas|manifests)/[^/]+\.q?json$"),
     looks=lambda value: (
         has_fields(value, "agent_id", "roles")
         or has_fields(value, "agent_id", "core_directives")

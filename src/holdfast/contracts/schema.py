@@ -19,10 +19,7 @@ _DIALECTS = {
     "2020-12": "https://json-schema.org/draft/2020-12/schema",
     "7": "http://json-schema.org/draft-07/schema#",
 }
-_DESCRIBED = {
-    "lines": ": one line of the file",
-    "markdown": ": what is parsed out of the text",
-}
+_DESCRIBED = {"lines": ": one line of the file", "markdown": ": what is parsed out of the text"}
 LLM_CHAT = "llm-chat-schema.json"
 """The name under which agents are told the schema of their replies."""
 
