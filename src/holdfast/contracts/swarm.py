@@ -126,6 +126,7 @@ TOPIC_LINE = Kind(
         has_fields(value, "topic", "text")
         or has_fields(value, "event", "ids", "why")
         or has_fields(value, "event", "index")
+        or has_fields(value, "event", "accepted")
     ),
 )
 
