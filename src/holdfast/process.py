@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from typing import NamedTuple
 
 from holdfast.clock import SystemClock
@@ -29,11 +30,19 @@ class Owner(NamedTuple):
 
 def this_process() -> Owner:
     """This process, so that a later one with its number is not taken for it."""
-    boot, started = SystemClock().boot(), process_start(os.getpid())
+    return Owner(here(), SystemClock().boot(), os.getpid(), own_start())
+
+
+@cache
+def own_start() -> int:
+    started = process_start(os.getpid())
     # A later process with our number starts after our end: let that be in another tick.
     while time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK == started:
         SystemClock().sleep(_TICK / 1e10)
-    return Owner(here(), boot, os.getpid(), started)
+    return started
+
+
+os.register_at_fork(after_in_child=own_start.cache_clear)
 
 
 def here() -> str:

@@ -71,8 +71,18 @@ def test_nobody_can_have_started_with_the_number_of_an_owner_in_the_tick_it_name
         return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
     monkeypatch.setattr(process, "process_start", lambda pid: tick())
+    monkeypatch.setattr(process, "own_start", process.own_start.__wrapped__)
     owner = this_process()
     assert tick() > owner.started
+
+
+def test_a_child_that_was_forked_has_a_start_of_its_own(tmp_path: Path) -> None:
+    ours = this_process().started
+    if (child := os.fork()) == 0:
+        (tmp_path / "started").write_text(str(this_process().started))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert int((tmp_path / "started").read_text()) > ours
 
 
 def test_a_dead_process_is_not_alive_even_before_it_is_reaped() -> None:
