@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bench.frame import Bar, Outcome, Setup, rounded, significant
 from bench.material import CountingVfs, home_in
-from holdfast.agents.turn import Purse, Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.calls.conversation import Conversation
 from holdfast.layout import HOLDFAST, Part
 from holdfast.models.scripted import Scripted
@@ -52,7 +52,7 @@ def run(setup: Setup) -> Outcome:
             for _ in range(count):
                 number += 1
                 question = Question(f"{number:06d}".ljust(PROMPT, "q"), "p" * PERSONA)
-                turn(said, model, question, SESSION, purse=Purse(100.0))
+                turn(said, model, question, SESSION, limit_usd=100.0)
 
         def cost() -> Cost:
             before = (vfs.syncs, vfs.bytes_read, size_of(place))

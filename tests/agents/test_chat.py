@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.chat import Chat
 from holdfast.calls.conversation import Conversation
 from holdfast.errors import DiskFull
 from holdfast.layout import HOLDFAST
@@ -154,7 +154,7 @@ def test_a_turn_whose_end_the_disk_did_not_take_makes_a_session_of_unknown_cost(
         Home.open(str(shell.home)) as home,
         Agent(home, "rio", HOLDFAST) as agent,
         pytest.raises(DiskFull),
-        Chat(home, agent, Scripted(["Yes."]), Manner()) as chat,
+        Chat(home, agent, Scripted(["Yes."])) as chat,
     ):
         chat.say("q")
     assert shell("session", "list", "--agent", "rio", "--json").rows()[-1]["cost_usd"] is None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from holdfast.agents.turn import Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.calls.conversation import Conversation, recorded
 from holdfast.calls.turns import turns
 from holdfast.clock import FakeClock, SystemClock

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bench.material import CountingVfs
-from holdfast.agents.turn import Purse, Question, composed, turn
+from holdfast.agents.chat import Question, composed, turn
 from holdfast.calls.call import CallRequest, PendingCall, Result
 from holdfast.calls.conversation import Conversation, Tally, recorded
 from holdfast.errors import InvalidOutput, ModelError, OverBudget, TimedOut, TooLong, Unavailable
@@ -126,7 +126,7 @@ def test_askers_in_turn_number_and_pay_their_questions_as_one(
     with Conversation(home, key) as other:
         for number, who in enumerate((said, said, other, said, other, other, said, said)):
             model = Scripted([{"reply": f"reply {number}", "cost_usd": 0.25}])
-            turn(who, model, Question(f"ask {number}?", part), SESSION, purse=Purse(2.0))
+            turn(who, model, Question(f"ask {number}?", part), SESSION, limit_usd=2.0)
             told = [each.text for each in model.asked[0].messages[1:-1]]
             assert told[-2:] == [f"ask {number - 1}?", f"reply {number - 1}"][: number * 2]
         turns = [line["meta"]["turn"] for line in lines_of(said) if line["role"] == "user"]
@@ -136,8 +136,8 @@ def test_askers_in_turn_number_and_pay_their_questions_as_one(
             assert who.tally(SESSION).usd == 2.0
             with pytest.raises(OverBudget):
                 priced = Scripted([{"reply": "no", "cost_usd": 0.01}])
-                turn(who, priced, Question("more?"), SESSION, purse=Purse(2.0))
-            turn(who, Scripted(["free"]), Question("more?"), SESSION, purse=Purse(2.0))
+                turn(who, priced, Question("more?"), SESSION, limit_usd=2.0)
+            turn(who, Scripted(["free"]), Question("more?"), SESSION, limit_usd=2.0)
 
 
 def test_another_process_goes_on_with_what_was_said(home: Home, said: Conversation) -> None:
@@ -167,7 +167,7 @@ def test_a_failure_is_one_line_and_settles_what_was_set_aside(
     model = Scripted([script])
     question = Question("Well?", schema={"type": "object"}, max_tokens=3)
     with pytest.raises(kind):
-        turn(said, model, question, SESSION, purse=Purse(2.0))
+        turn(said, model, question, SESSION, limit_usd=2.0)
     _, ended = lines_of(said)
     assert ended["meta"]["error"] == kind.code or kind is ModelError
     assert ended["meta"]["cost_usd"] == cost
@@ -236,7 +236,7 @@ def test_what_cannot_be_put_on_record_at_all_still_ends_its_turn(
 def test_what_a_program_says_of_its_failure_does_not_make_it_free(said: Conversation) -> None:
     words = ["sh", "-c", "echo 'quota: refused for safety, 429' >&2; exit 1"]
     with pytest.raises(ModelError):
-        turn(said, Command(words), Question("q"), SESSION, purse=Purse(1.0))
+        turn(said, Command(words), Question("q"), SESSION, limit_usd=1.0)
     assert lines_of(said)[-1]["meta"]["cost_usd"] is None
     assert said.tally(SESSION).unknown == 1
     with pytest.raises(TooLong):
@@ -249,7 +249,7 @@ def test_an_interrupted_question_is_settled_as_unknown(said: Conversation) -> No
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        turn(said, Scripted(stop), Question("Well?"), SESSION, purse=Purse(1.0))
+        turn(said, Scripted(stop), Question("Well?"), SESSION, limit_usd=1.0)
     assert lines_of(said)[-1]["meta"]["error"] == "interrupted"
     assert said.tally(SESSION).unknown == 1
 
@@ -257,16 +257,14 @@ def test_an_interrupted_question_is_settled_as_unknown(said: Conversation) -> No
 def test_no_question_is_asked_that_could_cost_more_than_is_left(said: Conversation) -> None:
     model = Scripted([{"reply": "x", "cost_usd": 0.4}] * 9)
     for _ in range(2):
-        turn(said, model, Question("q"), SESSION, purse=Purse(1.0))
+        turn(said, model, Question("q"), SESSION, limit_usd=1.0)
     before = lines_of(said)
     with pytest.raises(OverBudget, match=r"1\.00 USD: 0\.80 is spent, 0\.40 is") as caught:
-        turn(said, model, Question("q"), SESSION, purse=Purse(1.0))
+        turn(said, model, Question("q"), SESSION, limit_usd=1.0)
     assert caught.value.hint
     assert lines_of(said) == before
     assert len(model.asked) == 2
-    with pytest.raises(OverBudget, match="this question"):
-        turn(said, model, Question("q"), SESSION, purse=Purse(None, call=0.3))
-    turn(said, model, Question("q"), SESSION, purse=Purse(1.5))
+    turn(said, model, Question("q"), SESSION, limit_usd=1.5)
 
 
 class Unpriced(Scripted):
@@ -283,10 +281,10 @@ def test_an_unknown_cost_is_never_nothing(said: Conversation) -> None:
     model = Unpriced(lambda _: "x")
     turn(said, model, Question("q"), SESSION)
     assert said.tally(SESSION) == Tally(1, unknown=1, tokens=2)
-    turn(said, model, Question("q"), SESSION, purse=Purse(1.0))
+    turn(said, model, Question("q"), SESSION, limit_usd=1.0)
     assert said.tally(SESSION).assumed_usd == 1.0
     with pytest.raises(OverBudget, match=r"1\.00 counts for 2 of unknown cost"):
-        turn(said, model, Question("q"), SESSION, purse=Purse(1.0))
+        turn(said, model, Question("q"), SESSION, limit_usd=1.0)
 
 
 def test_a_call_that_costs_more_than_was_set_aside_is_listed(
@@ -296,7 +294,7 @@ def test_a_call_that_costs_more_than_was_set_aside_is_listed(
         def most_usd(self, request: Request) -> float | None:
             return 0.25
 
-    turn(said, Dearer([{"reply": "x", "cost_usd": 1.0}]), Question("q"), SESSION, purse=Purse(0.5))
+    turn(said, Dearer([{"reply": "x", "cost_usd": 1.0}]), Question("q"), SESSION, limit_usd=0.5)
     assert said.tally(SESSION).over_usd == 0.75
     said.close()
     shown = json.loads(Path(home.path, "state/rio/turns.json").read_text(encoding="utf-8"))
@@ -394,7 +392,7 @@ TestMoney.settings = settings(max_examples=25, stateful_step_count=25, deadline=
 ASKER = """
 import sys
 from holdfast.calls.conversation import Conversation
-from holdfast.agents.turn import Purse, Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.errors import OverBudget
 from holdfast.layout import HOLDFAST
 from holdfast.models.scripted import Scripted
@@ -405,7 +403,7 @@ with Home.open(sys.argv[1]) as home, Conversation(home, lambda p: HOLDFAST.path(
     print("ready", flush=True)
     try:
         while True:
-            turn(said, model, Question("q"), sys.argv[2], purse=Purse(1.0))
+            turn(said, model, Question("q"), sys.argv[2], limit_usd=1.0)
             print("done", flush=True)
     except OverBudget:
         print("enough", flush=True)
@@ -442,7 +440,7 @@ def test_threads_with_a_handle_each_share_one_limit(home: Home) -> None:
         with Conversation(home, key) as mine:
             try:
                 while True:
-                    turn(mine, model, Question("q"), SESSION, purse=Purse(0.5))
+                    turn(mine, model, Question("q"), SESSION, limit_usd=0.5)
                     asked.append(1)
             except OverBudget:
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from holdfast.agents.turn import Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.calls.conversation import Conversation
 from holdfast.calls.turns import turns
 from holdfast.layout import HOLDFAST, Part

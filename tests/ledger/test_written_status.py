@@ -79,7 +79,7 @@ def act(home: Home, ledger: Ledger, clock: TickingClock, deed: str, value: Any) 
         case "number":
             ledger.numbered(lambda session: [entry_in(str(session))])
         case "look":
-            assert ledger.status() == told(home)
+            assert ledger.state() == told(home)
         case _:
             ledger.write(value)
 

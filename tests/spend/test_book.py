@@ -67,7 +67,7 @@ def ran(home: Home, agent: str, cost: float | None = None, asked: float | None =
 
 def spent(home: Home, agent: str = "rio") -> Tally:
     with Spend(home) as book:
-        return book.of(home.day(), agent)
+        return book.agents(home.day()).get(agent, Tally())
 
 
 def test_limits_hold_for_all_unless_an_agent_has_its_own(limited: Home) -> None:

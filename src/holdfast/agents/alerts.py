@@ -52,28 +52,24 @@ def troubles_of(standings: Iterable[Standing], *, idle: bool) -> list[Seen]:
     return list(found.values())
 
 
-class Alerts:
+class Alerts(StateLog[State]):
     def __init__(self, home: Home) -> None:
-        self._clock = home.clock
-        self._state = StateLog(home, ALERTS, SHAPE, {ALERTED: SHAPE.render})
+        super().__init__(home, ALERTS, SHAPE, {ALERTED: SHAPE.render})
 
-    def look(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
-        """Put on record what is new, what lasts and what is over; what has to be told now."""
+    def look(
+        self, seen: list[Seen], every: float = EVERY, *, dry_run: bool = False
+    ) -> list[Record]:
+        """Record what is new, what lasts and what is over; the lines to report now."""
 
         def decide(state: State) -> Decision[list[Record]]:
-            lines = _lines(state, seen, self._clock.now(), every)
+            lines = _lines(state, seen, self._home.clock.now(), every)
             return lines, [line for line in lines if line.get("told")]
 
-        return self._state.decide(decide).value
-
-    def preview(self, seen: list[Seen], every: float = EVERY) -> list[Record]:
-        """What `look` would tell, and nothing changes."""
-        lines = _lines(self._state.state(), seen, self._clock.now(), every)
-        return [line for line in lines if line.get("told")]
+        return decide(self.state())[1] if dry_run else self.decide(decide).value
 
     def open(self) -> list[Record]:
         """The troubles that last, the oldest first."""
-        alerts = self._state.state()["open"]
+        alerts = self.state()["open"]
         return [{"id": name, **alert} for name, alert in alerts.items()]
 
     def acknowledge(self, name: str, by: str, note: str | None) -> Record:
@@ -92,16 +88,7 @@ class Alerts:
             line |= {"kind": alert["kind"], "says": alert["says"], "by": by}
             return [line | ({"note": note} if note else {})], found
 
-        return self._state.decide(decide).value
-
-    def close(self) -> None:
-        self._state.close()
-
-    def __enter__(self) -> Alerts:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        return self.decide(decide).value
 
 
 def _lines(state: State, seen: list[Seen], now: float, every: float) -> list[Record]:

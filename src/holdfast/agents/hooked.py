@@ -289,7 +289,7 @@ def _stay_alive(
     if _is_ours(session, told):
         with suppress(LeaseLost):  # it was ended at this very moment
             agent.renew(session["role"], session["fence"], place.silence)
-    heard = agent.ledger.status()["last_heartbeat"]
+    heard = agent.ledger.state()["last_heartbeat"]
     age = home.clock.now() - instant_of(heard) if isinstance(heard, str) else None
     if age is not None and 0 <= age < (home.settings.heartbeat if least is None else least):
         return False

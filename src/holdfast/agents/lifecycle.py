@@ -176,7 +176,7 @@ def retire(agent: Agent, reason: str) -> bool:
     line: Record = {"event": "retired", **({"reason": reason} if reason else {})}
     applied = agent.tell(lambda state: [] if state["retired"] else [line])
     # The journal decides; whoever died between the two does the second by saying it again.
-    if agent.ledger.status()["state"] != "offline":
+    if agent.ledger.state()["state"] != "offline":
         why = f"retired: {reason}" if reason else "retired"
         agent.ledger.write(Event("info", why, "holdfast", data={"state": "offline"}))
     return applied
@@ -185,6 +185,6 @@ def retire(agent: Agent, reason: str) -> bool:
 def reinstate(agent: Agent) -> bool:
     """Whether it was retired until now."""
     applied = agent.tell(lambda state: [{"event": "reinstated"}] if state["retired"] else [])
-    if agent.ledger.status()["state"] == "offline":
+    if agent.ledger.state()["state"] == "offline":
         agent.ledger.write(Event("info", "back in service", "holdfast", data={"state": "idle"}))
     return applied

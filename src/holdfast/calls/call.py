@@ -31,8 +31,6 @@ class CallRequest(NamedTuple):
     """What it can cost; None is unknown."""
     limit_usd: float | None = None
     """What the session may spend; None is no limit."""
-    call_limit_usd: float | None = None
-    fence: int | None = None
     sensitive: bool = False
     """Whether texts are recorded sealed."""
     turn: str = ""
@@ -46,7 +44,6 @@ class PendingCall(NamedTuple):
     session: str
     model: str
     reserved_usd: float | None
-    fence: int | None
     sensitive: bool = False
 
 

@@ -128,7 +128,7 @@ class Conversation:
             turn = call.turn or f"{call.session}/{number}"
             hashes = [digest(part) for part in call.parts]
             lines = [
-                self._line("system", part, call.fence, part=name)
+                self._line("system", part, part=name)
                 for part, name in dict(zip(call.parts, hashes, strict=True)).items()
                 if name not in state["parts"]
             ]
@@ -139,7 +139,6 @@ class Conversation:
                 self._line(
                     "user",
                     call.prompt,
-                    call.fence,
                     turn=turn,
                     session_id=call.session,
                     model=call.model,
@@ -149,8 +148,7 @@ class Conversation:
                     **({"options": told} if told else {}),
                 )
             )
-            begun = (turn, call.session, call.model, reserved, call.fence, call.sensitive)
-            return lines, PendingCall(*begun)
+            return lines, PendingCall(turn, call.session, call.model, reserved, call.sensitive)
 
         try:
             return self._decide(decide, sealed=call.sensitive)
@@ -197,7 +195,6 @@ class Conversation:
                 self._line(
                     "system",
                     "whoever asked this is gone",
-                    None,
                     turn=turn,
                     session_id=question["session_id"],
                     error="abandoned",
@@ -213,7 +210,7 @@ class Conversation:
 
     def _end(self, pending: PendingCall, role: str, text: str, meta: Record) -> None:
         named = {"turn": pending.turn, "session_id": pending.session}
-        line = self._line(role, text, pending.fence, **named, **meta)
+        line = self._line(role, text, **named, **meta)
         self._decide(lambda _: ([line], None), sealed=pending.sensitive)
 
     def _decide(self, decide: Callable[[State], Decision[T]], *, sealed: bool = False) -> T:
@@ -255,9 +252,8 @@ class Conversation:
         locked = with_texts(line, lambda text, field: self._seals.lock(text, part_of(seq, field)))
         return {**locked, "meta": {**locked["meta"], **self._seals.mark}}
 
-    def _line(self, role: str, text: str, fence: int | None, **meta: Any) -> Record:
-        line: Record = {"ts": self.clock.now(), "role": role, "content": text, "meta": meta}
-        return line if fence is None else {**line, "fence": fence}
+    def _line(self, role: str, text: str, **meta: Any) -> Record:
+        return {"ts": self.clock.now(), "role": role, "content": text, "meta": meta}
 
     # -- reading -----------------------------------------------------------------------
 
@@ -387,10 +383,7 @@ def recorded(home: Home, log: Log) -> Iterator[tuple[str, Reply]]:
 
 def _granted(spent: Tally, asked: CallRequest) -> float | None:
     """What is reserved for a question: what it can cost, else all that is left."""
-    bounds = [
-        Bound("this question", asked.call_limit_usd),
-        spent.bound(f"session {asked.session}", asked.limit_usd),
-    ]
+    bounds = [spent.bound(f"session {asked.session}", asked.limit_usd)]
     hint = "allow more, ask for fewer tokens (max_tokens), or take a cheaper model"
     return grant(bounds, asked.most_usd, hint=hint)
 

@@ -186,7 +186,7 @@ def imported(ledger: Ledger) -> list[Imported]:
     if not ledger.has_imports():
         return []
     found: list[Imported] = []
-    for segment, offset in ledger.status()["imports"]:
+    for segment, offset in ledger.state()["imports"]:
         line = next(ledger.read(Cursor(0, START.hash, segment, offset)))
         for entry in line.record["data"][IMPORT]["files"]:
             if (copy := sealed(entry, ledger.key)) is None:

@@ -111,16 +111,16 @@ class Found(NamedTuple):
         return self.line.cursor
 
 
-class Ledger:
+class Ledger(StateLog[State]):
     """Used by one thread at a time."""
 
     def __init__(self, home: Home, agent: str, layout: Layout = HOLDFAST) -> None:
-        self._home, self.agent, self._layout = home, agent_id(agent).lower(), layout
+        self.agent, self._layout = agent_id(agent).lower(), layout
         self.key = key_of(home, layout, "ledger", self.agent)
         self.status_key = key_of(home, layout, "status", self.agent)
         shape = status_of(self.agent)
-        self._state = StateLog(home, self.key, shape, {self.status_key: shape.render})
-        self.log = self._state.log
+        super().__init__(home, self.key, shape, {self.status_key: shape.render})
+        self._status = home.cell(self.status_key)
         self._zone = zone(home.settings.timezone)
         self.damaged: set[tuple[str, int]] = set()
         """Where reading met lines that are no records."""
@@ -140,8 +140,8 @@ class Ledger:
                     note(after, records[-1], stamp)
             return [*records, self._record(event, after, stamp[:10])], None
 
-        line = self._state.decide(decide).lines[-1]
-        return WrittenEvent(line.record, line.cursor, self._state.stale)
+        line = self.decide(decide).lines[-1]
+        return WrittenEvent(line.record, line.cursor, self.stale)
 
     def numbered(self, act: Callable[[SessionId], list[Record]]) -> None:
         """Append what `act` gives for the next free session id.
@@ -149,7 +149,7 @@ class Ledger:
         It is asked under the lock, so that nobody else gets the number meanwhile.  It gives nothing
         where the journal is older than the ledger, which has its lines already.
         """
-        self._state.decide(lambda state: (act(next_session(state, self._home.day())), None))
+        self.decide(lambda state: (act(next_session(state, self._home.day())), None))
 
     def _is_news(self, event: Event, state: State) -> bool:
         """Whether a spooled event is still to be taken in, and can be."""
@@ -183,35 +183,21 @@ class Ledger:
         )
         return record | event.extra if event.extra else record
 
-    def close(self) -> None:
-        self._state.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     # -- reading -----------------------------------------------------------------------
 
-    def status(self) -> State:
-        return self._state.state()
-
-    def refresh(self) -> None:
-        """Bring the file of the status up to date."""
+    def refresh(self, acked: Cursor = START) -> None:
         if self.exists():
-            self._state.refresh()
+            super().refresh(acked)
 
     def rebuild(self) -> list[str]:
-        """Fold the status anew; the names under which edited files were kept."""
-        return self._state.rebuild() if self.exists() else []
+        return super().rebuild() if self.exists() else []
 
     def exists(self) -> bool:
         return bool(self.log.segments())
 
     def has_imports(self) -> bool:
         """Whether lines tell of files of other systems."""
-        return self.exists() and bool(self._state.state()["imports"])
+        return self.exists() and bool(self.state()["imports"])
 
     def read(self, after: Cursor = START) -> Iterator[Found]:
         """Entries in the order of writing."""
@@ -247,7 +233,7 @@ class Ledger:
     def verify(self) -> Verified:
         """The proof of the log, and of what its status once saw."""
         found = self.log.verify()
-        stamp = self._home.cell(self.status_key).peek()
+        stamp = self._status.peek()
         if stamp is not None and not self.log.contains(stamp.cursor):
             lost, left = stamp.cursor, found.head.seq
             detail = f"line {lost.seq} was once there, the last one is now {left}"

@@ -72,7 +72,7 @@ def write(
 def _may_wait(ledger: Ledger, event: Event) -> bool:
     if event.event in ALWAYS or event.session == NEW:
         return False
-    return event.event != "error" or ledger.status()["state"] == "error"
+    return event.event != "error" or ledger.state()["state"] == "error"
 
 
 def _name(event: Event) -> str:

@@ -28,7 +28,7 @@ def check(
     pause = duration(every) if every is not None else home.settings.alert_every
     seen = troubles_of(fleet(home, now(home), context.layout), idle=idle)
     with Alerts(home) as alerts:
-        told = alerts.preview(seen, pause) if dry_run else alerts.look(seen, pause)
+        told = alerts.look(seen, pause, dry_run=dry_run)
     names = ("id", "agent", "kind", "event", "says")
     rows = [{name: line[name] for name in names} for line in told]
     # Silent when there is nothing to tell: cron sends what is printed.

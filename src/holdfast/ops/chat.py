@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents import history
 from holdfast.agents.agent import Agent, opened
-from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.chat import Chat, Question
 from holdfast.agents.context import gather
 from holdfast.calls.turns import FAILED, LOST, WAITING, Turn, turns
 from holdfast.clock import local_stamp, zone
@@ -67,28 +67,27 @@ def chat(
         raise UsageError("nothing to say", hint="an empty question would cost as much as any")
     home = context.home_to_change()
     with opened(home, agent, context.layout) as one:
-        manner = Manner(
-            max_cost,
-            max_tokens,
-            temperature,
-            duration(timeout),
-            None if schema is None else schema_from(schema),
+        manner = Question(
+            schema=None if schema is None else schema_from(schema),
+            max_tokens=max_tokens,
+            temperature=temperature,
+            timeout=duration(timeout),
             sensitive=sensitive,
-            history=not fresh,
         )
         asked = chosen(context, home, one.name, model)
         try:
-            with Chat(home, one, asked, manner) as talk:
-                if talk.unopened:
-                    context.warn(f"{talk.unopened} sealed lines do not open and are left out")
+            with Chat(home, one, asked, manner, max_cost=max_cost, fresh=fresh) as talk:
+                if unopened := talk.said.unopened:
+                    context.warn(f"{unopened} sealed lines do not open and are left out")
                 if text is None:
                     return _line_by_line(context, home, one, talk)
                 reply = talk.say(text, context.tell)
                 if context.tell is not None:
                     context.tell("\n")
-                if talk.sealed and not sensitive:
+                if talk.said.sealing and not sensitive:
                     context.warn("what was said before is sealed, and so is this")
-                data = {"session_id": talk.session, "sealed": talk.sealed, **reply_fields(reply)}
+                data = {"session_id": talk.session, "sealed": talk.said.sealing}
+                data |= reply_fields(reply)
         except NoKey as error:
             if not sensitive:
                 error.hint = f"{error.hint}; --fresh goes on without what was said before"

@@ -146,7 +146,7 @@ def _greet(context: Context, home: Home, ledger: Ledger) -> None:
 
 def _waiting(context: Context, spool: Spool, ledger: Ledger) -> Waiting:
     try:
-        return spool.waiting(ledger.status()["spools"])
+        return spool.waiting(ledger.state()["spools"])
     except HoldfastError as error:
         context.warn(f"spooled events cannot be read from {spool.path}: {error.message}")
         return Waiting([], START)

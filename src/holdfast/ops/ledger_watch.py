@@ -72,7 +72,7 @@ def _unfinished(context: Context, name: str, begin: float, patience: float) -> l
     home = context.home()
     now = home.clock.now()
     with Ledger(home, name, context.layout) as ledger:
-        status = ledger.status()
+        status = ledger.state()
     ends = ("task_start", "task_result")
     began: dict[str, Found] = {}
     for found in entries(context, name, lambda each: each.entry.get("event") in ends, begin):

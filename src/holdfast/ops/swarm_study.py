@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.agent import Agent, opened
-from holdfast.agents.chat import Chat, Manner
+from holdfast.agents.chat import Chat
 from holdfast.agents.forking import fork as forked
 from holdfast.charts import png, svg
 from holdfast.codec import MAX_DOCUMENT, DecodeError, decode
@@ -143,11 +143,11 @@ def test(
                 forked(home, one, child, name, note)
             return name
 
-        with Chat(home, one, asked, Manner(max_cost)) as talk:
+        with Chat(home, one, asked, max_cost=max_cost) as talk:
 
             def say(text: str) -> str:
                 reply = talk.say(text).text
-                return SEALED if talk.sealed else reply
+                return SEALED if talk.said.sealing else reply
 
             def lines() -> tuple[int, int]:
                 memory, events = (sum(1 for _ in log.read()) for log in logs)

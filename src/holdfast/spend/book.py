@@ -71,10 +71,9 @@ class Held(NamedTuple):
     owner: Owner | None
 
 
-class Spend:
+class Spend(StateLog[State]):
     def __init__(self, home: Home) -> None:
-        self._state = StateLog(home, SPEND, SHAPE, {SPENT: SHAPE.render})
-        self.log = self._state.log
+        super().__init__(home, SPEND, SHAPE, {SPENT: SHAPE.render})
 
     # -- writing -----------------------------------------------------------------------
 
@@ -93,43 +92,26 @@ class Spend:
             line: Record = {"event": "reserve", "session_id": str(session)}
             return [{**line, "usd": granted, "owner": list(owner)}], granted
 
-        return self._state.decide(decide).value
+        return self.decide(decide).value
 
     def release(self, session: SessionId, why: str) -> None:
         """Give back what was reserved for a session that never began."""
         line = {"event": "settle", "session_id": str(session), "usd": 0.0, "summary": why}
-
-        self._state.decide(lambda state: ([line] if str(session) in state["open"] else [], None))
-
-    def refresh(self) -> None:
-        """Bring the file up to date."""
-        self._state.refresh()
+        self.decide(lambda state: ([line] if str(session) in state["open"] else [], None))
 
     # -- reading -----------------------------------------------------------------------
 
     def open(self) -> list[Held]:
         """Reservations that are not settled."""
-        return list(_held(self._state.state()))
+        return list(_held(self.state()))
 
     def days(self) -> list[str]:
-        state = self._state.state()
+        state = self.state()
         return sorted({*state["days"], *(held.session.day for held in _held(state))})
 
     def agents(self, day: str) -> dict[str, Tally]:
         """What each agent has spent of the money of a day."""
-        return _tallies(self._state.state(), day)
-
-    def of(self, day: str, agent: str) -> Tally:
-        return _tally(self._state.state(), day, agent)
-
-    def close(self) -> None:
-        self._state.close()
-
-    def __enter__(self) -> Spend:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        return _tallies(self.state(), day)
 
 
 # --- what may be spent ----------------------------------------------------------------------

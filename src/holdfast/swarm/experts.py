@@ -10,9 +10,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.agent import opened
-from holdfast.agents.chat import persona
+from holdfast.agents.chat import LETTERS_PER_TOKEN, Question, composed, persona
 from holdfast.agents.history import check_in_service
-from holdfast.agents.turn import LETTERS_PER_TOKEN, Question, composed
 from holdfast.calls.call import CallRequest, PendingCall, Result, recorded_call
 from holdfast.calls.conversation import SWARM, Conversation
 from holdfast.calls.sealing import meta_of
@@ -151,7 +150,7 @@ class Expert:
         meta = {} if answer is None else meta_of(answer)
         if answer is None or meta.get("error") in _INTERRUPTED:
             if call.turn in self._conversation.waiting():
-                pending = PendingCall(call.turn, self._session, self._model.ref, None, None)
+                pending = PendingCall(call.turn, self._session, self._model.ref, None)
                 self._conversation.end(pending, Result("interrupted", error=Interrupted(call.turn)))
             return Answer("", LOST_EFFECT, {"reserved_usd": call.reserved_usd})
         names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds")
