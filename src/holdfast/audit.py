@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 from holdfast import mask
-from holdfast.clock import instant_of
+from holdfast.clock import instant_or_none
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.layout import AUDIT
@@ -54,10 +54,7 @@ class Entry(NamedTuple):
     @property
     def instant(self) -> float:
         """When it was told; 0 if that cannot be said."""
-        try:
-            return instant_of(str(self.record.get("ts")))
-        except ValueError:
-            return 0.0
+        return instant_or_none(self.record.get("ts")) or 0.0
 
     @property
     def cursor(self) -> Cursor:

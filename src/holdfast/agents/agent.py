@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents import history, journal, metrics
 from holdfast.agents.desk import Desk
+from holdfast.agents.document import object_at
 from holdfast.agents.history import (
     Session,
     State,
@@ -26,8 +27,8 @@ from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
 from holdfast.agents.projections import tell, told_in_topics
 from holdfast.audit import refused
-from holdfast.clock import instant_of
-from holdfast.codec import DecodeError, Record, decode
+from holdfast.clock import instant_or_none
+from holdfast.codec import Record
 from holdfast.errors import (
     BadName,
     Busy,
@@ -322,11 +323,10 @@ class Agent:
 
     def _lasted(self, session: Session) -> Record:
         """How long it took; of a crash, until it was found."""
-        try:
-            seconds = self._home.clock.now() - instant_of(str(session["started_at"]))
-        except ValueError:
-            return {}  # somebody edited the stamp
-        return {"duration_seconds": round(max(0.0, seconds), 3)}
+        began = instant_or_none(session["started_at"])
+        if began is None:
+            return {}  # the stamp was edited by hand
+        return {"duration_seconds": round(max(0.0, self._home.clock.now() - began), 3)}
 
     def note(self, event: str, text: str, data: Record, session: str | None = None) -> Cursor:
         """One line about the session under way."""
@@ -479,12 +479,7 @@ class Agent:
 
     def born(self) -> str | None:
         """Since when there is the agent, as its manifest says."""
-        text = self._home.document(self.key("manifest")).read()
-        try:
-            found = decode(text.data.rstrip(b"\n")) if text is not None else None
-        except DecodeError:
-            return None
-        created = found.get("created_at") if isinstance(found, dict) else None
+        created = object_at(self._home, self.key("manifest")).get("created_at")
         return created if isinstance(created, str) else None
 
     def views(self, roles: Iterable[str] = ()) -> dict[str, Render[journal.State]]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import cast
 
-from holdfast.agents.tasks import OPEN, PRIORITIES
+from holdfast.agents.document import as_object
+from holdfast.agents.tasks import PRIORITIES
 from holdfast.codec import Record
 
 DONE_SHOWN = 10
@@ -34,18 +34,7 @@ def state_of(task: Record) -> str:
 def parked_because(task: Record) -> str:
     """Why it is parked; empty if it is not."""
     parked = task.get("parked")
-    if not isinstance(parked, dict):
-        return "by hand" if parked else ""
-    return str(cast("Record", parked).get("reason") or "by hand")
-
-
-def parked_in(document: object) -> list[tuple[str, str]]:
-    """The tasks of a list that are parked, each with the reason; a person may have edited it."""
-    listed = cast("Record", document).get("tasks") if isinstance(document, dict) else None
-    tasks = cast("list[object]", listed) if isinstance(listed, list) else []
-    found = [cast("Record", task) for task in tasks if isinstance(task, dict)]
-    parked = [task for task in found if task.get("parked") and task.get("status") in OPEN]
-    return [(str(task.get("id")), parked_because(task)) for task in parked]
+    return str(as_object(parked).get("reason") or "by hand") if parked else ""
 
 
 def in_order(tasks: Sequence[Record]) -> list[Record]:

@@ -9,14 +9,16 @@ never part of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents import history
+from holdfast.agents.board import in_order
+from holdfast.agents.document import object_at, objects_in
 from holdfast.agents.inbox import for_prompt, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
-from holdfast.agents.tasks import with_status
+from holdfast.agents.tasks import OPEN, with_status
 from holdfast.clock import utc_stamp
-from holdfast.codec import DecodeError, Record, decode
+from holdfast.codec import Record
 from holdfast.models.marks import ABOUT, WARNING, between, cut, in_one_line, new_mark
 
 if TYPE_CHECKING:
@@ -57,8 +59,8 @@ def gather(home: Home, agent: Agent) -> Given:
         agent.name,
         history.last_session(agent.state()),
         history.left_so_far(agent.state()),
-        _text(home, agent.key("notes")),
-        pending(_text(home, agent.key("tasks"))),
+        agent.desk.notes.look(),
+        pending(object_at(home, agent.key("tasks"))),
         (),
         (),
     )
@@ -81,30 +83,10 @@ def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
     )
 
 
-def _text(home: Home, key: str) -> str:
-    found = home.document(key).read()
-    return "" if found is None else found.data.decode("utf-8", "replace")
-
-
-def pending(text: str) -> list[Record]:
+def pending(document: Record) -> list[Record]:
     """The tasks that are to be done: urgent ones first, parked ones not at all."""
-    try:
-        value = decode(text.encode()) if text else None
-    except DecodeError:
-        return []
-    tasks = value.get("tasks") if isinstance(value, dict) else None
-    found = [
-        with_status(cast("Record", task))
-        for task in cast("list[Any]", tasks if isinstance(tasks, list) else [])
-        if isinstance(task, dict)
-    ]
-    rank = {"high": 0, "medium": 1, "low": 2}
-    wanted = [
-        task
-        for task in found
-        if task.get("status") in ("pending", "active") and not task.get("parked")
-    ]
-    return sorted(wanted, key=lambda task: rank.get(str(task.get("priority")), 1))
+    found = map(with_status, objects_in(document.get("tasks")))
+    return in_order([each for each in found if each["status"] in OPEN and not each.get("parked")])
 
 
 # --- as text --------------------------------------------------------------------------------

@@ -21,6 +21,36 @@ if TYPE_CHECKING:
 _MEND = "mend it with an editor; nothing was overwritten"
 
 
+# --- as anybody may have left them: what is not as it should be counts as empty --------------
+
+
+def as_object(value: object) -> Record:
+    return cast("Record", value) if isinstance(value, dict) else {}
+
+
+def objects_in(value: object) -> list[Record]:
+    """The objects in what should be a list of them."""
+    found = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Record", each) for each in found if isinstance(each, dict)]
+
+
+def decoded(data: bytes | None) -> Record:
+    """The object that some bytes hold."""
+    try:
+        return as_object(decode((data or b"").strip(), limit=MAX_DOCUMENT))
+    except DecodeError:
+        return {}
+
+
+def object_at(home: Home, key: str) -> Record:
+    """The object that a file holds."""
+    text = home.document(key).read()
+    return decoded(None if text is None else text.data)
+
+
+# --- as they are read and changed -----------------------------------------------------------
+
+
 class OwnText:
     """One of them; used by one thread at a time."""
 

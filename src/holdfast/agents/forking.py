@@ -12,9 +12,12 @@ somebody who died has not done is done by forking again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from holdfast.agents.document import as_object
 from holdfast.agents.lifecycle import bootstrap, parent_in, refresh_index
+from holdfast.agents.persona import KEPT, Edit
 from holdfast.calls.conversation import Conversation
 from holdfast.calls.sealing import meta_of
 from holdfast.clock import instant_of, utc_stamp
@@ -77,15 +80,11 @@ def refuse_fork(home: Home, parent: Agent, child: Agent) -> None:
 
 def _is_broken_off(home: Home, parent: Agent, child: Agent) -> bool:
     first = next(child.lines(), None)
-    begun = None if first is None else first.record.get(FROM)
-    if not isinstance(begun, dict) or cast("Record", begun).get("agent") != parent.name:
+    if first is None or as_object(first.record.get(FROM)).get("agent") != parent.name:
         return False
-    events = home.log(parent.key("events"))
-    try:
+    with closing(home.log(parent.key("events"))) as events:
         told = (meta_of(line.record) for line in events.read() if isinstance(line, Line))
         return not any(meta.get("child_id") == child.name for meta in told)
-    finally:
-        events.close()
 
 
 def _begin(home: Home, parent: Agent, child: Agent, note: str) -> None:
@@ -93,12 +92,9 @@ def _begin(home: Home, parent: Agent, child: Agent, note: str) -> None:
     with Conversation(home, parent.key) as said:
         if (head := said.log.settle()).seq:
             reach["conversation"] = {**_place(said.log.key, head), "after": list(said.mark())}
-    topics = home.log(parent.key("topics"))
-    try:
+    with closing(home.log(parent.key("topics"))) as topics:
         if (head := topics.settle()).seq:
             reach["topics"] = _place(topics.key, head)
-    finally:
-        topics.close()
     line: Record = {"event": FORKED, FROM: reach, **({"message": note} if note else {})}
     child.journal.log.write(lambda head: ([] if head.seq else [line], None))
 
@@ -126,26 +122,20 @@ def _descendant(persona: Record, parent: str, called: str, note: str, now: float
 
 def tell(home: Home, agent: Agent, to: str, key: str, as_line: Tell) -> None:
     """Write to a log what a line of the agent's journal means there, once."""
-    target = home.log(key)
-    projection = Projection(agent.journal.log, target, home.cell(retold(agent.name, to)), as_line)
-    try:
-        projection.catch_up()
-    finally:
-        projection.close()
-        target.close()
+    with closing(home.log(key)) as target:
+        cell = home.cell(retold(agent.name, to))
+        with closing(Projection(agent.journal.log, target, cell, as_line)) as projection:
+            projection.catch_up()
 
 
 def _forked_from(line: Line) -> Record:
-    found = line.record.get(FROM) if line.record.get("event") == FORKED else None
-    return cast("Record", found) if isinstance(found, dict) else {}
+    return as_object(line.record.get(FROM)) if line.record.get("event") == FORKED else {}
 
 
 def _reaching_back(line: Line) -> Record | None:
     """The first line of the child's conversation: where it goes on before itself."""
-    reach = _forked_from(line).get("conversation")
-    if not isinstance(reach, dict):
+    if not (place := as_object(_forked_from(line).get("conversation"))):
         return None
-    place = cast("Record", reach)
     text = f"What was said before stands in {place['log']}, up to line {place['seq']}."
     stamp = instant_of(str(line.record["ts"]))
     return {"ts": stamp, "role": "system", "content": text, "meta": {FROM: place}}
@@ -158,6 +148,31 @@ def _as_event(line: Line, child: str) -> Record | None:
     note = str(line.record.get("message") or "")
     stamp = instant_of(str(line.record["ts"]))
     return {"ts": stamp, "type": "fork", "meta": {"child_id": child, "note": note}}
+
+
+# --- the persona of another agent; the memory stays ------------------------------------------
+
+_STAYS = (*KEPT, "display_name", "notes")
+
+
+def swapped(before: Record, persona: Record) -> Record:
+    """A persona as that of the agent whose manifest is `before`."""
+    taken = {name: value for name, value in persona.items() if name not in _STAYS}
+    return {name: before[name] for name in _STAYS if name in before} | taken
+
+
+def swap(home: Home, agent: Agent, persona: Record, to: str, cause: str) -> Edit:
+    """One line of the journal; the event follows from it, also after a crash."""
+    told: Record = {"from": agent.name, "to": to, "cause": cause}
+    done = agent.persona.change(lambda before: swapped(before, persona), swapped=told)
+    tell(home, agent, "events", agent.key("events"), _as_swap)
+    return done
+
+
+def _as_swap(line: Line) -> Record | None:
+    if not (meta := as_object(line.record.get("swapped"))):
+        return None
+    return {"ts": instant_of(str(line.record["ts"])), "type": "persona_swap_in", "meta": meta}
 
 
 # --- who descends from whom -----------------------------------------------------------------

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from holdfast.agents import tools
-from holdfast.clock import instant_of, utc_stamp
+from holdfast.agents.document import as_object
+from holdfast.clock import instant_or_none, utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import BadName, BadValue, Retired, UsageError
 from holdfast.ids import session_id
@@ -157,11 +158,6 @@ def _know(state: State, record: Record) -> None:
             del known[next(iter(known))]
 
 
-def as_object(value: object) -> Record:
-    """What should be an object; an empty one if it is none."""
-    return cast("Record", value) if isinstance(value, dict) else {}
-
-
 def documents_in(record: Record) -> dict[str, Record]:
     """Report, session and metrics that an `import` line brought from another system."""
     found = as_object(as_object(record.get("imported")).get("documents"))
@@ -292,10 +288,9 @@ def _finish(state: State, record: Record, stamp: str) -> None:
 
 def _spend(state: State, stamp: str, usd: object, times: int) -> None:
     """Add what a session cost to the quarter in which it ended, or take it back."""
-    try:
-        quarter = utc_stamp(instant_of(stamp) // _QUARTER * _QUARTER)
-    except ValueError:
+    if (instant := instant_or_none(stamp)) is None:
         return
+    quarter = utc_stamp(instant // _QUARTER * _QUARTER)
     spent: dict[str, list[float]] = state["spent"]
     known, unknown = spent.pop(quarter, [0.0, 0])
     if isinstance(usd, int | float) and not isinstance(usd, bool):

@@ -14,14 +14,15 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.agents import tools
 from holdfast.agents.agent import Agent, End, Start
+from holdfast.agents.document import as_object
 from holdfast.agents.history import Session, State
-from holdfast.clock import instant_of
+from holdfast.clock import instant_of, instant_or_none
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
-from holdfast.errors import BadValue, Busy, HoldfastError, LeaseLost
+from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.ledger.book import Event
 from holdfast.mask import by_key_name
 
@@ -53,8 +54,7 @@ class Told(NamedTuple):
         return value if isinstance(value, str) else ""
 
     def object(self, name: str) -> Record:
-        value = self.fields.get(name)
-        return cast("Record", value) if isinstance(value, dict) else {}
+        return as_object(self.fields.get(name))
 
 
 class Place(NamedTuple):
@@ -308,7 +308,9 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
     from holdfast.agents.reported import from_transcript  # noqa: PLC0415 - only at the end
 
     name = str(session["session_id"])
-    said, odd = from_transcript(told.text("transcript_path"), _began(session))
+    said, odd = from_transcript(
+        told.text("transcript_path"), instant_or_none(session["started_at"])
+    )
     if not _is_ours(session, told):
         known = {each: value for each, value in said.items() if session.get(each) is None}
         if known:
@@ -332,13 +334,6 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
     except LeaseLost:
         return Heard("nothing", name, f"{name} was ended by somebody else")
     return Heard("ended", name, fields["summary"])
-
-
-def _began(session: Session) -> float | None:
-    try:
-        return instant_of(str(session["started_at"]))
-    except (ValueError, HoldfastError):
-        return None
 
 
 def _many(count: int | None) -> str:

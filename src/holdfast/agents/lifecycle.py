@@ -7,11 +7,13 @@ then as it should be, and one that was emptied is told from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import closing
+from typing import TYPE_CHECKING
 
+from holdfast.agents.document import as_object, decoded, object_at
 from holdfast.agents.notes import empty
-from holdfast.clock import instant_of, utc_stamp
-from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode, pretty
+from holdfast.clock import instant_or_none, utc_stamp
+from holdfast.codec import Record, pretty
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, agents, key_of
 from holdfast.store.vfs import CREATE_NEW
@@ -90,82 +92,51 @@ def _begin_journal(home: Home, agent: Agent) -> None:
 # --- state/index.json: who there is, who descends from whom, how many lines each has -------------
 
 
-def refresh_index(home: Home, only: Collection[str] | None = None) -> bool:
-    """Count again, the lines of all agents or of these; whether anything had changed.
+def refresh_index(home: Home, only: Collection[str] = ()) -> None:
+    """Count the lines of all agents, or of these, again.
 
     It is counted under the lock of the document, so that of two who count the second is right.
     """
     document = home.document(HOLDFAST.path("index"))
 
-    def known(text: bytes | None) -> tuple[object, dict[str, Record]]:
-        before: Any = None if text is None else _object(text).get("agents")
-        told: dict[str, Record] = cast("Any", before) if only and isinstance(before, dict) else {}
-        counted = {
-            name: told[name] if name in told and name not in (only or ()) else _entry(home, name)
+    def count(text: bytes | None) -> tuple[object, dict[str, Record]]:
+        before: object = decoded(text).get("agents")
+        kept = as_object(before) if only else {}
+        return before, {
+            name: kept[name] if name in kept and name not in only else _entry(home, name)
             for name in agents(home)
         }
-        return cast("object", before), counted
-
-    def counted(text: bytes | None) -> bytes:
-        return pretty({"updated": round(home.clock.now(), 6), "agents": known(text)[1]})
 
     text = document.read()
-    before, now = known(None if text is None else text.data)
-    if before == now:
-        return False
-    document.update(counted)
-    return True
+    before, now = count(None if text is None else text.data)
+    if before != now:
+        updated = round(home.clock.now(), 6)
+        document.update(lambda old: pretty({"updated": updated, "agents": count(old)[1]}))
 
 
 def parent_in(home: Home, layout: Layout, name: str) -> str | None:
     """Whose child an agent is, as its manifest says, in the case of folders."""
-    text = home.document(key_of(home, layout, "manifest", name)).read()
-    found = None if text is None else _parent(_object(text.data))
+    found = _parent(object_at(home, key_of(home, layout, "manifest", name)))
     return None if found is None else found.lower()
 
 
 def _entry(home: Home, name: str) -> Record:
     key = HOLDFAST.manifest(name)
-    text = home.document(key).read()
-    manifest = {} if text is None else _object(text.data)
+    manifest = object_at(home, key)
     entry: Record = {"parent_id": _parent(manifest), "manifest_path": key if manifest else None}
-    if (born := _instant(manifest.get("created_at"))) is not None:
+    if (born := instant_or_none(manifest.get("created_at"))) is not None:
         entry["created_ts"] = born
-    counters = {"memory_lines": "conversation", "events_lines": "events"}
-    entry["counters"] = {
-        shown: _lines(home, name, cast("Part", part)) for shown, part in counters.items()
-    }
-    return entry
+    counted: dict[str, int] = {}
+    parts: dict[str, Part] = {"memory_lines": "conversation", "events_lines": "events"}
+    for shown, part in parts.items():
+        with closing(home.log(HOLDFAST.path(part, name))) as log:
+            counted[shown] = log.head().seq
+    return {**entry, "counters": counted}
 
 
 def _parent(manifest: Record) -> str | None:
-    ancestry = manifest.get("ancestry")
-    named = cast("Record", ancestry).get("parent_id") if isinstance(ancestry, dict) else None
-    found = named or manifest.get("parent_id")
+    found = as_object(manifest.get("ancestry")).get("parent_id") or manifest.get("parent_id")
     return found if isinstance(found, str) and found else None
-
-
-def _lines(home: Home, name: str, part: Part) -> int:
-    log = home.log(HOLDFAST.path(part, name))
-    try:
-        return log.head().seq
-    finally:
-        log.close()
-
-
-def _instant(stamp: object) -> float | None:
-    try:
-        return instant_of(stamp) if isinstance(stamp, str) else None
-    except ValueError:
-        return None
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = decode(data.strip(), limit=MAX_DOCUMENT)
-    except DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 # --- retired: what it left stays where it is, and no session of it is begun ----------------------

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from holdfast.agents.document import as_object, objects_in
 from holdfast.agents.history import (
     DAY,
     DAYS_KEPT,
     OUTCOMES,
     Born,
     State,
-    as_object,
     documents_in,
     unborn,
 )
-from holdfast.clock import instant_of, utc_stamp
+from holdfast.clock import instant_or_none, utc_stamp
 from holdfast.codec import Record
 from holdfast.store.primitives import Line
 
@@ -108,18 +108,13 @@ def _bring(state: State, record: Record) -> None:
             brought[name] = value
     if found and not state["recent"]:
         state["shown"] = found
-    for past in _objects(as_object(record.get("imported")).get("sessions")):
+    for past in objects_in(as_object(record.get("imported")).get("sessions")):
         ended = past.get("ended_at")
         if isinstance(ended, str):
             key = f"{ended} {past.get('session_id')}"
             counts = _counters({"sources_archived": past.get("sources_archived")})
             state["past"][key] = {"sessions": 1, **counts}
     state["past"] = dict(sorted(state["past"].items())[-_PAST_KEPT:])
-
-
-def _objects(value: object) -> list[Record]:
-    found = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Record", each) for each in found if isinstance(each, dict)]
 
 
 def _counters(value: object) -> dict[str, int]:
@@ -164,11 +159,9 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
     state["updated_at"], state["shown"] = stamp, None
     recent: list[Any] = state["recent"]
     recent.append([stamp, counts])
-    try:
-        oldest = utc_stamp(instant_of(stamp) - DAYS_KEPT * DAY)
-    except ValueError:
-        return
-    state["recent"] = [each for each in recent if each[0] >= oldest]
+    if (instant := instant_or_none(stamp)) is not None:
+        oldest = utc_stamp(instant - DAYS_KEPT * DAY)
+        state["recent"] = [each for each in recent if each[0] >= oldest]
 
 
 def metrics(state: State, now: float, born: Born = unborn) -> Record:

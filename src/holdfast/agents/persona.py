@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
 
-from holdfast.agents.document import OwnObject, parsed
+from holdfast.agents.document import OwnObject, as_object, parsed
 from holdfast.codec import Record, pretty
 from holdfast.errors import BadValue
 
@@ -81,8 +81,7 @@ def checked(manifest: Record) -> list[str]:
 def goals_in(manifest: Record) -> list[str]:
     """What an agent is for, the most general first."""
     goals = manifest.get("goals")
-    if isinstance(goals, dict):
-        found = cast("Record", goals)
+    if found := as_object(goals):
         return [*_texts(found.get("global")), *_texts(found.get("local"))]
     return _texts(goals)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from holdfast.clock import instant_of
+from holdfast.clock import instant_or_none
 from holdfast.codec import Record
 from holdfast.ledger.entry import entry
 from holdfast.store.primitives import Line
@@ -68,11 +68,9 @@ def told_in_topics(agent: str, line: Line) -> Record | None:
             text = f"What was known before stands in {reach['log']}, up to line {reach['seq']}."
         case _:
             return None
+    at = instant_or_none(record.get("ts"))
     told = {"topic": topic, "text": str(text), "meta": meta}
-    try:
-        return {"ts": instant_of(str(record.get("ts"))), **told}
-    except ValueError:
-        return told  # somebody edited the stamp
+    return told if at is None else {"ts": at, **told}
 
 
 def _topics_before(record: Record) -> Record | None:

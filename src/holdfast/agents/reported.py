@@ -12,8 +12,9 @@ import os
 import stat
 from typing import cast
 
+from holdfast.agents.document import as_object
 from holdfast.agents.history import LONG_NAMES, SETTABLE, is_credible
-from holdfast.clock import instant_of
+from holdfast.clock import instant_or_none
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.mask.shown import beginning
 from holdfast.models import recipes, report
@@ -124,21 +125,17 @@ def _message(line: bytes, since: float | None) -> tuple[Record, Record, Record] 
         entry = decode(line)
     except DecodeError:
         return None  # torn, or not of Claude Code
-    inner = entry.get("message") if isinstance(entry, dict) else None
-    usage = cast("Record", inner).get("usage") if isinstance(inner, dict) else None
-    if not isinstance(entry, dict) or not isinstance(usage, dict) or _is_older(entry, since):
+    found = as_object(entry)
+    inner = as_object(found.get("message"))
+    usage = inner.get("usage")
+    if not isinstance(usage, dict) or _is_older(found, since):
         return None
-    return entry, cast("Record", usage), cast("Record", inner)
+    return found, cast("Record", usage), inner
 
 
 def _is_older(entry: Record, since: float | None) -> bool:
-    stamp = entry.get("timestamp")
-    if since is None or not isinstance(stamp, str):
-        return False
-    try:
-        return instant_of(stamp) < since
-    except ValueError:
-        return False
+    at = instant_or_none(entry.get("timestamp"))
+    return since is not None and at is not None and at < since
 
 
 # --- output ---------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents import history, journal
+from holdfast.agents.document import decoded, objects_in
 from holdfast.agents.history import RECENT, Session, State, open_sessions
 from holdfast.agents.presence import Presence as Owning
 from holdfast.clock import instant_of
@@ -287,16 +288,18 @@ def _parked(home: Home, key: str) -> list[Parked]:
     """The tasks that failed too often; of a list that cannot be read `doctor` tells."""
     try:
         text = home.document(key).read()
-        if text is None or b'"parked"' not in text.data:
-            return []  # nearly all of them, and parsing is what takes time
-        from holdfast.agents import board  # noqa: PLC0415 - for the few that have such a task
-
-        found = board.parked_in(decode(text.data.strip(), limit=MAX_DOCUMENT))
-    except (HoldfastError, DecodeError):
+    except HoldfastError:
         return []
+    if text is None or b'"parked"' not in text.data:
+        return []  # nearly all of them, and parsing is what takes time
+    from holdfast.agents.board import parked_because  # noqa: PLC0415 - for the few that have one
+    from holdfast.agents.tasks import OPEN  # noqa: PLC0415 - as above
+
+    tasks = objects_in(decoded(text.data).get("tasks"))
     return [
-        Parked(clip(one_line(task), _MOST_NAME), clip(one_line(reason), _MOST))
-        for task, reason in found
+        Parked(clip(one_line(str(task.get("id"))), _MOST_NAME), clip(one_line(why), _MOST))
+        for task in tasks
+        if task.get("status") in OPEN and (why := parked_because(task))
     ]
 
 

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack
 from holdfast import userfile
 from holdfast.agents.agent import Agent, opened
 from holdfast.agents.forking import fork as forked
-from holdfast.agents.forking import lineage, refuse_fork
+from holdfast.agents.forking import lineage, refuse_fork, swapped
+from holdfast.agents.forking import swap as swap_persona
 from holdfast.agents.history import open_sessions
 from holdfast.agents.lifecycle import bootstrap, refresh_index, reinstate
 from holdfast.agents.lifecycle import retire as retired
 from holdfast.agents.persona import Edit, checked, from_text, library, patched, replaced
 from holdfast.agents.standing import by_health, fleet, health, standing
-from holdfast.agents.swapping import swap as swap_persona
-from holdfast.agents.swapping import swapped
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.errors import Corrupt, NotFound, UsageError, recorded

@@ -6,7 +6,7 @@ import os
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.codec import DecodeError, decode
+from holdfast.agents.document import object_at
 from holdfast.errors import ConfigError, UsageError
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
@@ -161,12 +161,7 @@ def _of_persona(home: Home, agent: str) -> str | None:
     Personas of other systems have names there that only those understand, and those that come from
     elsewhere get neither to run commands nor to choose an address.
     """
-    text = home.document(HOLDFAST.manifest(agent)).read()
-    try:
-        found = decode(text.data) if text is not None else None
-    except DecodeError:
-        return None
-    match found:
+    match object_at(home, HOLDFAST.manifest(agent)):
         case {"runtime": {"model": str(ref)}} if ":" in ref:
             known = ref.partition(":")[0] in providers()
             return ref if known and not _reaches_out(ref) else None
