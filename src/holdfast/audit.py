@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -88,8 +88,7 @@ def tell(
     line |= {name: value for name, value in named.items() if value is not None}
     line |= {"data": dict(data)} if data else {}
     ref = about.get("ref")
-    log = home.log(AUDIT)
-    try:
+    with closing(home.log(AUDIT)) as log:
         if ref is None:
             log.append(line)
             return True
@@ -105,8 +104,6 @@ def tell(
                 return [] if ref in searched.known else [line], None
 
             return bool(log.write(unless_told).lines)
-    finally:
-        log.close()
 
 
 class _Refs:

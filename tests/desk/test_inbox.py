@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.agent import Agent, End, Opened, Start
 from holdfast.agents.context import compose, gather
-from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, for_prompt, rendered, trust
+from holdfast.agents.inbox import MOST_BODY, Inbox, Letter, New, rendered, trust
 from holdfast.contracts.kinds import kind
 from holdfast.errors import LeaseLost, NotFound, UsageError
 from holdfast.process import Owner, this_process
@@ -145,8 +145,8 @@ def test_who_dies_with_a_message_gives_it_back_marked(inbox: Inbox, clock: Turne
     inbox.take("rio", seconds=600, limit=1, owner=gone)
     claim = inbox.take("rio", seconds=60, limit=1)[0]
     assert (claim.redelivered, claim.attempt) == (True, 2)
-    told = for_prompt(Letter(claim.id, "claimed", claim.record, claim.attempt))
-    assert "try 2" in told["redelivered"]
+    text = "".join(rendered([Letter(claim.id, "claimed", claim.record, claim.attempt)], "mark"))
+    assert "redelivered: handed out before, this is try 2" in text
     clock.advance(61)
     assert inbox.take("rio", seconds=60, limit=1)[0].attempt == 3
     with pytest.raises(LeaseLost):
@@ -383,7 +383,7 @@ def test_the_model_is_told_what_is_known_of_the_sender(sent_by: str | None, told
 
 @given(st.dictionaries(st.sampled_from(["from", "subject", "body", "trust", "id"]), st.text()))
 def test_no_message_leaves_its_marks(record: dict[str, str]) -> None:
-    text = "\n".join(rendered([for_prompt(Letter("m-1", "waiting", record))], "0123456789abcdef"))
+    text = "\n".join(rendered([Letter("m-1", "waiting", record)], "0123456789abcdef"))
     inside = text.split("<message 0123456789abcdef>\n")
     assert len(inside) == 2
     assert text.rstrip().endswith("</message 0123456789abcdef>")

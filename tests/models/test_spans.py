@@ -27,7 +27,7 @@ from contextlib import suppress
 from random import Random
 
 from holdfast.calls.conversation import Conversation
-from holdfast.agents.turn import Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.clock import SystemClock
 from holdfast.errors import NotAuthorised
 from holdfast.layout import HOLDFAST

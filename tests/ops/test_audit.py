@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import audit
-from holdfast.agents.turn import Purse, Question, turn
+from holdfast.agents.chat import Question, turn
 from holdfast.audit import KINDS, redacted, refused, tell
 from holdfast.calls.conversation import Conversation
 from holdfast.errors import OverBudget, StorageError, UsageError
@@ -194,7 +194,7 @@ def test_a_question_that_may_not_be_asked_is_a_refusal(home: Home, verbs: Verbs)
     session = "2023-11-14_rio_001"
     said = Conversation(home, lambda part: HOLDFAST.path(part, "rio"))
     with said, pytest.raises(OverBudget):
-        turn(said, model, Question("q"), session, purse=Purse(0.3))
+        turn(said, model, Question("q"), session, limit_usd=0.3)
     (row,) = verbs.rows("audit list", kind="refusal", agent="rio")
     assert row["detail"].startswith(f"a question in {session}: ")
     assert model.asked == []

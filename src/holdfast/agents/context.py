@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.agents import history
 from holdfast.agents.board import in_order
 from holdfast.agents.document import object_at, objects_in
-from holdfast.agents.inbox import for_prompt, rendered
+from holdfast.agents.inbox import Letter, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.agents.tasks import OPEN, with_status
 from holdfast.clock import utc_stamp
@@ -46,9 +46,9 @@ class Given(NamedTuple):
     """What the one under way has left until now."""
     memory: str
     tasks: Sequence[Record]
-    urgent: Sequence[Record]
-    others: Sequence[Record]
-    """Normal messages: only their subjects are told."""
+    urgent: Sequence[Letter]
+    others: Sequence[Letter]
+    """Normal messages: only their subjects are shown."""
     found: Sequence[MemoryHit] = ()
     """What memory has about the task, the best first."""
 
@@ -76,11 +76,7 @@ def with_mail(agent: Agent, given: Given, session: str | None = None) -> Given:
     known = {each.id for each in handed}
     waiting = [each for each in agent.desk.inbox.takeable() if each.id not in known]
     urgent = handed + [each for each in waiting if each.is_urgent]
-    others = [each for each in waiting if not each.is_urgent]
-    return given._replace(
-        urgent=[for_prompt(each) for each in urgent],
-        others=[for_prompt(each) for each in others],
-    )
+    return given._replace(urgent=urgent, others=[each for each in waiting if not each.is_urgent])
 
 
 def pending(document: Record) -> list[Record]:
@@ -193,8 +189,8 @@ def _messages(given: Given, mark: str) -> Iterator[str]:
         yield f"## Other messages: {len(given.others)}\n"
         yield f"`holdfast inbox take --agent {given.agent}` hands them out. {WARNING}\n"
         told = [
-            f"- from {in_one_line(each.get('from', '?'))}: "
-            f"{in_one_line(each.get('subject') or each.get('id'))}"
+            f"- from {in_one_line(each.record.get('from'))}: "
+            f"{in_one_line(each.record.get('subject') or each.id)}"
             for each in given.others[:MOST_SUBJECTS]
         ]
         yield between("subjects", mark, "\n".join(told)) + "\n"

@@ -421,25 +421,20 @@ def _batches(found: Sequence[Seen]) -> Iterator[list[tuple[Seen, bytes]]]:
 
 MOST_SHOWN = 4_000
 """Characters of a body."""
-_TOLD = ("id", "from", "trust", "redelivered", "type", "subject", "created_at", "source_ref")
 
 
-def for_prompt(letter: Letter) -> Record:
-    """What a model is told of a message: what it says, and what is known of its sender."""
-    names = ("from", "type", "subject", "created_at", "source_ref", "thread", "body")
-    told: Record = {"id": letter.id, **{name: letter.record.get(name) for name in names}}
-    told["trust"] = trust(letter.record)
-    if letter.attempt > 1:
-        told["redelivered"] = f"handed out before, this is try {letter.attempt}"
-    return told
-
-
-def rendered(messages: Sequence[Record], mark: str) -> Iterator[str]:
-    """Messages, made by `for_prompt`, between marks that their senders cannot know."""
-    for message in messages:
-        told = [name for name in (*_TOLD, "thread") if message.get(name) is not None]
-        lines = [f"{name}: {in_one_line(message[name])}" for name in told]
-        body = str(message.get("body") or "")
+def rendered(letters: Sequence[Letter], mark: str) -> Iterator[str]:
+    """Messages as a model is shown them, between marks that their senders cannot know."""
+    for letter in letters:
+        again = f"handed out before, this is try {letter.attempt}" if letter.attempt > 1 else None
+        fields = {"id": letter.id, "from": letter.record.get("from")}
+        fields |= {"trust": trust(letter.record), "redelivered": again}
+        names = ("type", "subject", "created_at", "source_ref", "thread")
+        fields |= {name: letter.record.get(name) for name in names}
+        lines = [
+            f"{name}: {in_one_line(value)}" for name, value in fields.items() if value is not None
+        ]
+        body = str(letter.record.get("body") or "")
         lines += ["", body[:MOST_SHOWN]]
         if len(body) > MOST_SHOWN:
             lines.append(f"[{len(body) - MOST_SHOWN} characters more: `holdfast inbox show`]")

@@ -61,32 +61,27 @@ def _files(folder: str, home: str) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in files)
 
 
-def touched(seen: Seen, since: float) -> Record:
-    """Files that were written since then: how many, and the first names."""
-    names = sorted(name for name, changed in seen.changed.items() if changed >= since)
-    # A name that is not UTF-8 cannot stand in a record.
-    shown = [os.fsencode(name).decode("utf-8", "replace") for name in names[:MOST_NAMED]]
-    return {
-        "files_touched": shown,
-        "files_touched_count": len(names) if seen.complete else None,
-    }
-
-
 class Count:
     """What there is to count of an agent, and what was there before its command."""
 
     def __init__(self, home: Home, agent: str, folder: str) -> None:
-        self._patterns = _patterns(home, agent)
+        self._patterns, self._folder, self._home = _patterns(home, agent), folder, home.path
         self._before = self._matching(look(folder, home.path)) if self._patterns else {}
 
-    def new_in(self, seen: Seen) -> Record:
-        """How many new files match, by name; null for what nobody asked to have counted."""
+    def since(self, began: float) -> Record:
+        """How many new files match, by name, null for what is not to be counted; and the files
+        that were written since then, with the first names."""
+        seen = look(self._folder, self._home)
         now = self._matching(seen)
         found: Record = dict.fromkeys(MEASURED)
         for name in self._patterns:
             before, after = self._before[name], now[name]
             found[name] = None if before is None or after is None else len(after - before)
-        return found
+        names = sorted(name for name, changed in seen.changed.items() if changed >= began)
+        # A name that is not UTF-8 cannot stand in a record.
+        shown = [os.fsencode(name).decode("utf-8", "replace") for name in names[:MOST_NAMED]]
+        touched = len(names) if seen.complete else None
+        return {**found, "files_touched": shown, "files_touched_count": touched}
 
     def _matching(self, seen: Seen) -> dict[str, set[str] | None]:
         return {

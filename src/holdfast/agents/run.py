@@ -55,19 +55,6 @@ class Ran(NamedTuple):
     warnings: list[str]
 
 
-class _Spent:
-    """Whether the command has told of more than it may spend."""
-
-    def __init__(self, most: float | None) -> None:
-        self.most, self.over = most, False
-
-    def look(self, said: Record) -> bool:
-        cost = said.get("cost_usd")
-        if self.most is not None and isinstance(cost, int | float) and cost > self.most:
-            self.over = True
-        return self.over
-
-
 class Echo(Protocol):
     """Gets the output of a command as it comes."""
 
@@ -89,16 +76,15 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
     count = measure.Count(home, agent.name, place)
     with _Signals() as signals:
         opened = agent.start(start, owner=(owner := this_process()))
-        buried += opened.buried
-        one = _Run(home, agent, plan, opened, place, signals)
+        one = _Run(home, agent, plan, opened)
         one.warnings += [
             f"{name} had crashed{agent.told_of_remains(name)}; that is on record now"
-            for name in buried
+            for name in [*buried, *opened.buried]
         ]
         try:
             agent.desk.hand_out(opened.id, opened.fence, owner)
             text = context.compose(context.with_mail(agent, given, opened.id))
-            return one.run(text, probe.mark.id, echo, count)
+            return one.run(text, probe.mark.id, echo, count, signals)
         except BaseException as error:
             one.fail(error)
             raise
@@ -109,38 +95,31 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
 class _Run:
     """One session under way."""
 
-    def __init__(
-        self,
-        home: Home,
-        agent: Agent,
-        plan: Plan,
-        opened: Opened,
-        place: str,
-        signals: _Signals,
-    ) -> None:
+    def __init__(self, home: Home, agent: Agent, plan: Plan, opened: Opened) -> None:
         self._home, self._agent, self._plan, self._opened = home, agent, plan, opened
-        self._place, self._signals = place, signals
         self._folder = os.path.join(home.path, "cache", "sessions", opened.id)
-        self._spent = _Spent(opened.budget)
+        self._overspent = False
         self._ended: Ended | None = None
         self.warnings: list[str] = []
 
-    def run(self, text: str, mark: str, echo: Echo, count: measure.Count) -> Ran:
+    def run(self, text: str, mark: str, echo: Echo, count: measure.Count, signals: _Signals) -> Ran:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
-        shown = home.mask(text)
-        home.blob(scratch(opened.id, "context.md")).put([shown.encode()])
+        home.blob(scratch(opened.id, "context.md")).put([home.mask(text).encode()])
         began, sweep = home.clock.now(), ("session", "sweep", "--agent", agent.name)
+        stdin = text if plan.delivery == "stdin" else None
+        if plan.stdin is not None:
+            stdin = plan.stdin.replace("{context}", text)
 
         def beat(progress: Progress) -> None:
-            _beat(home, agent, opened, progress, self.warnings)
-            if self._spent.look(self._said()[0]):
+            self._beat(progress)
+            if self._costs_too_much(self._said()[0]):
                 tree.stop()
 
         tree = program(
             plan.command,
             limits=plan.limits,
-            env=_environment(home, agent, opened, plan, text, self._folder),
-            stdin=_input(plan, text),
+            env=self._environment(text, stdin),
+            stdin=stdin,
             on_output=echo,
             blocked=echo.blocked,
             on_beat=beat,
@@ -150,16 +129,14 @@ class _Run:
             id=mark,
             clock=home.clock,
         )
-        self._signals.end(tree)
+        signals.end(tree)
         with tree:
             ended, clean = tree.wait(), home.mask
             # Before they are shortened: half a key is one that no pattern finds.
             ended = replace(ended, last_line=clean(ended.last_line), tail=clean(ended.tail))
             self._ended = ended
             claimed = self._claims(ended)
-            seen = measure.look(self._place, home.path)
-            measured = {**count.new_in(seen), **measure.touched(seen, began)}
-            end = _end(ended, claimed, measured, self._spent)
+            end = _end(ended, claimed, count.since(began), overspent=self._overspent)
             unkept = self._keep(ended)
             agent.end(opened.role, opened.fence, end)
         if unkept is not None:
@@ -178,9 +155,46 @@ class _Run:
         self.warnings += [odd] if odd else []
         claimed = {**reported.from_output(ended.stdout.text), **said}
         claimed["answer"] = self._home.mask(claimed.get("answer", ""))
-        if self._spent.look(claimed) and ended.outcome == "exited":
+        if self._costs_too_much(claimed) and ended.outcome == "exited":
             self.warnings.append(f"it cost {claimed['cost_usd']:.2f} USD, more than it may")
         return claimed
+
+    def _costs_too_much(self, said: Record) -> bool:
+        """Whether the command ever reported that it cost more than it may."""
+        cost, most = said.get("cost_usd"), self._opened.budget
+        if most is not None and isinstance(cost, int | float) and cost > most:
+            self._overspent = True
+        return self._overspent
+
+    def _environment(self, text: str, stdin: str | None) -> dict[str, str]:
+        opened, folder = self._opened, self._folder
+        own = {
+            "HOLDFAST_HOME": self._home.path,
+            "HOLDFAST_AGENT": self._agent.name,
+            "HOLDFAST_SESSION": opened.id,
+            "HOLDFAST_ROLE": opened.role,
+            "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
+            "HOLDFAST_REPORT": os.path.join(folder, REPORT),
+            # A hook of Claude Code need not repeat what the prompt says.
+            "HOLDFAST_CONTEXT_GIVEN": "stdin" if text and text in (stdin or "") else "",
+        }
+        if self._plan.delivery == "env":
+            own["HOLDFAST_CONTEXT_TEXT"] = text
+        return {**os.environ, **own}
+
+    def _beat(self, progress: Progress) -> None:
+        data: dict[str, Any] = {
+            "elapsed_sec": round(progress.elapsed),
+            "output_bytes": progress.output_bytes,
+            "last_line": self._home.mask(progress.last_line)[:200],
+            "memory_bytes": progress.sample.memory,
+        }
+        session = self._opened.id
+        event = Event("heartbeat", "Heartbeat", "holdfast", session=session, data=data)
+        try:
+            self._agent.ledger.write(event)
+        except HoldfastError as error:
+            self.warnings.append(f"a heartbeat could not be written: {error.message}")
 
     def _said(self) -> tuple[Record, str]:
         """What the report says so far; the command may have put anything in its place."""
@@ -237,53 +251,6 @@ def _working_directory() -> str:
         raise NotFound("the working directory is gone", hint="`cd` to one that is there") from None
 
 
-# --- before ---------------------------------------------------------------------------------
-
-
-def _environment(
-    home: Home, agent: Agent, opened: Opened, plan: Plan, text: str, folder: str
-) -> dict[str, str]:
-    own = {
-        "HOLDFAST_HOME": home.path,
-        "HOLDFAST_AGENT": agent.name,
-        "HOLDFAST_SESSION": opened.id,
-        "HOLDFAST_ROLE": opened.role,
-        "HOLDFAST_CONTEXT": os.path.join(folder, "context.md"),
-        "HOLDFAST_REPORT": os.path.join(folder, REPORT),
-    }
-    # A hook of Claude Code need not say again what the prompt says.
-    given = text and text in (_input(plan, text) or "")
-    own["HOLDFAST_CONTEXT_GIVEN"] = "stdin" if given else ""
-    if plan.delivery == "env":
-        own["HOLDFAST_CONTEXT_TEXT"] = text
-    return {**os.environ, **own}
-
-
-def _input(plan: Plan, text: str) -> str | None:
-    if plan.stdin is not None:
-        return plan.stdin.replace("{context}", text)
-    return text if plan.delivery == "stdin" else None
-
-
-# --- meanwhile ------------------------------------------------------------------------------
-
-
-def _beat(
-    home: Home, agent: Agent, opened: Opened, progress: Progress, warnings: list[str]
-) -> None:
-    data: dict[str, Any] = {
-        "elapsed_sec": round(progress.elapsed),
-        "output_bytes": progress.output_bytes,
-        "last_line": home.mask(progress.last_line)[:200],
-        "memory_bytes": progress.sample.memory,
-    }
-    event = Event("heartbeat", "Heartbeat", "holdfast", session=opened.id, data=data)
-    try:
-        agent.ledger.write(event)
-    except HoldfastError as error:
-        warnings.append(f"a heartbeat could not be written: {error.message}")
-
-
 class _Signals:
     """For the time of a block the signals that would end us end the command instead.
 
@@ -322,11 +289,11 @@ class _Signals:
             signal.signal(number, handler)
 
 
-# --- afterwards -----------------------------------------------------------------------------
+# --- how it ended -----------------------------------------------------------------------------
 
 
-def _end(ended: Ended, claimed: Record, measured: Record, spent: _Spent) -> End:
-    outcome, cause = _outcome(ended, spent)
+def _end(ended: Ended, claimed: Record, measured: Record, *, overspent: bool) -> End:
+    outcome, cause = _outcome(ended, overspent=overspent)
     failed, answer = claimed.pop("failed", None), " ".join(claimed.pop("answer").split())
     if failed and outcome == "completed":
         outcome, cause = "error", "reported"
@@ -357,7 +324,7 @@ def _end(ended: Ended, claimed: Record, measured: Record, spent: _Spent) -> End:
     return End(outcome, cause, error, {name: v for name, v in fields.items() if v is not None})
 
 
-def _outcome(ended: Ended, spent: _Spent) -> tuple[str, str | None]:
+def _outcome(ended: Ended, *, overspent: bool) -> tuple[str, str | None]:
     match ended.outcome:
         case "exited" if ended.code == 0:
             return "completed", None
@@ -368,7 +335,7 @@ def _outcome(ended: Ended, spent: _Spent) -> tuple[str, str | None]:
         case "timeout":
             return "timeout", "timeout"
         case "stopped":
-            return "error", "cost" if spent.over else "stopped"
+            return "error", "cost" if overspent else "stopped"
         case other:
             return "error", other
 

@@ -135,7 +135,7 @@ def _looked_up(home: Home, one: Agent, talk: Chat, word: str) -> str:
         case "/inbox":
             given = gather(home, one)
             mail = (*given.urgent, *given.others)
-            lines = [f"{m.get('from')}: {m.get('subject') or m.get('id')}" for m in mail]
+            lines = [f"{m.record.get('from')}: {m.record.get('subject') or m.id}" for m in mail]
             return "\n".join(lines) or "no messages"
         case "/history":
             return "\n".join(f"{each.role}: {each.text}" for each in talk.recent()) or "nothing yet"

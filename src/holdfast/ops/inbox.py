@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.history import open_sessions
-from holdfast.agents.inbox import Letter, New, for_prompt, rendered, trust
+from holdfast.agents.inbox import Letter, New, rendered, trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError, recorded
@@ -281,7 +281,7 @@ def take(
         | {"claim": each.token, "trust": trust(each.record)}
         for each in taken
     ]
-    text = "\n".join([WARNING, "", *rendered([for_prompt(each) for each in letters], new_mark())])
+    text = "\n".join([WARNING, "", *rendered(letters, new_mark())])
     return Rows(rows, {"messages": len(rows)}, plain=text.split("\n") if rows else None)
 
 
