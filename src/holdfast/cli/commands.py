@@ -152,7 +152,9 @@ class Verb(click.Command):
         return [*needed, "[OPTIONS]", *arguments]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        more = _unindented(self.operation.load().__doc__ or "")
+        from inspect import cleandoc
+
+        more = cleandoc(self.operation.load().__doc__ or "")
         self.help = f"{self.operation.summary}.\n\n{more}"
         super().format_help_text(ctx, formatter)
 
@@ -237,12 +239,6 @@ def _need_verb() -> None:
     context = click.get_current_context()
     if context.invoked_subcommand is None:
         raise NoVerb(context.command_path, context.get_help())
-
-
-def _unindented(text: str) -> str:
-    from inspect import cleandoc
-
-    return cleandoc(text)
 
 
 # --- parameters -----------------------------------------------------------------------------

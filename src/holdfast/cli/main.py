@@ -47,22 +47,22 @@ def main(argv: Sequence[str] | None = None, table: Table | None = None) -> int:
 
 def _spares_caller(words: list[str], table: Table | None) -> bool:
     """Whether the words, however wrong, mean a verb that must not fail its caller."""
-    if table is None:
-        from holdfast.ops.table import TABLE
-
-        table = TABLE
+    table = table or _all_verbs()
     spared = [each.name.split() for each in table.operations if each.spares_caller]
     return "--strict" not in words and any(set(each) <= set(words) for each in spared)
+
+
+def _all_verbs() -> Table:
+    from holdfast.ops.table import TABLE
+
+    return TABLE
 
 
 def _run(words: list[str], table: Table | None, output: Output) -> int:
     from holdfast.cli.arguments import decoded
     from holdfast.cli.commands import COMPLETE_VARIABLE, complete, parse
 
-    if table is None:
-        from holdfast.ops.table import TABLE
-
-        table = TABLE
+    table = table or _all_verbs()
     if question := os.environ.get(COMPLETE_VARIABLE):
         return complete(table, question)
     asked = parse(decoded(words), table)
@@ -85,9 +85,7 @@ def _perform(request: Request, output: Output) -> int:
         _let_signals_interrupt_us()
     try:
         with Context(request.home, layout=request.layout) as context:
-            context.watcher, context.tell = output.watcher, output.teller
-            context.listen, context.recall = output.listener, output.recaller
-            context.edit, context.live = output.editor, output.live
+            output.lend(context)
             # Before the verb looks: what it shows is at least as new as this.
             as_of = utc_stamp(context.clock.now())
             try:
@@ -109,7 +107,7 @@ def _failed(error: BaseException, output: Output) -> int:
     if wants_traceback():
         output.traceback(error)
     if isinstance(error, NoVerb) and not output.json:
-        output.help(error.help)
+        output.talk(error.help)  # nobody asked for it: the call was incomplete
     else:
         output.error(shown)
     return shown.exit_code

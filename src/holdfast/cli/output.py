@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from holdfast.cli.safe import safe, safe_json
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.ops.context import Context, Live
+from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Result, Rows, Show, Stream, error_envelope
 
 if TYPE_CHECKING:
@@ -42,21 +42,15 @@ class Output:
             at_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
 
-    @property
-    def watcher(self) -> Callable[[str, int, int], None] | None:
-        """Shows on a terminal how far long work has come."""
-        return _show_progress if _is_terminal(sys.stderr) else None
-
-    @property
-    def teller(self) -> Callable[[str], None] | None:
-        """Shows text as it comes, where people read it."""
-        return None if self.json else self._tell
-
-    @property
-    def live(self) -> Live | None:
-        """Shows at the foot of a terminal how things are, below what is told."""
-        dumb = os.environ.get("TERM") == "dumb"
-        return None if self.json or dumb or not _is_terminal(sys.stderr) else self._lively
+    def lend(self, context: Context) -> None:
+        """Give a verb what this terminal can do: each only where somebody sees or types."""
+        talks = _is_terminal(sys.stderr)
+        context.watcher = _show_progress if talks else None
+        context.tell = None if self.json else self._tell
+        if talks and not self.json and os.environ.get("TERM") != "dumb":
+            context.live = self._lively
+        if not self.json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
+            context.listen, context.recall, context.edit = _typed, _recalled, _edited
 
     @contextlib.contextmanager
     def _lively(self, says: Callable[[], str]) -> Generator[None]:
@@ -68,31 +62,9 @@ class Output:
             finally:
                 self._live = None
 
-    @property
-    def listener(self) -> Callable[[str], str | None] | None:
-        """Reads what somebody types."""
-        typed = not self.json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
-        return _heard if typed else None
-
-    @property
-    def recaller(self) -> Callable[[Sequence[str]], None] | None:
-        """Lets somebody who types call up lines of before with the arrow keys."""
-        return _recalled if self.listener is not None else None
-
-    @property
-    def editor(self) -> Callable[[str], str | None] | None:
-        """Opens a text in the editor of whoever types."""
-        return None if self.listener is None else _edited
-
     def _tell(self, text: str) -> None:
-        if sys.stdout is None or self._lost:
-            return
         with contextlib.nullcontext() if self._live is None else self._live.aside():
-            try:
-                sys.stdout.write(safe(text, lines=True))
-                sys.stdout.flush()
-            except OSError as error:
-                self._lost = error
+            self._deliver(safe(text, lines=True), flush=True)
 
     # --- data ---------------------------------------------------------------------------
 
@@ -107,12 +79,7 @@ class Output:
 
     def text(self, text: str) -> None:
         """Write data as it is, on lines of its own."""
-        if sys.stdout is None or self._lost:
-            return
-        try:
-            sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        except OSError as error:
-            self._lost = error
+        self._deliver(text if text.endswith("\n") else text + "\n")
 
     def finish(self, code: int) -> int:
         """Get everything out; the exit code is `code` unless the data could not be delivered.
@@ -170,13 +137,13 @@ class Output:
         told = {key: value for key, value in result.counts.items() if value is not None}
         said = [f"{safe(key)} {safe(str(value))}" for key, value in told.items()]
         if said or not result.rows:
-            self._talk(", ".join(said) or "nothing to show")
+            self.talk(", ".join(said) or "nothing to show")
         if result.truncated:
             where = f", it goes on at {safe(result.next)}" if result.next else ""
-            self._talk(f"there is more{where}")
+            self.talk(f"there is more{where}")
 
     def _stream(self, stream: Stream, columns: Sequence[str], context: Context) -> None:
-        lines = self._json_lines(stream) if self.json else self._grid_lines(stream, columns)
+        lines = map(json_line, stream.rows) if self.json else self._grid_lines(stream, columns)
         try:
             for line in lines:
                 self.text(line)
@@ -190,9 +157,6 @@ class Output:
                 cast("Generator[object]", rows).close()
             self.warnings(context)
 
-    def _json_lines(self, stream: Stream) -> Iterator[str]:
-        return (json_line(row) for row in stream.rows)
-
     def _grid_lines(self, stream: Stream, columns: Sequence[str]) -> Iterator[str]:
         from holdfast.cli.render import Grid
 
@@ -205,10 +169,15 @@ class Output:
             yield self._clip(grid.line(row))
 
     def _flush(self) -> None:
+        self._deliver("", flush=True)
+
+    def _deliver(self, text: str, *, flush: bool = False) -> None:
         if sys.stdout is None or self._lost:
             return
         try:
-            sys.stdout.flush()
+            sys.stdout.write(text)
+            if flush:
+                sys.stdout.flush()
         except OSError as error:
             self._lost = error
 
@@ -217,32 +186,28 @@ class Output:
     def warnings(self, context: Context) -> None:
         for text in context.take_warnings():
             if self.json:
-                self._talk(json_line({"warning": text}))
+                self.talk(json_line({"warning": text}))
             else:
-                self._talk(f"{self._paint('warning:', YELLOW)} {safe(text)}")
+                self.talk(f"{self._paint('warning:', YELLOW)} {safe(text)}")
 
     def error(self, error: HoldfastError) -> None:
         """What went wrong; what to do about it stands last, where the eye lands."""
         self._flush()
         if self.json:
-            self._talk(json_line(error_envelope(error)))
+            self.talk(json_line(error_envelope(error)))
             return
-        self._talk(f"{self._paint('error:', RED)} {safe(error.message)}")
+        self.talk(f"{self._paint('error:', RED)} {safe(error.message)}")
         if error.path is not None and error.path not in error.message:
-            self._talk(f"path: {safe(error.path)}")
+            self.talk(f"path: {safe(error.path)}")
         if error.hint is not None:
-            self._talk(f"{self._paint('hint:', CYAN)} {safe(error.hint)}")
-
-    def help(self, text: str) -> None:
-        """Help that nobody asked for, because the call was incomplete."""
-        self._talk(text)
+            self.talk(f"{self._paint('hint:', CYAN)} {safe(error.hint)}")
 
     def traceback(self, error: BaseException) -> None:
         import traceback
 
-        self._talk(safe("".join(traceback.format_exception(error)), lines=True).rstrip("\n"))
+        self.talk(safe("".join(traceback.format_exception(error)), lines=True).rstrip("\n"))
 
-    def _talk(self, line: str) -> None:
+    def talk(self, line: str) -> None:
         if sys.stderr is None:
             return
         # Nobody is left to be told that standard error is gone.
@@ -322,7 +287,7 @@ def _edited(text: str) -> str | None:
         ) from None
 
 
-def _heard(prompt: str) -> str | None:
+def _typed(prompt: str) -> str | None:
     with contextlib.suppress(ImportError):
         import_module("readline")  # from now on `input` edits lines and keeps them
     try:
