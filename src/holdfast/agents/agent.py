@@ -19,6 +19,7 @@ from holdfast.agents.document import object_at
 from holdfast.agents.history import (
     Session,
     State,
+    Type,
     check_fields,
     check_in_service,
     open_sessions,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from holdfast.store.projection import Projection
     from holdfast.store.view import Render
 
-TYPES = tuple(history.STATUS_OF_TYPE)
 FOR_EVER = 1e9
 """Seconds of a lease that only the death of its owner ends."""
 GRACE = 60.0
@@ -68,7 +68,7 @@ _OUTPUT_SHOWN = 64 << 10
 class Start(NamedTuple):
     """What is said of a session when it begins."""
 
-    type: str
+    type: Type
     role: str = ""
     timeout: float | None = None
     """In seconds."""
@@ -82,8 +82,6 @@ class Start(NamedTuple):
     """What others call it, such as the session id of Claude Code, so that they find it again."""
 
     def check(self) -> None:
-        if self.type not in TYPES:
-            raise UsageError(f"unknown type {self.type[:40]!r}", hint=f"one of {', '.join(TYPES)}")
         if self.role and not is_agent_id(self.role):
             raise BadName(
                 f"not a role: {self.role[:80]!r}",
@@ -275,21 +273,21 @@ class Agent:
             except (Busy, LeaseLost):
                 pass  # another process is doing it
         if found:
-            self._told.catch_up()
-            self.account.settle()
-            self.ledger.refresh()
-            self.tell_topics()
+            self._pass_on()
         self.desk.settle()
         return found
 
-    def settle(self) -> list[str]:
-        """Bury, and have ledger and files say what the journal says, whoever died before."""
-        buried = self.bury()
-        acked = self.journal.log.settle()
+    def _pass_on(self, acked: Cursor | None = None) -> None:
+        """Bring ledger, account and topics up to the journal, `acked` a durable line of it."""
         self._told.catch_up(acked)
         self.ledger.refresh()
         self.account.settle(acked)
         self.tell_topics()
+
+    def settle(self) -> list[str]:
+        """Bury, and bring ledger and files up to the journal, whichever process died before."""
+        buried = self.bury()
+        self._pass_on(self.journal.log.settle())
         for role in self.state()["sessions"]:
             self._owned(role)
         self.journal.refresh()
@@ -492,11 +490,17 @@ class Agent:
         shown = {key: render for key, render in self.views(roles).items() if key in keys}
         return StateLog(self._home, self.key("journal"), journal.shape(self.name), shown)
 
-    def rebuild(self, keys: Container[str] | None = None) -> Iterator[tuple[str, list[str]]]:
+    def rebuild(
+        self, keys: Container[str] | None = None, *, dry_run: bool = False
+    ) -> Iterator[tuple[str, list[str]]]:
         """Fold every document again; its key, and the names under which edited files were kept."""
         roles = [*self.state()["sessions"]]
         for key in self.views(roles):
-            if keys is None or key in keys:
+            if keys is not None and key not in keys:
+                continue
+            if dry_run:
+                yield key, []
+            else:
                 with self.showing(key, roles=roles) as one:
                     yield key, one.rebuild()
 

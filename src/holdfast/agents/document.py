@@ -80,7 +80,10 @@ class OwnText:
 
 
 class OwnObject(OwnText):
-    """One that holds a JSON object."""
+    """One that holds a JSON object, perhaps with a list of objects in it."""
+
+    listed = ""
+    """The field of that list."""
 
     def _merged(self, base: str, ours: str, theirs: str) -> str:
         return theirs if base == ours or not ours.strip() else merge_json(base, ours, theirs)
@@ -92,7 +95,7 @@ class OwnObject(OwnText):
         return self._parsed(text)
 
     def _parsed(self, text: str) -> Record:
-        return parsed(text)
+        return parsed(text, self.listed)
 
     def _look(self) -> Record:
         """The document as the file has it, without a byte being written."""

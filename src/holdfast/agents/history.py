@@ -7,7 +7,7 @@ Pure: lines in, plain values out.  A session is open from its `session_start` un
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from holdfast.agents import tools
 from holdfast.agents.document import as_object
@@ -25,6 +25,7 @@ DAYS_KEPT, _NAMES_KEPT, _COSTS_KEPT = 32, 200, 200
 RECENT = 6
 """How many of the newest sessions tell whether an agent does well."""
 _QUARTER, _SPENT_KEPT = 900, 3 * DAY // 900
+Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 STATUS_OF_TYPE = {
     "research": "researching",
     "extract": "extracting",
@@ -326,11 +327,7 @@ Born = Callable[[], str | None]
 """Since when there is the agent: the time of what is shown before it did anything."""
 
 
-def unborn() -> str | None:
-    return None
-
-
-def report(state: State, born: Born = unborn) -> Record:
+def report(state: State, born: Born = lambda: None) -> Record:
     if (brought := state["imported"].get("report")) is not None:
         said = {name: state[name] for name in ("updated_at", *_SAID)}
         return {**brought, **{name: each for name, each in said.items() if each is not None}}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.agents import tools
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.agents.document import as_object
-from holdfast.agents.history import Session, State
+from holdfast.agents.history import Session, State, Type
 from holdfast.clock import instant_of, instant_or_none
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.errors import BadValue, Busy, LeaseLost
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
     within: str | None = None
     """The session that whoever started Claude Code had begun."""
-    type: str = "ad-hoc"
+    type: Type = "ad-hoc"
     silence: float = SILENCE
     has_context: bool = False
     """Whether the conversation began with the context."""
@@ -124,8 +124,6 @@ def hear(home: Home, agent: Agent, told: Told, place: Place = Place()) -> Heard:
             return _start(home, agent, told, place)
         case "SessionEnd":
             return _end(agent, told, place)
-        case "PreToolUse" | "PermissionRequest" | "Notification":
-            return Heard("nothing", None, f"{told.name} is not kept")
         case _:
             return _go_on(home, agent, told, place)
 

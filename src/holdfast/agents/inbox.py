@@ -26,7 +26,8 @@ from holdfast.store.primitives import PRIORITIES, Claim, Claimed, Mailbox, Seen
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
-TYPES = ("flag", "task", "question", "cascade")
+Type = Literal["flag", "task", "question", "cascade"]
+Priority = Literal["high", "normal"]
 MOST_BODY = 256 << 10
 """Bytes of a body."""
 MOST_SUBJECT = 500
@@ -44,8 +45,8 @@ class New(NamedTuple):
     """Who says that he sends it."""
     subject: str
     body: str
-    type: str = "flag"
-    priority: str = "normal"
+    type: Type = "flag"
+    priority: Priority = "normal"
     source_ref: str | None = None
     expires: float | None = None
     thread: str | None = None
@@ -55,8 +56,6 @@ class New(NamedTuple):
     """To send again what may have been sent: the same id is there once."""
 
     def check(self) -> None:
-        if self.type not in TYPES:
-            raise UsageError(f"unknown type {self.type[:40]!r}", hint=f"one of {', '.join(TYPES)}")
         size = len(self.body.encode("utf-8", "surrogatepass"))
         if size > MOST_BODY:
             raise UsageError(

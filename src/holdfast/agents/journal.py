@@ -9,33 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.agents import endings, history, metrics
-from holdfast.agents.history import Born, unborn
+from holdfast.agents.history import Born
 from holdfast.codec import pretty
 from holdfast.layout import Part
 from holdfast.store.fence import Fences, fenced
 from holdfast.store.primitives import Line
 from holdfast.store.view import Render, Shape
 
-# --- the words of its lines that nobody else may write ----------------------------------------
+# --- words of its lines that agents may not use ----------------------------------------
 
 # What is known of sessions, tasks and money is made of them: a line that an agent made up would
 # retire it, give a number twice or pay for what was not done.
-OF_SESSIONS = frozenset(
-    {"session_start", "session_set", "session_end", "error", "count", "lease", "joined", "tool_use"}
-)
-OF_AGENTS = frozenset({"import", "retired", "reinstated", "forked", "persona_changed"})
-OF_TASKS = frozenset(
+OWN_EVENTS = frozenset(
     {
-        "task_added",
-        "task_started",
-        "task_completed",
-        "task_dropped",
-        "task_reopened",
-        "task_parked",
+        *("session_start", "session_set", "session_end", "error", "count", "lease", "joined"),
+        *("tool_use", "import", "retired", "reinstated", "forked", "persona_changed"),
+        *("task_added", "task_started", "task_completed", "task_dropped", "task_reopened"),
+        *("task_parked", "noted", "text_imported", "edited_by_hand"),
     }
 )
-OF_DOCUMENTS = frozenset({"noted", "text_imported", "edited_by_hand"})
-OWN_EVENTS = OF_SESSIONS | OF_AGENTS | OF_TASKS | OF_DOCUMENTS
 SOURCES = "sources_archived"
 """The one word of everybody's that is added up."""
 
@@ -77,7 +69,7 @@ def lease_of(role: str) -> str:
 
 
 def views(
-    key: Callable[[Part], str], now: Callable[[], float], born: Born = unborn
+    key: Callable[[Part], str], now: Callable[[], float], born: Born = lambda: None
 ) -> dict[str, Render[State]]:
     """The documents of an agent by their keys.
 

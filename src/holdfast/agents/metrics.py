@@ -15,7 +15,6 @@ from holdfast.agents.history import (
     Born,
     State,
     documents_in,
-    unborn,
 )
 from holdfast.clock import instant_or_none, utc_stamp
 from holdfast.codec import Record
@@ -164,7 +163,7 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
         state["recent"] = [each for each in recent if each[0] >= oldest]
 
 
-def metrics(state: State, now: float, born: Born = unborn) -> Record:
+def metrics(state: State, now: float, born: Born = lambda: None) -> Record:
     """The counters, and the last thirty days counted anew from `now`."""
     if state["shown"] is not None:
         return state["shown"]

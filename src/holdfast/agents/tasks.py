@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from holdfast.agents.document import OwnObject, parsed
 from holdfast.agents.endings import number_of
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 Verb = Literal["start", "done", "drop", "reopen"]
-TYPES = ("research", "extract", "evaluate", "follow-up", "disconfirm")
-PRIORITIES = ("high", "medium", "low")
+Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
+Priority = Literal["high", "medium", "low"]
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 OPEN = ("pending", "active")
 STATUSES = (*OPEN, "completed", "dropped")
 MOST_TEXT = 20_000
@@ -54,8 +55,8 @@ class New(NamedTuple):
     """A task that is not on the list yet."""
 
     description: str
-    type: str = "research"
-    priority: str = "medium"
+    type: Type = "research"
+    priority: Priority = "medium"
     context: str | None = None
     follow_up_from: str | None = None
     from_message: str | None = None
@@ -64,15 +65,8 @@ class New(NamedTuple):
     def check(self) -> None:
         if not self.description.strip():
             raise UsageError("a task without a text", hint="say what is to be done")
-        _choice("type", self.type, TYPES)
-        _choice("priority", self.priority, PRIORITIES)
         for text in (self.description, self.context):
             check_length(text)
-
-
-def _choice(what: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {what} {value[:40]!r}", hint=f"one of {', '.join(allowed)}")
 
 
 def check_length(text: str | None) -> None:
@@ -139,12 +133,11 @@ def moved(task: Record, verb: Verb, now: str, outcome: str | None = None) -> Rec
 class TaskList(OwnObject):
     """The tasks of one agent."""
 
+    listed = "tasks"
+
     def __init__(self, home: Home, agent: str, key: str, journal: StateLog[State]) -> None:
         super().__init__(home, agent, key, journal.log)
         self._course = journal
-
-    def _parsed(self, text: str) -> Record:
-        return parsed(text, "tasks")
 
     def _merged(self, base: str, ours: str, theirs: str) -> str:
         return merged(base, ours, theirs, self.endings()["highest"])

@@ -101,12 +101,8 @@ def _views(
     with Ledger(home, agent.name) as ledger:
         if ledger.status_key in wrong:
             yield ledger.status_key, _folded([] if dry_run else ledger.rebuild())
-    if dry_run:
-        for key in wrong.intersection(agent.views(agent.state()["sessions"])):
-            yield key, _folded([])
-    else:
-        for key, aside in agent.rebuild(wrong):
-            yield key, _folded(aside)
+    for key, aside in agent.rebuild(wrong, dry_run=dry_run):
+        yield key, _folded(aside)
 
 
 def _folded(aside: list[str]) -> str:

@@ -181,13 +181,8 @@ def _rebuilt(
                 yield topics.fmm, topics.kept_aside
         # In the tree of another system a report is theirs until we have written one.
         ours = layout is HOLDFAST or home.cell(agent.key("report")).peek() is not None
-        if not (ours and agent.journal.log.segments()):
-            return
-        if not dry_run:
-            yield from agent.rebuild()
-            return
-        for key in agent.views(agent.state()["sessions"]):
-            yield key, []
+        if ours and agent.journal.log.segments():
+            yield from agent.rebuild(dry_run=dry_run)
 
 
 def _rebuilt_campaigns(home: Home, *, dry_run: bool) -> Iterator[tuple[str, list[str]]]:

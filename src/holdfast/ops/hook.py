@@ -11,13 +11,13 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
+from holdfast.agents.history import Type
 from holdfast.errors import BadValue, HoldfastError, OverBudget
 from holdfast.ids import agent_id, mapped_agent_id, session_id
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.ops.session import Type
 from holdfast.text import duration
 
 if TYPE_CHECKING:

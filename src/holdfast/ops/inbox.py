@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.history import open_sessions
-from holdfast.agents.inbox import Letter, New, rendered, trust
+from holdfast.agents.inbox import Letter, New, Priority, Type, rendered, trust
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError, recorded
@@ -42,11 +42,9 @@ def send(
     from_: Annotated[
         str | None, Arg("Who sends it; in a session, its agent", metavar="AGENT")
     ] = None,
-    type: Annotated[
-        Literal["flag", "task", "question", "cascade"], Arg("What it asks for")
-    ] = "flag",
+    type: Annotated[Type, Arg("What it asks for")] = "flag",
     priority: Annotated[
-        Literal["high", "normal"], Arg("High ones are in the context of the next session")
+        Priority, Arg("High ones are in the context of the next session")
     ] = "normal",
     expires: Annotated[
         str | None, Arg("Not to be handed out after that: 2h, or a time", metavar="T")

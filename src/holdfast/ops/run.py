@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, Unpack
 
 from holdfast.agents.agent import Agent, Start
+from holdfast.agents.history import Type
 from holdfast.agents.run import Plan
 from holdfast.agents.run import run as run_plan
 from holdfast.errors import UsageError
@@ -17,7 +18,7 @@ from holdfast.ops.context import Context
 from holdfast.ops.envelope import Show
 from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
-from holdfast.ops.session import MaxCost, StartFields, Type, in_journal, refuse_parked
+from holdfast.ops.session import MaxCost, StartFields, in_journal, refuse_parked
 from holdfast.proc.limits import Limits
 from holdfast.text import duration, size
 

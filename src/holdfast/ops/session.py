@@ -9,7 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, Unpack
 
 from holdfast.agents.agent import DEFAULT_TIMEOUT, GRACE, Agent, End, Start, opened
-from holdfast.agents.history import LONG_NAMES, SESSION_FIELDS, Session, check_fields, open_sessions
+from holdfast.agents.history import (
+    LONG_NAMES,
+    SESSION_FIELDS,
+    Session,
+    Type,
+    check_fields,
+    open_sessions,
+)
 from holdfast.agents.journal import OWN_EVENTS, SOURCES
 from holdfast.codec import Record
 from holdfast.errors import Busy, Corrupt, HoldfastError, NotFound, UsageError, recorded
@@ -27,7 +34,6 @@ from holdfast.text import duration
 if TYPE_CHECKING:
     from holdfast.store.home import Home
 
-Type = Literal["research", "extract", "evaluate", "ad-hoc"]
 Outcome = Literal["completed", "timeout", "error"]
 
 MaxCost = Annotated[

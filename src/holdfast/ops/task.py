@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from holdfast import userfile
 from holdfast.agents.board import board as page_of
 from holdfast.agents.board import in_order, is_untouched, parked_because, state_of
-from holdfast.agents.tasks import OPEN, New, TaskList, Verb
+from holdfast.agents.tasks import OPEN, New, Priority, TaskList, Type, Verb
 from holdfast.codec import Record
 from holdfast.errors import Corrupt, HoldfastError, UsageError
 from holdfast.ids import agent_id
@@ -18,8 +18,6 @@ from holdfast.ops.operation import example
 from holdfast.ops.parameter import Arg
 from holdfast.text import clip, one_line
 
-Type = Literal["research", "extract", "evaluate", "follow-up", "disconfirm"]
-Priority = Literal["high", "medium", "low"]
 Whose = Annotated[str, Arg("Whose task")]
 Id = Annotated[str, Arg("Which task", positional=True, metavar="ID")]
 Outcome = Annotated[str | None, Arg("What came of it, in a line")]
