@@ -65,7 +65,7 @@ def test_what_somebody_had_too_long_waits_and_goes_to_the_next_session(
     (letter,) = inbox.takeable()
     assert (letter.id, letter.state, letter.attempt) == (id, "waiting", 2)
     assert "somebody had it" in letter.note
-    assert [each["id"] for each in gather(home, rio).urgent] == [id]
+    assert [each.id for each in gather(home, rio).urgent] == [id]
     begun = rio.start(Start("research"))
     rio.desk.hand_out(begun.id, begun.fence)
     assert [each.id for each in rio.desk.handed_out(begun.id)] == [id]

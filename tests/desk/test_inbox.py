@@ -96,7 +96,6 @@ def test_a_message_is_what_the_contract_says(inbox: Inbox, path: str, clock: Tur
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"type": "poem"},
         {"subject": " "},
         {"subject": "x" * 501},
         {"body": "é" * MOST_BODY},

@@ -17,8 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from holdfast.agents.agent import Agent, End, Start
-from holdfast.agents.board import board, is_untouched
-from holdfast.agents.tasks import STEPS, New, TaskList, Verb, allowed, merged, moved
+from holdfast.agents.tasks import (
+    STEPS,
+    New,
+    TaskList,
+    Verb,
+    allowed,
+    board,
+    is_untouched,
+    merged,
+    moved,
+)
 from holdfast.codec import encode, pretty
 from holdfast.contracts.kinds import kind
 from holdfast.errors import ConfigError, Corrupt, NotFound, UsageError

@@ -26,7 +26,6 @@ from holdfast.agents.history import (
 )
 from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
-from holdfast.agents.projections import tell, told_in_topics
 from holdfast.audit import refused
 from holdfast.clock import instant_or_none
 from holdfast.codec import Record
@@ -134,7 +133,7 @@ class Agent:
     @cached_property
     def _told(self) -> Projection:
         """What the ledger has of the journal; who only looks does not pay for opening it."""
-        return telling(self._home, self.journal.log, self.ledger.log, told(self.name), tell)
+        return telling(self._home, self.journal.log, self.ledger.log, told(self.name), journal.tell)
 
     @cached_property
     def _topics(self) -> Log:
@@ -331,9 +330,10 @@ class Agent:
         under_way = (str(each["session_id"]) for each in open_sessions(self.state()))
         named = {"session_id": session or next(under_way, ""), "text": text}
         told = {name: value for name, value in named.items() if value}
-        return self._append("the line", {"event": event, **told, **data})
+        return self.append("the line", {"event": event, **told, **data})
 
-    def _append(self, what: str, record: Record) -> Cursor:
+    def append(self, what: str, record: Record) -> Cursor:
+        """Write a line of the journal, which an error calls `what`."""
         written = self.journal.decide(lambda _: ([record], None))
         with recorded(what):
             self._check_shown()
@@ -382,12 +382,6 @@ class Agent:
                 found["was_usd"] = cost
         return found
 
-    def count(self, counters: dict[str, int], source: str, session: str | None = None) -> Cursor:
-        """What somebody else counted for the agent."""
-        record: Record = {"event": "count", "source": source, "counters": counters}
-        named = {"session_id": session} if session else {}
-        return self._append("the count", {**record, **named})
-
     def end(self, role: str, fence: int, end: End) -> str:
         """Write the one end of a session, as its owner; its id.  LeaseLost if it is no more."""
         session = self.open_session(role)
@@ -423,7 +417,7 @@ class Agent:
     def tell_topics(self) -> None:
         """Have the topics of the memory say what the journal says."""
         place = retold(self.name, "journal")
-        self.journal.project(self._topics, place, partial(told_in_topics, self.name))
+        self.journal.project(self._topics, place, partial(journal.told_in_topics, self.name))
 
     # -- reading -----------------------------------------------------------------------
 

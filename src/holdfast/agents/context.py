@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents import history
-from holdfast.agents.board import in_order
 from holdfast.agents.document import object_at, objects_in
 from holdfast.agents.inbox import Letter, rendered
 from holdfast.agents.notes import MOST_SHOWN, bounded
-from holdfast.agents.tasks import OPEN, with_status
+from holdfast.agents.tasks import OPEN, in_order, with_status
 from holdfast.clock import utc_stamp
 from holdfast.codec import Record
 from holdfast.models.marks import ABOUT, WARNING, between, cut, in_one_line, new_mark

@@ -23,7 +23,7 @@ from holdfast.ids import SessionId, session_id
 from holdfast.mask.shown import beginning
 from holdfast.process import Owner
 from holdfast.state.statelog import StateLog
-from holdfast.store.primitives import START, Claimed, Cursor, Line, Log
+from holdfast.store.primitives import Claimed, Line, Question
 
 if TYPE_CHECKING:
     from holdfast.layout import Part
@@ -173,7 +173,7 @@ class Desk:
             if not self.inbox.still_has(claim):
                 raise lost(letter.id)
             # Also at the first try: who was killed before the message was done acknowledges again.
-            if (RECEIVED, ref) not in self._counted:
+            if not self._has_counted(RECEIVED, ref):
                 self._count(RECEIVED, 1, ref)
 
         line = _flag_line(letter.record, self._home.day())
@@ -200,12 +200,14 @@ class Desk:
     def count_sent(self, number: int, message: str, *, again: bool) -> None:
         """Count flags that were sent; `again` if they may have been counted before."""
         ref = f"sent/{message}"
-        if not (again and (SENT, ref) in self._counted):
+        if not (again and self._has_counted(SENT, ref)):
             self._count(SENT, number, ref)
 
-    @cached_property
-    def _counted(self) -> _Counted:
-        return _Counted(self._journal.log)
+    def _has_counted(self, counter: str, ref: str) -> bool:
+        def counts(line: Line) -> bool:
+            return counter in (line.record.get("counters") or ())
+
+        return bool(self._journal.log.find(Question({"ref": ref}, 1, wanted=counts)).lines)
 
     def _count(self, counter: str, number: int, ref: str) -> None:
         line: Record = {"event": "count", "source": SOURCE, "counters": {counter: number}}
@@ -225,24 +227,6 @@ class Desk:
         for name in ("tasks", "notes", "inbox"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
-
-
-class _Counted:
-    """What a journal has counted, by counter and reference; each line is read once."""
-
-    def __init__(self, journal: Log) -> None:
-        self._journal, self._read = journal, START
-        self._known: set[tuple[str, str]] = set()
-
-    def __contains__(self, what: tuple[str, str]) -> bool:
-        for line in self._journal.read(self._read):
-            if not isinstance(line, Line):
-                continue
-            ref = str(line.record.get("ref"))
-            self._known |= {(counter, ref) for counter in line.record.get("counters") or ()}
-            if line.seq is not None and line.hash is not None:
-                self._read = Cursor(line.seq, line.hash, line.segment, line.end)
-        return what in self._known
 
 
 def _claimant(session: SessionId) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from holdfast.agents.document import as_object
 from holdfast.agents.lifecycle import bootstrap, parent_in, refresh_index
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from holdfast.store.home import Home
 
 FORKED, FROM = "forked", "forked_from"
-
-
-class Lineage(NamedTuple):
-    parent: str | None
-    ancestors: list[str]
-    """The nearest first."""
-    children: list[str]
 
 
 def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> None:
@@ -178,12 +171,14 @@ def _as_swap(line: Line) -> Record | None:
 # --- who descends from whom -----------------------------------------------------------------
 
 
-def lineage(home: Home, layout: Layout, agent: str) -> Lineage:
-    """By the manifests there are; a line of parents that comes back to itself ends there."""
+def lineage(home: Home, layout: Layout, agent: str) -> Record:
+    """Parent, ancestors from the nearest on, and children, by the manifests there are; a line of
+    parents that comes back to itself ends there.
+    """
     parents = {name: parent_in(home, layout, name) for name in agents(home, layout)}
     ancestors = list(_upwards(agent, parents))
     children = [name for name, parent in parents.items() if parent == agent and name != agent]
-    return Lineage(parents.get(agent), ancestors, sorted(children))
+    return {"parent": parents.get(agent), "ancestors": ancestors, "children": sorted(children)}
 
 
 def _upwards(agent: str, parents: dict[str, str | None]) -> Iterator[str]:

@@ -292,8 +292,7 @@ def _parked(home: Home, key: str) -> list[Parked]:
         return []
     if text is None or b'"parked"' not in text.data:
         return []  # nearly all of them, and parsing is what takes time
-    from holdfast.agents.board import parked_because  # noqa: PLC0415 - for the few that have one
-    from holdfast.agents.tasks import OPEN  # noqa: PLC0415 - as above
+    from holdfast.agents.tasks import OPEN, parked_because  # noqa: PLC0415 - few have one
 
     tasks = objects_in(decoded(text.data).get("tasks"))
     return [

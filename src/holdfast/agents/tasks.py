@@ -6,11 +6,13 @@ ended, so the journal knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
-from holdfast.agents.document import OwnObject, parsed
+from holdfast.agents.document import OwnObject, as_object, parsed
 from holdfast.agents.endings import number_of
 from holdfast.agents.journal import State
 from holdfast.clock import utc_stamp
@@ -90,6 +92,26 @@ class Changed(NamedTuple):
     applied: bool
     """False if it was so already."""
     follow_up: Record | None = None
+
+
+# --- as a list shows them -------------------------------------------------------------------
+
+
+def state_of(task: Record) -> str:
+    """Its status, or that it is parked."""
+    return "parked" if task.get("parked") else str(task.get("status"))
+
+
+def parked_because(task: Record) -> str:
+    """Why it is parked; empty if it is not."""
+    parked = task.get("parked")
+    return str(as_object(parked).get("reason") or "by hand") if parked else ""
+
+
+def in_order(tasks: Sequence[Record]) -> list[Record]:
+    """Urgent ones first, then as they stand in the file."""
+    rank: dict[object, int] = {name: number for number, name in enumerate(PRIORITIES)}
+    return sorted(tasks, key=lambda task: rank.get(task.get("priority"), 1))
 
 
 # --- what may become of a task --------------------------------------------------------------
@@ -369,3 +391,62 @@ def _free_ids(taken: Iterable[str], highest: int) -> Iterator[str]:
 def _id_of(task: Record) -> str:
     id = task.get("id")
     return id if isinstance(id, str) else ""
+
+
+# --- the board ------------------------------------------------------------------------------
+
+DONE_SHOWN = 10
+"""How many finished tasks of an agent are shown, the newest."""
+_STAMP = re.compile(r"<!-- tasks of a Holdfast home ([0-9a-f]{16}) -->\n")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#&])")
+_STATES = ("active", "pending", "parked", "completed", "dropped")
+
+
+def board(tasks: Mapping[str, Sequence[Record]]) -> str:
+    """All agents' tasks as one page of Markdown, for people.
+
+    The first line carries a digest of what follows, by which `is_untouched` tells a page that was
+    edited since.  What an agent wrote stands in it as text, not as Markdown.
+    """
+    body = "\n".join(_board_lines(tasks)) + "\n"
+    return f"<!-- tasks of a Holdfast home {_digest(body)} -->\n{body}"
+
+
+def is_untouched(page: str) -> bool:
+    """Whether a page is one of ours that nobody has edited."""
+    stamp = _STAMP.match(page)
+    return stamp is not None and stamp[1] == _digest(page[stamp.end() :])
+
+
+def _digest(body: str) -> str:
+    return sha256(body.encode()).hexdigest()[:16]
+
+
+def _board_lines(tasks: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    yield "# Tasks"
+    for agent, listed in tasks.items():
+        yield f"\n## {agent}"
+        groups = {state: [t for t in listed if state_of(t) == state] for state in _STATES}
+        if not any(groups.values()):
+            yield "\nNothing to do."
+        for state, group in groups.items():
+            finished = state in ("completed", "dropped")
+            shown = group[-DONE_SHOWN:] if finished else in_order(group)
+            if shown:
+                yield f"\n### {state.capitalize()}\n"
+            yield from (_item(task, finished=finished) for task in shown)
+            if len(shown) < len(group):
+                yield f"\n{len(group) - len(shown)} older ones are not shown."
+
+
+def _item(task: Record, *, finished: bool) -> str:
+    words = f"{task.get('priority', 'medium')}, {task.get('type', 'research')}"
+    reason, outcome = parked_because(task), task.get("outcome")
+    more = f" — parked: {_plain(reason)}" if reason else ""
+    more += f" — {_plain(outcome)}" if finished and outcome else ""
+    text = _plain(task.get("description"))
+    return f"- [{'x' if finished else ' '}] {_plain(task.get('id'))} ({_plain(words)}) {text}{more}"
+
+
+def _plain(text: object) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))

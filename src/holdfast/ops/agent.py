@@ -95,7 +95,7 @@ def show(context: Context, agent: Annotated[str, Arg("Which one", positional=Tru
         "reason": fit.reason,
         "retired": retired,
         "persona": persona,
-        "lineage": lineage(home, layout, known)._asdict(),
+        "lineage": lineage(home, layout, known),
         "troubles": row["troubles"],
         "parked": row["parked"],
         "inbox": row["inbox"],

@@ -126,7 +126,7 @@ def refuse_parked(one: Agent, task: str | None) -> None:
     """What has failed too often is tried again when somebody says so, not by the next cron line."""
     if task is None:
         return
-    from holdfast.agents.board import parked_because
+    from holdfast.agents.tasks import parked_because
 
     try:
         tasks = one.desk.tasks.look()
@@ -404,6 +404,8 @@ def count(
             raise UsageError(f"not a number: {each[:80]!r}", hint=f"write {name}=3")
         counters[name] = int(number)
     with context.agent(agent, change=True) as one:
-        cursor = one.count(counters, source, _known(one, session, heard=True))
+        line: Record = {"event": "count", "source": source, "counters": counters}
+        known_as = _known(one, session, heard=True)
+        cursor = one.append("the count", line | ({"session_id": known_as} if known_as else {}))
     detail = ", ".join(f"{name} {value:+d}" for name, value in counters.items())
     return Change(f"{one.name}#{cursor.seq}", applied=True, detail=detail, data=counters)

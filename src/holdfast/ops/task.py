@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from holdfast import userfile
-from holdfast.agents.board import board as page_of
-from holdfast.agents.board import in_order, is_untouched, parked_because, state_of
-from holdfast.agents.tasks import OPEN, New, Priority, TaskList, Type, Verb
+from holdfast.agents.tasks import (
+    OPEN,
+    New,
+    Priority,
+    TaskList,
+    Type,
+    Verb,
+    in_order,
+    is_untouched,
+    parked_because,
+    state_of,
+)
+from holdfast.agents.tasks import board as page_of
 from holdfast.codec import Record
 from holdfast.errors import Corrupt, HoldfastError, UsageError
 from holdfast.ids import agent_id
