@@ -116,6 +116,14 @@ class Context:
             )
         return opened.home
 
+    def own_home(self, why: str, *, hint: str) -> Home:
+        """The home, if it is one of Holdfast's own and not the tree of another system."""
+        home = self.home()
+        if self.layout.name != "holdfast":
+            said = f"{home.path} is a tree of {self.layout.name}{why}"
+            raise ConfigError(said, hint=hint, path=home.path)
+        return home
+
     def once(self, name: str, key: str, make: Callable[[], Kept]) -> Kept:
         """A small value read from the log at `key`; a server reads it again when that changed."""
         if self._shared is None:

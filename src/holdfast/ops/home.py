@@ -41,27 +41,30 @@ def init(
     dry_run: DryRun = False,
 ) -> Change:
     names = [agent_id(name) for name in agent]
-    if dry_run:
-        return _would_make(context, names)
-    home, made = _home(context, timezone)
+    home, made = _home(context, timezone, dry_run=dry_run)
     added: dict[str, list[str]] = {}
     for name in names:
+        if home is None:
+            added[name] = [HOLDFAST.path(part, "x").rpartition("/")[2] for part in ENTRIES]
+            continue
         with Agent(home, name, context.layout) as one:
-            added[name] = [name_of(one, part) for part in bootstrap(home, one, name)]
-    if names and context.layout is HOLDFAST:
+            parts = missing(home, one) if dry_run else bootstrap(home, one, name)
+            added[name] = [name_of(one, part) for part in parts]
+    if home is None:
+        place = os.path.abspath(context.place or find())
+        told = [f"would make a home at {place}", *_told(added, dry_run=True)]
+        data: dict[str, Any] = {"home": place, "added": added}
+        return Change(place, applied=False, detail="; ".join(told), data=data, dry_run=True)
+    if names and context.layout is HOLDFAST and not dry_run:
         refresh_index(home)
+    zone = home.settings.timezone
+    told = [f"{'made' if made else 'found'} home {home.path}, zone {zone}"]
+    told += _told(added, dry_run=dry_run)
     fresh = [name for name, parts in added.items() if _is_new(parts)]
-    parts = [f"{'made' if made else 'found'} home {home.path}, zone {home.settings.timezone}"]
-    parts += _told(added, "made", "added")
-    data = {
-        "home": home.path,
-        "timezone": home.settings.timezone,
-        "layout": context.layout.name,
-        "made": fresh,
-        "added": added,
-    }
-    applied = made or any(added.values())
-    return Change(home.path, applied, detail="; ".join(parts), data=data)
+    data = {"home": home.path, "timezone": zone, "layout": context.layout.name}
+    data |= {"made": [] if dry_run else fresh, "added": added}
+    applied = not dry_run and (made or any(added.values()))
+    return Change(home.path, applied, detail="; ".join(told), data=data, dry_run=dry_run)
 
 
 def _is_new(parts: Sequence[str]) -> bool:
@@ -69,40 +72,25 @@ def _is_new(parts: Sequence[str]) -> bool:
     return "manifest.json" in parts
 
 
-def _told(added: dict[str, list[str]], made: str, gave: str) -> Iterator[str]:
+def _told(added: dict[str, list[str]], *, dry_run: bool) -> Iterator[str]:
     """In words what was made for each agent, or would be."""
     if fresh := [name for name, parts in added.items() if _is_new(parts)]:
         entries = ", ".join(added[fresh[0]])
-        yield f"{made} {', '.join(fresh)}, with {entries}"
+        yield f"{'would make' if dry_run else 'made'} {', '.join(fresh)}, with {entries}"
     for name, parts in added.items():
         if parts and not _is_new(parts):
-            yield f"{gave} to {name}: {', '.join(parts)}"
+            yield f"{'would add' if dry_run else 'added'} to {name}: {', '.join(parts)}"
     if known := [name for name, parts in added.items() if not parts]:
         yield f"already there: {', '.join(known)}"
 
 
-def _would_make(context: Context, names: list[str]) -> Change:
-    place = os.path.abspath(context.place or find())
+def _home(context: Context, timezone: str | None, *, dry_run: bool) -> tuple[Home | None, bool]:
+    """The home, and whether it was made just now; None if a dry run finds none."""
     try:
-        home = context.home()
-        added: dict[str, list[str]] = {}
-        for name in names:
-            with Agent(home, name, context.layout) as one:
-                added[name] = [name_of(one, part) for part in missing(home, one)]
-        parts = [f"found home {home.path}"]
+        made = not context.adopted and not dry_run
     except NotFound:
-        everything = [HOLDFAST.path(part, "x").rpartition("/")[2] for part in ENTRIES]
-        added, parts = dict.fromkeys(names, everything), [f"would make a home at {place}"]
-    parts += _told(added, "would make", "would add")
-    data = {"home": place, "added": added}
-    return Change(place, applied=False, detail="; ".join(parts), data=data, dry_run=True)
-
-
-def _home(context: Context, timezone: str | None) -> tuple[Home, bool]:
-    """The home, and whether it was made just now."""
-    try:
-        made = not context.adopted
-    except NotFound:
+        if dry_run:
+            return None, False
         made = True
     if made:
         return context.home(create=True, timezone=timezone), True
@@ -133,14 +121,10 @@ def check(
 
 def own_home(context: Context) -> Home:
     """The home, if all that is in it is ours to judge."""
-    home = context.home()
-    if context.layout is not HOLDFAST:
-        raise ConfigError(
-            f"{home.path} is a tree of {context.layout.name}: most of its files are not ours",
-            hint="`holdfast ledger verify` proves what Holdfast wrote to it",
-            path=home.path,
-        )
-    return home
+    return context.own_home(
+        ": most of its files are not Holdfast's",
+        hint="`holdfast ledger verify` proves what Holdfast wrote to it",
+    )
 
 
 @example("holdfast rebuild")

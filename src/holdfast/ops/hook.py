@@ -6,6 +6,7 @@ stops it: a session for which there is no money, since somebody said how much ma
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from contextlib import suppress
@@ -98,30 +99,20 @@ def _refused(context: Context, agent: str, told: Told, error: OverBudget) -> Sho
     context.warn(f"no session was begun: {error.message}")
     context.warn(str(error.hint))
     data = {"event": told.name, "agent": agent, "did": "refused", "error": error.message}
-    text = ""
-    if told.name in _STOPPED_BY_ANSWER:
-        import json
-
-        text = json.dumps({"continue": False, "stopReason": f"Holdfast: {error.message}"})
+    answer = {"continue": False, "stopReason": f"Holdfast: {error.message}"}
+    text = json.dumps(answer) if told.name in _STOPPED_BY_ANSWER else ""
     return Show(data, text=text, exit_code=2 if told.name in _STOPPED_BY_CODE else 0)
 
 
 def _shown(agent: str, told: Told, heard: Heard) -> Show:
-    text = ""
-    if heard.context:
-        import json
-
-        said = {"hookEventName": told.name, "additionalContext": heard.context}
-        # ASCII: no character of it can be taken for anything on the way.
-        text = json.dumps({"hookSpecificOutput": said})
-    data = {
-        "event": told.name,
-        "agent": agent,
-        "session_id": heard.session,
-        "did": heard.did,
-        "detail": heard.detail,
-    }
-    return Show({**data, "context": heard.context} if heard.context else data, text=text)
+    data = {"event": told.name, "agent": agent, "session_id": heard.session}
+    data |= {"did": heard.did, "detail": heard.detail}
+    if not heard.context:
+        return Show(data, text="")
+    said = {"hookEventName": told.name, "additionalContext": heard.context}
+    # ASCII: no character of it can be taken for anything on the way.
+    text = json.dumps({"hookSpecificOutput": said})
+    return Show({**data, "context": heard.context}, text=text)
 
 
 def _name(agent: str | None, within: str | None, folder: str) -> str:

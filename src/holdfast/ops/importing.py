@@ -8,11 +8,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from holdfast.errors import ConfigError, NotFound
+from holdfast.errors import NotFound
 from holdfast.interop.recognise import recognise
 from holdfast.interop.run import Import
 from holdfast.interop.tree import Tree
-from holdfast.layout import HOLDFAST
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import ATTENTION, Rows
 from holdfast.ops.operation import example
@@ -75,12 +74,7 @@ def _home(context: Context, *, dry_run: bool) -> Generator[Home]:
         with tempfile.TemporaryDirectory() as scratch, Home.open(scratch, create=True) as home:
             yield home
         return
-    if context.layout is not HOLDFAST:
-        raise ConfigError(
-            f"{home.path} is a tree of {context.layout.name} itself",
-            hint="name a home of Holdfast's own with --home",
-            path=home.path,
-        )
+    context.own_home(" itself", hint="name a home of Holdfast's own with --home")
     if dry_run:
         yield home
         return

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from holdfast.errors import ConfigError, HoldfastError, Indeterminate, NotFound, NotOurs, UsageError
+from holdfast.errors import HoldfastError, Indeterminate, NotFound, NotOurs, UsageError
 from holdfast.ids import agent_id
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, Found, Ledger, WrittenEvent, agents, key_of, unfit_agents
@@ -421,7 +421,10 @@ def archive(
     ] = None,
     dry_run: DryRun = False,
 ) -> Rows:
-    home = _own_home(context)
+    home = context.own_home(
+        ", whose readers know no packed files",
+        hint="`holdfast import` brings it into a home of Holdfast's own",
+    )
     before = home.day(moment(older_than, home)) if older_than is not None else None
     rows: list[dict[str, Any]] = []
     for name in chosen_agents(context, agent):
@@ -441,17 +444,6 @@ def archive(
     counts["packed_bytes"] = sum(row["packed_bytes"] or 0 for row in packed)
     alien = any(row["state"] == "alien" for row in rows)
     return Rows(rows, counts, exit_code=ATTENTION if alien else 0)
-
-
-def _own_home(context: Context) -> Home:
-    home = context.home()
-    if context.layout is not HOLDFAST:
-        raise ConfigError(
-            f"{home.path} is a tree of {context.layout.name}, whose readers know no packed files",
-            hint="`holdfast import` brings it into a home of Holdfast's own",
-            path=home.path,
-        )
-    return home
 
 
 def chosen_agents(context: Context, agent: str | None) -> list[str]:

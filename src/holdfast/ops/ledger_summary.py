@@ -196,7 +196,7 @@ def _in_home(context: Context, made: _Made) -> _Put:
 
     def change(old: bytes | None) -> bytes:
         nonlocal put
-        put = _judged(key, made, old, home.clock.now())
+        put = _judged(context, key, made, old)
         if put.aside is not None:
             home.document(put.aside).replace(old or b"")
         return made.text.encode()
@@ -205,7 +205,6 @@ def _in_home(context: Context, made: _Made) -> _Put:
     there = document.read()
     if there is None or there.data != made.text.encode():
         document.update(change)
-    _tell_of(context, put)
     return put
 
 
@@ -214,15 +213,14 @@ def _at(context: Context, out: str, made: _Made) -> _Put:
     from holdfast.userfile import existing, put_new, put_over
 
     old = existing(out)
-    put = _judged(out, made, old, context.clock.now())
+    put = _judged(context, out, made, old)
     if put.aside is not None:
         put_new(put.aside, old or b"", mode=0o600)
     put_over(out, made.text.encode(), mode=0o600)
-    _tell_of(context, put)
     return put._replace(place=os.path.abspath(out))
 
 
-def _judged(place: str, made: _Made, old: bytes | None, now: float) -> _Put:
+def _judged(context: Context, place: str, made: _Made, old: bytes | None) -> _Put:
     from holdfast.ledger.summary import is_untouched
     from holdfast.store.document import revision_of
 
@@ -236,11 +234,8 @@ def _judged(place: str, made: _Made, old: bytes | None, now: float) -> _Put:
         untouched = False
     if untouched:
         return _Put(place, "brought up to date")
-    when = utc_stamp(now).replace(":", "").replace("-", "")
+    when = utc_stamp(context.clock.now()).replace(":", "").replace("-", "")
     # By its content too, so that two edits of one second do not meet.
-    return _Put(place, "made anew", f"{place}.edited-{when}-{revision_of(old)[:8]}")
-
-
-def _tell_of(context: Context, put: _Put) -> None:
-    if put.aside is not None:
-        context.warn(f"{put.place} was edited by hand; that text is kept as {put.aside}")
+    aside = f"{place}.edited-{when}-{revision_of(old)[:8]}"
+    context.warn(f"{place} was edited by hand; that text is kept as {aside}")
+    return _Put(place, "made anew", aside)
