@@ -96,7 +96,7 @@ def test_a_dead_message_that_got_another_chance_is_not_dead(rio: Agent, home: Ho
         assert inbox.dead() == []
     inbox.ack(inbox.take("rio", seconds=60, limit=1)[0])
     assert inbox.dead() == []
-    assert inbox.purge(time.time() + 60, "state/rio/purged").messages == 1
+    assert inbox.purge(time.time() + 60, "state/rio/purged")[0] == 1
     assert (inbox.dead(), inbox.done()) == ([], [])
     with pytest.raises(NotFound):
         inbox.find(id)

@@ -403,9 +403,9 @@ def test_purging_packs_what_it_removes(inbox: Inbox, path: str, clock: Turner) -
     before = clock.now() - 90 * DAY
     assert inbox.purge(before, "state/rio/purged", dry_run=True) == (2, [])
     assert len(inbox.done()) == 2
-    purged = inbox.purge(before, "state/rio/purged")
-    assert purged.messages == 2
-    packed = Path(path, purged.files[0]).read_bytes()
+    count, files = inbox.purge(before, "state/rio/purged")
+    assert count == 2
+    packed = Path(path, files[0]).read_bytes()
     with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
         lines = reader.read().splitlines()
     assert [json.loads(line)["message"]["id"] for line in lines] == sorted(ids)[:2]

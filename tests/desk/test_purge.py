@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.inbox import Inbox, New, Purged
+from holdfast.agents.inbox import Inbox, New
 from holdfast.ops.context import Context
 from tests.ledger.shell import Shell
 
@@ -63,7 +63,7 @@ def test_of_two_purges_at_once_one_has_the_messages(
 ) -> None:
     one, other = both
     fill(one)
-    found: list[Future[Purged]] = []
+    found: list[Future[tuple[int, list[str]]]] = []
     pack = Inbox._pack  # pyright: ignore[reportPrivateUsage]
     with ThreadPoolExecutor() as threads:
 
@@ -74,7 +74,7 @@ def test_of_two_purges_at_once_one_has_the_messages(
             return pack(inbox, folder, lines)
 
         monkeypatch.setattr(Inbox, "_pack", meanwhile)
-        assert one.purge(later(), FOLDER).messages == MESSAGES
+        assert one.purge(later(), FOLDER)[0] == MESSAGES
     assert found[0].result() == (0, [])
     assert packed(shell) == MESSAGES
 
@@ -91,5 +91,5 @@ def test_a_message_that_somebody_removes_meanwhile_stops_no_purge(
         return pack(inbox, folder, lines)
 
     monkeypatch.setattr(Inbox, "_pack", meanwhile)
-    assert one.purge(later(), FOLDER).messages == MESSAGES
+    assert one.purge(later(), FOLDER)[0] == MESSAGES
     assert one.done() == []

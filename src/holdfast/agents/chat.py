@@ -9,7 +9,7 @@ with each turn and with the session.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.agents.agent import Agent, End, Opened, Start
@@ -268,20 +268,12 @@ def tell_again(
     home: Home, agent: str, key: Callable[[Part], str], said: Log, ledger: Ledger
 ) -> None:
     """Have ledger and topics say what the conversation says."""
-    topics = home.log(key("topics"))
-    both = (
-        telling(home, said, ledger.log, retold(agent, "ledger"), _in_ledger(agent)),
-        telling(home, said, topics, retold(agent, "topics"), _as_topic),
-    )
-    acked = said.settle()
-    try:
-        for each in both:
-            each.catch_up(acked)
-        ledger.refresh()
-    finally:
-        for each in both:
-            each.close()
-        topics.close()
+    acked, to_ledger = said.settle(), _in_ledger(agent)
+    with closing(home.log(key("topics"))) as topics:
+        for name, log, tell in (("ledger", ledger.log, to_ledger), ("topics", topics, _as_topic)):
+            with closing(telling(home, said, log, retold(agent, name), tell)) as projection:
+                projection.catch_up(acked)
+    ledger.refresh()
 
 
 def _in_ledger(agent: str) -> Callable[[Line], Record | None]:

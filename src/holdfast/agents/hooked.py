@@ -334,16 +334,12 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
     return Heard("ended", name, fields["summary"])
 
 
-def _many(count: int | None) -> str:
-    return f"{tools.MOST_FILES} or more" if count is None else str(count)
-
-
 def _summary(reason: str, counts: Record, said: Record, odd: str) -> str:
-    cost = said.get("cost_usd")
+    cost, files = said.get("cost_usd"), tools.files_written(counts)
     parts = [
         f"Claude Code ended: {reason}",
         f"{counts['calls']} tool calls, {counts['failed']} failed",
-        f"{_many(tools.files_written(counts))} files written",
+        f"{f'{tools.MOST_FILES} or more' if files is None else files} files written",
         f"{said['tokens_used']} tokens" if "tokens_used" in said else f"tokens unknown ({odd})",
         f"{cost:.4f} USD" if cost is not None else "cost unknown",
     ]

@@ -355,11 +355,14 @@ class Inbox:
 
     # -- purging -----------------------------------------------------------------------
 
-    def purge(self, before: float, folder: str, *, dry_run: bool = False) -> Purged:
-        """Pack what is done and was delivered before that; nothing is removed unpacked."""
+    def purge(self, before: float, folder: str, *, dry_run: bool = False) -> tuple[int, list[str]]:
+        """Pack what is done and was delivered before that; how many messages, in which files.
+
+        Nothing is removed unpacked.
+        """
         done = self._done_before(before)
         if dry_run or not done:
-            return Purged(len(done), [])
+            return len(done), []
         # One after the other: two at once would both pack what they both found.
         with self._home.sheet(f"{folder}/{_PURGING}").locked():
             done = self._done_before(before)
@@ -369,7 +372,7 @@ class Inbox:
             for batch in _batches([*dead, *done]):
                 files.append(self._pack(folder, [line for _, line in batch]))
                 self._box.remove([each for each, _ in batch])
-            return Purged(len(done), files)
+            return len(done), files
 
     def _done_before(self, before: float) -> list[Seen]:
         found = [*self._box.look("done"), *self._box.look("expired")]
@@ -388,11 +391,6 @@ class Inbox:
 
     def close(self) -> None:
         self._box.close()
-
-
-class Purged(NamedTuple):
-    messages: int
-    files: list[str]
 
 
 _BATCH = 16 << 20

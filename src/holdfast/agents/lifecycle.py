@@ -142,20 +142,18 @@ def _parent(manifest: Record) -> str | None:
 # --- retired: what it left stays where it is, and no session of it is begun ----------------------
 
 
-def retire(agent: Agent, reason: str) -> bool:
-    """Whether it was in service until now; a session under way goes on to its end."""
+def retire(agent: Agent, reason: str = "", *, undo: bool = False) -> bool:
+    """Take an agent out of service, or back into it; whether it was not so already.
+
+    A session under way goes on to its end.
+    """
+    why = f"retired: {reason}" if reason else "retired"
     line: Record = {"event": "retired", **({"reason": reason} if reason else {})}
-    applied = agent.tell(lambda state: [] if state["retired"] else [line])
-    # The journal decides; whoever died between the two does the second by saying it again.
-    if agent.ledger.state()["state"] != "offline":
-        why = f"retired: {reason}" if reason else "retired"
-        agent.ledger.write(Event("info", why, "holdfast", data={"state": "offline"}))
-    return applied
-
-
-def reinstate(agent: Agent) -> bool:
-    """Whether it was retired until now."""
-    applied = agent.tell(lambda state: [{"event": "reinstated"}] if state["retired"] else [])
-    if agent.ledger.state()["state"] == "offline":
-        agent.ledger.write(Event("info", "back in service", "holdfast", data={"state": "idle"}))
+    if undo:
+        why, line = "back in service", {"event": "reinstated"}
+    applied = agent.tell(lambda state: [line] if bool(state["retired"]) is undo else [])
+    # The journal decides; if a process dies between the two, the same command does the second.
+    if (agent.ledger.state()["state"] == "offline") is undo:
+        data = {"state": "idle" if undo else "offline"}
+        agent.ledger.write(Event("info", why, "holdfast", data=data))
     return applied

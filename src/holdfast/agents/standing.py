@@ -313,31 +313,29 @@ _ORDER = (READY, FAILING, BLOCKED, BUSY, RETIRED)
 
 class Health(NamedTuple):
     agent: str
-    group: str
+    health: str
     """ready, failing, blocked, busy or retired."""
     failed: int
-    """Of its newest sessions."""
-    of: int
+    """Of its newest sessions, which are `recent`."""
+    recent: int
     last_ended: str | None
-    urgent: int
     reason: str
+    urgent: int
 
     @property
     def place(self) -> tuple[int, float, bool, str, str]:
-        share = self.failed / self.of if self.of else 0.0
-        return _ORDER.index(self.group), share, not self.urgent, self.last_ended or "", self.agent
+        rank, share = _ORDER.index(self.health), self.failed / max(self.recent, 1)
+        return rank, share, not self.urgent, self.last_ended or "", self.agent
 
 
 def health(one: Standing) -> Health:
     recent = one.history["recent"]
-    crashed = len(one.crashed)
-    # What nobody has put on record yet counts as well.
-    outcomes = [each["outcome"] for each in recent] + ["error"] * crashed
-    outcomes = outcomes[-RECENT:]
+    # A crash that is not recorded yet counts as well.
+    outcomes = [*(each["outcome"] for each in recent), *("error" for _ in one.crashed)][-RECENT:]
     failed = sum(outcome != "completed" for outcome in outcomes)
     last = recent[-1]["ended_at"] if recent else None
     group, reason = _group(one, failed, len(outcomes))
-    return Health(one.agent, group, failed, len(outcomes), last, one.urgent, reason)
+    return Health(one.agent, group, failed, len(outcomes), last, reason, one.urgent)
 
 
 def _group(one: Standing, failed: int, of: int) -> tuple[str, str]:

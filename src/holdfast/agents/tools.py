@@ -36,12 +36,7 @@ _TELLING: dict[str, tuple[str, ...]] = {
     "Agent": ("subagent_type", "description"),
 }
 """Of tools we know, the input that tells what they did."""
-_WRITERS = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
+_WRITERS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _SILENT = frozenset(
     {"content", "new_string", "old_string", "new_source", "prompt", "edits", "todos"}
 )
@@ -77,7 +72,7 @@ def line(tool: str, given: Record, call: str | None, error: str | None) -> Recor
     record: Record = {"event": "tool_use", "tool": told(tool, _MOST_NAME) or "?"}
     if shown := digest(tool, given):
         record["input"] = shown
-    path = given.get(_WRITERS.get(tool, ""))
+    path = given.get(_TELLING[tool][0]) if tool in _WRITERS else None
     if isinstance(path, str) and path and error is None:
         record["wrote"] = told(path, _MOST_PATH)
     if error is not None:

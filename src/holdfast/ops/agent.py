@@ -4,7 +4,7 @@ and retire."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from holdfast import userfile
 from holdfast.agents.agent import Agent, opened
@@ -12,7 +12,7 @@ from holdfast.agents.forking import fork as forked
 from holdfast.agents.forking import lineage, refuse_fork, swapped
 from holdfast.agents.forking import swap as swap_persona
 from holdfast.agents.history import open_sessions
-from holdfast.agents.lifecycle import bootstrap, refresh_index, reinstate
+from holdfast.agents.lifecycle import bootstrap, refresh_index
 from holdfast.agents.lifecycle import retire as retired
 from holdfast.agents.persona import Edit, checked, from_text, library, patched, replaced
 from holdfast.agents.standing import by_health, fleet, health, standing
@@ -30,6 +30,7 @@ from holdfast.ops.status import now, row_of
 
 _LARGEST = 4 << 20
 _LIKE = 'such as {"roles": ["reviewer"]}; nothing was changed'
+_OF_STATUS = ("troubles", "parked", "inbox", "inbox_high", "cost_today_usd", "sessions")
 By = Literal["health", "name"]
 Whose = Annotated[str, Arg("Which agent", positional=True)]
 
@@ -53,18 +54,7 @@ def list_(
 ) -> Rows:
     home = context.home()
     ordered = by_health(fleet(home, now(home), context.layout))
-    rows: list[dict[str, Any]] = [
-        {
-            "place": place,
-            "agent": each.agent,
-            "health": each.group,
-            "failed": each.failed,
-            "recent": each.of,
-            "last_ended": each.last_ended,
-            "reason": each.reason,
-        }
-        for place, each in enumerate(ordered, 1)
-    ]
+    rows = [{"place": place, **each._asdict()} for place, each in enumerate(ordered, 1)]
     if by == "name":
         rows.sort(key=lambda row: row["agent"])
     return Rows(rows, {"agents": len(rows), **tally(rows, "health")})
@@ -91,17 +81,12 @@ def show(context: Context, agent: Annotated[str, Arg("Which one", positional=Tru
         "agent": known,
         "path": f"{home.path}/{place}",
         "state": one.state,
-        "health": fit.group,
+        "health": fit.health,
         "reason": fit.reason,
         "retired": retired,
         "persona": persona,
         "lineage": lineage(home, layout, known),
-        "troubles": row["troubles"],
-        "parked": row["parked"],
-        "inbox": row["inbox"],
-        "inbox_high": row["inbox_high"],
-        "cost_today_usd": row["cost_today_usd"],
-        "sessions": row["sessions"],
+        **{name: row[name] for name in _OF_STATUS},
         "recent": one.history["recent"],
         "report": report,
         "session": session,
@@ -316,7 +301,7 @@ def retire(
         if dry_run:
             applied = (one.state()["retired"] is not None) == undo
         else:
-            applied = reinstate(one) if undo else retired(one, reason)
+            applied = retired(one, reason, undo=undo)
         for session in () if undo else open_sessions(one.state()):
             context.warn(f"{session['session_id']} is under way and goes on to its end")
     state = "back in service" if undo else "retired"

@@ -357,8 +357,7 @@ def purge(
     for name in names:
         with call.agent(name, change=True) as one:
             folder = f"{one.key('agent')}/purged"
-            purged = one.desk.inbox.purge(before, folder, dry_run=dry_run)
-        if purged.messages:
-            files = ", ".join(purged.files)
-            rows.append({"agent": name, "messages": purged.messages, "file": files or None})
+            count, files = one.desk.inbox.purge(before, folder, dry_run=dry_run)
+        if count:
+            rows.append({"agent": name, "messages": count, "file": ", ".join(files) or None})
     return Rows(rows, {"messages": sum(row["messages"] for row in rows), "dry_run": dry_run})
