@@ -123,7 +123,7 @@ def test_the_tally_is_that_of_the_newest_sessions(outcomes: list[str]) -> None:
         moment = Moment(home.clock.now(), home.clock.now(), 300.0, DAY)
         found = health(standing(home, "rio", moment))
     newest = outcomes[-RECENT:]
-    assert (found.of, found.failed) == (len(newest), len(newest) - newest.count("completed"))
+    assert (found.recent, found.failed) == (len(newest), len(newest) - newest.count("completed"))
 
 
 # --- agent show -----------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_who_let_his_time_pass_can_still_acknowledge_what_nobody_else_took(
     letter = rio.desk.inbox.claim_of(id)
     assert letter is not None
     rio.desk.ack(letter)
-    assert [each.id for each in rio.desk.inbox.done()] == [id]
+    assert [each.id for each in rio.desk.inbox.finished("done")] == [id]
 
 
 def test_a_dead_message_that_got_another_chance_is_not_dead(rio: Agent, home: Home) -> None:
@@ -88,16 +88,16 @@ def test_a_dead_message_that_got_another_chance_is_not_dead(rio: Agent, home: Ho
     id = send(inbox, home)
     for _ in range(2):  # it dies twice, and is listed once
         for _ in range(TRIES):
-            inbox.give_back(inbox.take("rio", seconds=60, limit=1)[0], "no")
+            inbox.box.give_back(inbox.take("rio", seconds=60, limit=1)[0], "no")
         (dead,) = inbox.dead()
         assert dead.id == id
         assert "inbox return" in dead.note
-        inbox.revive(dead)
+        inbox.box.deliver(dead.record, id=dead.id)
         assert inbox.dead() == []
-    inbox.ack(inbox.take("rio", seconds=60, limit=1)[0])
+    inbox.box.ack(inbox.take("rio", seconds=60, limit=1)[0])
     assert inbox.dead() == []
     assert inbox.purge(time.time() + 60, "state/rio/purged")[0] == 1
-    assert (inbox.dead(), inbox.done()) == ([], [])
+    assert (inbox.dead(), inbox.finished("done")) == ([], [])
     with pytest.raises(NotFound):
         inbox.find(id)
 

@@ -36,8 +36,8 @@ def test_the_others_wait_on_as_if_nobody_had_looked(
     # All were sent at the same instant: in which order they wait is nobody's.
     waiting = {(each.id, each.attempt) for each in inbox.waiting()}
     assert waiting == {(ids[0], 1), (ids[1], 1)}
-    inbox.ack(claim)
-    assert [each.id for each in inbox.done()] == [ids[2]]
+    inbox.box.ack(claim)
+    assert [each.id for each in inbox.finished("done")] == [ids[2]]
 
 
 def test_who_lets_his_time_pass_has_it_no_longer(inbox: Inbox, home: Home, clock: Turner) -> None:
@@ -51,7 +51,7 @@ def test_who_lets_his_time_pass_has_it_no_longer(inbox: Inbox, home: Home, clock
 
 def test_only_what_waits_can_be_chosen(inbox: Inbox, home: Home, clock: Turner) -> None:
     late, done = send(inbox, home, clock.now() + 10), send(inbox, home)
-    inbox.ack(inbox.take_chosen("rio", done, seconds=60))
+    inbox.box.ack(inbox.take_chosen("rio", done, seconds=60))
     clock.advance(11)
     for id, why in ((late, "is expired"), (done, "is done")):
         with pytest.raises(UsageError, match=why):
@@ -66,7 +66,7 @@ def test_what_a_crash_put_back_after_it_was_done_is_not_taken_again(
     id = send(inbox, home)
     folder = Path(path, "state/rio/inbox")
     shutil.copy(folder / f"{id}.json", folder / "kept")
-    inbox.ack(inbox.take_chosen("rio", id, seconds=60))
+    inbox.box.ack(inbox.take_chosen("rio", id, seconds=60))
     (folder / "kept").rename(folder / f"{id}.json")
     with pytest.raises(UsageError, match="is done"):
         inbox.take_chosen("rio", id, seconds=60)

@@ -131,8 +131,8 @@ def test_fields_and_types_that_nobody_knows_are_kept(inbox: Inbox, path: str) ->
     put(path, "x.json", foreign(type="haiku", mood={"of": ["the", 1]}))
     claim = inbox.take("rio", seconds=60, limit=1)[0]
     assert claim.record["mood"] == {"of": ["the", 1]}
-    inbox.ack(claim)
-    assert only(inbox.done()).record["type"] == "haiku"
+    inbox.box.ack(claim)
+    assert only(inbox.finished("done")).record["type"] == "haiku"
 
 
 # --- taking ---------------------------------------------------------------------------------
@@ -149,17 +149,17 @@ def test_who_dies_with_a_message_gives_it_back_marked(inbox: Inbox, clock: Turne
     clock.advance(61)
     assert inbox.take("rio", seconds=60, limit=1)[0].attempt == 3
     with pytest.raises(LeaseLost):
-        inbox.ack(claim)
+        inbox.box.ack(claim)
 
 
 def test_a_message_that_nobody_can_deal_with_is_dead_and_can_be_revived(inbox: Inbox) -> None:
     id = send(inbox)
     for _ in range(5):
-        inbox.give_back(inbox.take("rio", seconds=60, limit=1)[0], "no idea")
+        inbox.box.give_back(inbox.take("rio", seconds=60, limit=1)[0], "no idea")
     letter = only(inbox.dead())
     assert (letter.id, letter.record["subject"]) == (id, "Fees")
     assert inbox.find(id).state == "dead"
-    inbox.revive(letter)
+    inbox.box.deliver(letter.record, id=letter.id)
     assert take(inbox) == ["Fees"]
 
 
@@ -284,7 +284,7 @@ def begin(agent: Agent, role: str = "", owner: Owner | None = None) -> Opened:
 
 def states(agent: Agent) -> dict[str, str]:
     box = agent.desk.inbox
-    letters = [*box.waiting(), *box.claimed(), *box.done(), *box.dead()]
+    letters = [*box.waiting(), *box.claimed(), *box.finished("done"), *box.dead()]
     return {each.record["subject"]: each.state for each in letters}
 
 
@@ -396,20 +396,20 @@ def test_no_message_leaves_its_marks(record: dict[str, str]) -> None:
 def test_purging_packs_what_it_removes(inbox: Inbox, path: str, clock: Turner) -> None:
     ids = [send(inbox, subject) for subject in "abc"]
     for claim in inbox.take("rio", seconds=60, limit=2):
-        inbox.ack(claim)
+        inbox.box.ack(claim)
     for file in Path(path, "state/rio/inbox/.done").iterdir():
         os.utime(file, (clock.now(), clock.now()))
     clock.advance(91 * DAY)
     before = clock.now() - 90 * DAY
     assert inbox.purge(before, "state/rio/purged", dry_run=True) == (2, [])
-    assert len(inbox.done()) == 2
+    assert len(inbox.finished("done")) == 2
     count, files = inbox.purge(before, "state/rio/purged")
     assert count == 2
     packed = Path(path, files[0]).read_bytes()
     with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
         lines = reader.read().splitlines()
     assert [json.loads(line)["message"]["id"] for line in lines] == sorted(ids)[:2]
-    assert inbox.done() == []
+    assert inbox.finished("done") == []
     assert inbox.purge(before, "state/rio/purged") == (0, [])
     assert len(inbox.waiting()) == 1
 
@@ -593,7 +593,7 @@ with Home.open(sys.argv[1]) as home, open(sys.argv[2], 'a', encoding='utf-8') as
     inbox = Inbox(home, 'rio', 'state/rio/inbox')
     while not os.path.exists(sys.argv[3]) or inbox.waiting() or inbox.claimed():
         for claim in inbox.take('rio', seconds=30, limit=10, owner=this_process()):
-            inbox.ack(claim)
+            inbox.box.ack(claim)
             os.write(log.fileno(), (claim.record['subject'] + '\\n').encode())
 """
 
@@ -634,7 +634,7 @@ def test_messages_through_takers_that_die_are_acknowledged_once_each(
     assert [each.returncode for each in senders] == [0] * SENDERS
     with Home.open(str(shell.home)) as home:
         inbox = Inbox(home, "rio", "state/rio/inbox")
-        done = [letter.record["subject"] for letter in inbox.done()]
+        done = [letter.record["subject"] for letter in inbox.finished("done")]
         assert [inbox.waiting(), inbox.claimed(), inbox.dead(), inbox.bad()] == [[], [], [], []]
     assert sorted(done) == sorted(f"{s}.{n}" for s in range(SENDERS) for n in range(EACH))
     # What a taker was told that it had acknowledged, nobody else was told.

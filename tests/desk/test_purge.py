@@ -44,7 +44,7 @@ def fill(inbox: Inbox) -> None:
     for number in range(MESSAGES):
         inbox.deliver(New("leo", "s", "b", id=f"m{number}"))
     for claim in inbox.take("rio", seconds=60, limit=MESSAGES):
-        inbox.ack(claim)
+        inbox.box.ack(claim)
 
 
 def packed(shell: Shell) -> int:
@@ -92,4 +92,4 @@ def test_a_message_that_somebody_removes_meanwhile_stops_no_purge(
 
     monkeypatch.setattr(Inbox, "_pack", meanwhile)
     assert one.purge(later(), FOLDER)[0] == MESSAGES
-    assert one.done() == []
+    assert one.finished("done") == []

@@ -73,7 +73,7 @@ class Desk:
         """Claim the urgent messages for a session that has begun and is told of them."""
 
         def claim() -> None:
-            self.inbox.redeliver()
+            self.inbox.box.redeliver()
             urgent = sum(each.is_urgent for each in self.inbox.takeable()[:MOST_HANDED_OUT])
             if urgent:
                 self.inbox.take(
@@ -120,7 +120,7 @@ class Desk:
 
     def _return(self, letter: Letter, why: str) -> None:
         assert letter.claimed is not None
-        self.inbox.give_back(letter.claimed, why)
+        self.inbox.box.give_back(letter.claimed, why)
 
     def _session_of(self, letter: Letter) -> SessionId | None:
         """The session that has a message; None if somebody else has it."""
@@ -141,7 +141,7 @@ class Desk:
         assert letter.claimed is not None
         is_flag = letter.record.get("type") == "flag"
         owed = self._keep_flag(letter, letter.claimed) if is_flag else None
-        self.inbox.ack(letter.claimed)
+        self.inbox.box.ack(letter.claimed)
         if owed is not None:
             told = f"{self._agent}: {letter.id} is done, but not noted yet: {owed}"
             self._home.notice("desk", told)
@@ -170,7 +170,7 @@ class Desk:
 
         def count() -> None:
             # Under the lock of the notes: of two who believe that they have it, one still does.
-            if not self.inbox.still_has(claim):
+            if claim.token not in {each.token for each in self.inbox.box.claimed()}:
                 raise lost(letter.id)
             # Also at the first try: who was killed before the message was done acknowledges again.
             if not self._has_counted(RECEIVED, ref):

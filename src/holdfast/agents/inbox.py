@@ -155,7 +155,8 @@ def unfit(record: Record, agent: str) -> str | None:
 class Inbox:
     def __init__(self, home: Home, agent: str, key: str) -> None:
         self._home, self.agent, self.key = home, agent, key
-        self._box: Mailbox = home.mailbox(key)
+        self.box: Mailbox = home.mailbox(key)
+        """For what becomes of a claim."""
 
     # -- delivering and taking ---------------------------------------------------------
 
@@ -170,14 +171,14 @@ class Inbox:
         if new.sent_by is not None:
             record = self._home.mask(record)
             record["proof"] = _proof(record, self._key)
-        return self._box.deliver(record, id=new.id)
+        return self.box.deliver(record, id=new.id)
 
     @cached_property
     def _key(self) -> bytes:
         return self._home.secret()
 
-    def _believed(self, record: Record) -> Record:
-        return believed(record, self._key) if "sent_by" in record else record
+    def _believed(self, record: Record | None) -> Record:
+        return believed(record, self._key) if record and "sent_by" in record else record or {}
 
     def check_same(self, new: New) -> None:
         """Conflict if under the id of a message that was delivered lies another one.
@@ -211,16 +212,14 @@ class Inbox:
         taken: list[Claim] = []
         while len(taken) < limit:
             rest = limit - len(taken)
-            claims = self._box.claim(
-                claimant, fence=fence, seconds=seconds, owner=owner, limit=rest
-            )
+            claims = self.box.claim(claimant, fence=fence, seconds=seconds, owner=owner, limit=rest)
             if not claims:
                 break
             for claim in claims:
                 if (why := unfit(claim.record, self.agent)) is None:
                     taken.append(claim._replace(record=self._believed(claim.record)))
                 else:
-                    self._box.set_aside(claim, why)
+                    self.box.set_aside(claim, why)
         return taken
 
     def take_chosen(self, claimant: str, id: str, *, seconds: float) -> Claim:
@@ -228,30 +227,13 @@ class Inbox:
         letter = self.find(id)
         if letter.state != "waiting":
             raise UsageError(f"{id} is {letter.state}", hint="only what waits can be taken")
-        claim = self._box.take(claimant, letter.id, fence=0, seconds=seconds)
+        claim = self.box.take(claimant, letter.id, fence=0, seconds=seconds)
         if claim is not None:
             return claim._replace(record=self._believed(claim.record))
         state = self.find(letter.id).state
         if state in ("claimed", "waiting"):
             raise Busy(f"somebody else has {id}", hint="it comes back if he fails")
         raise UsageError(f"{id} is {state}", hint="only what waits can be taken")
-
-    def redeliver(self) -> None:
-        """Let what the dead and the late had wait again."""
-        self._box.redeliver()
-
-    # -- what becomes of a claim -------------------------------------------------------
-
-    def ack(self, claim: Claim | Claimed) -> None:
-        self._box.ack(claim)
-
-    def give_back(self, claim: Claim | Claimed, reason: str) -> bool:
-        """False if that was the last try and it is dead now."""
-        return self._box.give_back(claim, reason)
-
-    def revive(self, letter: Letter) -> None:
-        """Hand out a dead message again; what lies among the dead stays there."""
-        self._box.deliver(letter.record, id=letter.id)
 
     def claim_of(self, named: str) -> Letter | None:
         """The claim on a message, named by the message's id or, exactly, by the claim's."""
@@ -261,14 +243,11 @@ class Inbox:
                 return letter
         return None
 
-    def still_has(self, claim: Claimed) -> bool:
-        return any(each.token == claim.token for each in self._box.claimed())
-
     # -- looking -----------------------------------------------------------------------
 
     def look(self) -> list[Seen]:
         """The files of messages that wait, to be passed to `waiting` and `bad`."""
-        return self._box.look("waiting")
+        return self.box.look("waiting")
 
     def waiting(self, looked: Sequence[Seen] | None = None) -> list[Letter]:
         """What waits, in the order in which it will be handed out; nothing is claimed."""
@@ -292,34 +271,29 @@ class Inbox:
         """What somebody has; what he has no more waits, although it lies where it lay."""
         return [
             _held(each.claim, self._believed(each.record), each.since)
-            for each in self._box.look("claimed")
+            for each in self.box.look("claimed")
             if each.claim is not None and each.record is not None
         ]
 
-    def done(self) -> list[Letter]:
-        return list(self._finished("done"))
+    def finished(self, shelf: Literal["done", "expired"]) -> list[Letter]:
+        """What was acknowledged, or was found to have expired when it was handed out."""
+        return [
+            Letter(_told(each.id), shelf, self._believed(each.record), since=each.since)
+            for each in self.box.look(shelf)
+            if each.record is not None
+        ]
 
     def expired(self) -> list[Letter]:
         """What expired before it was handed out, also what still lies among those that wait."""
-        return [each for each in self.waiting() if each.state == "expired"] + self.expired_before()
-
-    def expired_before(self) -> list[Letter]:
-        """What expired and was found to have: it waits no more."""
-        return list(self._finished("expired"))
-
-    def _finished(self, *shelves: Literal["done", "expired"]) -> Iterator[Letter]:
-        for shelf in shelves:
-            for each in self._box.look(shelf):
-                if each.record is not None:
-                    record = self._believed(each.record)
-                    yield Letter(_told(each.id), shelf, record, since=each.since)
+        late = [each for each in self.waiting() if each.state == "expired"]
+        return late + self.finished("expired")
 
     def dead(self) -> list[Letter]:
         """What was handed out too often, without what was given another chance since."""
-        box, found = self._box, dict[str, Letter]()
+        box, found = self.box, dict[str, Letter]()
         for each in box.look("dead"):
-            kept = {} if each.record is None else self._believed(each.record)
             id = _told(each.id)
+            kept = self._believed(each.record)
             found[id] = Letter(id, "dead", kept, since=each.since, note=_DEAD)
         lists = (box.waiting, box.claimed, box.done) if found else ()
         living = {each.id for listed in lists for each in listed()}
@@ -336,17 +310,17 @@ class Inbox:
             Letter(
                 _told(each.name),
                 "bad",
-                {} if each.record is None else self._believed(each.record),
+                self._believed(each.record),
                 since=each.since,
                 note=each.note or unfit(each.record or {}, self.agent) or "its id was used before",
             )
-            for each in self._box.look("bad") + sorted(unread, key=lambda each: each.name)
+            for each in self.box.look("bad") + sorted(unread, key=lambda each: each.name)
         ]
 
     def find(self, id: str) -> Letter:
         """A message wherever it lies."""
-        finished = partial(self._finished, "done", "expired")
-        for shelf in (self.waiting, self.claimed, finished, self.dead, self.bad):
+        done, late = partial(self.finished, "done"), partial(self.finished, "expired")
+        for shelf in (self.waiting, self.claimed, done, late, self.dead, self.bad):
             for letter in shelf():
                 if letter.id == id or (letter.claimed and letter.claimed.token == id):
                     return letter
@@ -368,14 +342,14 @@ class Inbox:
             done = self._done_before(before)
             ids, files = {each.id for each in done}, list[str]()
             # One that died and got another chance is not dead again when it is gone from the done.
-            dead = [each for each in self._box.look("dead") if each.id in ids and each.record]
+            dead = [each for each in self.box.look("dead") if each.id in ids and each.record]
             for batch in _batches([*dead, *done]):
                 files.append(self._pack(folder, [line for _, line in batch]))
-                self._box.remove([each for each, _ in batch])
+                self.box.remove([each for each, _ in batch])
             return len(done), files
 
     def _done_before(self, before: float) -> list[Seen]:
-        found = [*self._box.look("done"), *self._box.look("expired")]
+        found = [*self.box.look("done"), *self.box.look("expired")]
         old = [each for each in found if each.since < before and each.record is not None]
         return sorted(old, key=lambda each: each.name)
 
@@ -390,7 +364,7 @@ class Inbox:
         return key
 
     def close(self) -> None:
-        self._box.close()
+        self.box.close()
 
 
 _BATCH = 16 << 20

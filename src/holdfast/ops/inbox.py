@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from holdfast.agents.agent import Agent
@@ -174,7 +175,7 @@ def list_(
         for wanted, shelf in (
             (dead, inbox.dead),
             (expired, inbox.expired),
-            (done, inbox.done),
+            (done, partial(inbox.finished, "done")),
             (bad, inbox.bad),
         ):
             chosen += shelf() if wanted else ()
@@ -240,7 +241,7 @@ def mail_of(call: Context, agent: str, most: int) -> Mail:
         looked = inbox.look()
         there = inbox.claimed() + inbox.waiting(looked)
         late = [each for each in there if each.state == "expired"]
-        aside = inbox.dead() + late + inbox.expired_before() + inbox.bad(looked)
+        aside = inbox.dead() + late + inbox.finished("expired") + inbox.bad(looked)
     living = [each for each in there if each.state != "expired"]
     more = max(0, len(living) - most)
     return Mail([_whole(each) for each in living[:most]], more, [_row(each) for each in aside])
@@ -330,12 +331,12 @@ def return_(
         inbox = one.desk.inbox
         letter = inbox.claim_of(id)
         if letter is not None and letter.claimed is not None:
-            again = inbox.give_back(letter.claimed, reason)
+            again = inbox.box.give_back(letter.claimed, reason)
             told = "waits again" if again else "was handed out too often and is dead"
             return Change(letter.id, applied=True, detail=f"{letter.id} {told}")
         letter = inbox.find(id)
         if letter.state == "dead" and letter.record:
-            inbox.revive(letter)
+            inbox.box.deliver(letter.record, id=letter.id)
             return Change(id, applied=True, detail=f"{id} waits again")
     if letter.state == "waiting":
         return Change(id, applied=False, detail=f"{id} waits already")
