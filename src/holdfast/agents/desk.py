@@ -10,7 +10,7 @@ So is the note of a flag where memory.md is one that only a person can mend: the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from holdfast.agents.inbox import Inbox, Letter, lost
@@ -111,16 +111,11 @@ class Desk:
             session = self._session_of(letter)
             outcome = self.tasks.endings()["ended"].get(str(session))
             if outcome == "completed":
-                self._attempt(f"acknowledging {letter.id}", lambda each=letter: self.ack(each))
-            elif outcome is not None:
+                self._attempt(f"acknowledging {letter.id}", partial(self.ack, letter))
+            elif outcome is not None and letter.claimed is not None:
                 why = f"{session} ended: {outcome}"
-                self._attempt(
-                    f"returning {letter.id}", lambda each=letter, why=why: self._return(each, why)
-                )
-
-    def _return(self, letter: Letter, why: str) -> None:
-        assert letter.claimed is not None
-        self.inbox.box.give_back(letter.claimed, why)
+                back = partial(self.inbox.box.give_back, letter.claimed, why)
+                self._attempt(f"returning {letter.id}", back)
 
     def _session_of(self, letter: Letter) -> SessionId | None:
         """The session that has a message; None if somebody else has it."""

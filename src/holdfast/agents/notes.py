@@ -66,17 +66,8 @@ def _folded(title: str) -> str:
     return _BETWEEN.sub("", _REMARK.sub("", title)).casefold()
 
 
-class _Place(NamedTuple):
-    """Where a section stands in a text, by characters."""
-
-    end: int
-    """Behind its last line that is not blank."""
-    notes: list[str]
-    """What it says already."""
-
-
-def _place(text: str, heading: str) -> _Place | None:
-    """The first section of that name."""
+def _place(text: str, heading: str) -> tuple[int, list[str]] | None:
+    """Where the last line of the first section of that name ends, and what the section says."""
     lines = markdown.lines_of(text)
     starts = [at for at, line in enumerate(lines) if markdown.begins_section(line)]
     for start, stop in zip(starts, [*starts, len(lines)][1:], strict=True):
@@ -86,10 +77,8 @@ def _place(text: str, heading: str) -> _Place | None:
             continue
         last = max(at for at in range(start, stop) if at == start or not lines[at].is_blank)
         body = lines[start + 1 : stop]
-        return _Place(
-            sum(len(line.text) for line in lines[: last + 1]),
-            [block.text for block in markdown.blocks_of(body)],
-        )
+        end = sum(len(line.text) for line in lines[: last + 1])
+        return end, [block.text for block in markdown.blocks_of(body)]
     return None
 
 
@@ -116,8 +105,9 @@ def empty(agent: str) -> str:
 def added(text: str, heading: str, line: str) -> str:
     """The text with one line more in a section; as it was if the section says so already."""
     place = _place(text, heading)
+    end, notes = place or (len(text), [])
     # As the line before it ends; one stray line of another editor decides for nobody else.
-    nearest = markdown.lines_of(text[: place.end] if place else text)
+    nearest = markdown.lines_of(text[:end])
     ends = [each.text for each in nearest if each.text.endswith("\n")]
     end_of_line = "\r\n" if ends and ends[-1].endswith("\r\n") else "\n"
     if place is None:
@@ -125,9 +115,9 @@ def added(text: str, heading: str, line: str) -> str:
         gap = "" if not text or text.endswith("\n") else end_of_line
         gap += end_of_line if text.strip() else ""
         return f"{text}{gap}## {heading}{end_of_line}- {line}{end_of_line}"
-    if same_as(line) in {same_as(each) for each in place.notes}:
+    if same_as(line) in {same_as(each) for each in notes}:
         return text
-    before, behind = text[: place.end], text[place.end :]
+    before, behind = text[:end], text[end:]
     gap = "" if before.endswith("\n") else end_of_line
     return f"{before}{gap}- {line}{end_of_line}{behind}"
 

@@ -98,6 +98,7 @@ class Found(NamedTuple):
 
     @property
     def entry(self) -> Record:
+        """In the columns of Holdfast, whichever system wrote it."""
         return self.record if self.line.seq is not None else as_entry(self.record)
 
     @property
@@ -225,7 +226,10 @@ class Ledger(StateLog[State]):
         def fits(line: Line) -> bool:
             return wanted(Found(line.record, line))
 
-        asked = question._replace(newest=limit, since=day, wanted=fits, reads=_entry)
+        def reads(line: Line) -> Record:
+            return Found(line.record, line).entry
+
+        asked = question._replace(newest=limit, since=day, wanted=fits, reads=reads)
         found = self.log.find(asked)
         self.damaged.update(found.damaged)
         return [Found(line.record, line) for line in found.lines]
@@ -239,11 +243,6 @@ class Ledger(StateLog[State]):
             detail = f"line {lost.seq} was once there, the last one is now {left}"
             found.problems.append(Problem("cut", lost.segment, 0, lost.offset, detail))
         return found
-
-
-def _entry(line: Line) -> Record:
-    """In the columns of ours, whoever wrote it."""
-    return line.record if line.seq is not None else as_entry(line.record)
 
 
 def agents(home: Home, layout: Layout = HOLDFAST) -> list[str]:

@@ -72,9 +72,8 @@ class Spool:
             # The ledger may be an older copy of itself: then it wants those events again.
             kept = log.read(passed if passed.seq <= done else START)
             lines = [line for line in kept if isinstance(line, Line) and (line.seq or 0) > done]
-            end = lines[-1] if lines else None
-            cursor = Cursor(end.seq or 0, end.hash or "", end.segment, end.end) if end else START
-            return Waiting([_event(line, spool) for line in lines], cursor)
+            end = lines[-1].cursor if lines else START
+            return Waiting([_event(line, spool) for line in lines], end)
 
     def passed(self, end: Cursor) -> None:
         """Remember where to go on.  A hint that saves time: only the ledger counts."""
