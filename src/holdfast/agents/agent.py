@@ -417,7 +417,7 @@ class Agent:
     def tell_topics(self) -> None:
         """Have the topics of the memory say what the journal says."""
         place = retold(self.name, "journal")
-        self.journal.project(self._topics, place, partial(journal.told_in_topics, self.name))
+        self.journal.project(self._topics, place, partial(journal.in_topics, self.name))
 
     # -- reading -----------------------------------------------------------------------
 

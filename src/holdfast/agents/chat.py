@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ROLE, SOURCE = "chat", "holdfast"
 LETTERS_PER_TOKEN = 4
 ROOM = 24_000
-"""Characters that a question may have with all that goes with it, where nobody says otherwise."""
+"""Characters that a question may have with all that goes with it, by default."""
 _LEAST_HISTORY = 0.25
 """Of the room, for the conversation."""
 _SHOWN = 200
@@ -63,7 +63,7 @@ class Question(NamedTuple):
     room: int = ROOM
     ordinal: int | None = None
     history: bool = True
-    """Whether the model is told what was said before."""
+    """Whether the model gets the conversation before the question."""
     sensitive: bool = False
     """Whether question and answer are put on record sealed."""
 
@@ -83,7 +83,7 @@ class Chat:
     ) -> None:
         """`manner` is what all questions have in common; `max_cost` is in USD, of all turns.
 
-        A `fresh` one leaves out what was said before this session.
+        A `fresh` one leaves out the conversation before this session.
         """
         self._home, self._agent, self._model = home, agent, model
         self._manner = manner._replace(persona=persona(agent))
@@ -127,7 +127,7 @@ class Chat:
         return reply
 
     def recent(self) -> list[Message]:
-        """What was said lately, in this session and before it."""
+        """The latest messages, of this session and before it."""
         return self.said.recent(self._manner.room)
 
     def tally(self) -> Tally:
@@ -159,14 +159,14 @@ class Chat:
 
     def _failure(self, error: BaseException | None) -> str:
         if self._manner.sensitive or self.said.sealing:
-            # What a model's error says may quote what was said.
+            # A model's error may quote the conversation.
             code = error.code if isinstance(error, HoldfastError) else type(error).__name__
             return f"a sensitive turn failed: {code if error else 'error'}"
         return beginning(" ".join(str(error or "the last turn failed").split()), _SHOWN)
 
 
 def persona(agent: Agent) -> str:
-    """Who the agent is, from its manifest, as a model is told; Corrupt if that cannot be read."""
+    """The persona as a model gets it, from the manifest; Corrupt if that cannot be read."""
     return "\n".join(_lines(agent.persona.look(), agent.name))
 
 
@@ -231,7 +231,7 @@ def composed(conversation: Conversation, question: Question) -> tuple[list[str],
     if len(question.persona) > question.room:
         raise TooLong(
             f"the persona has {len(question.persona)} characters, {question.room} is the most that "
-            "a model is told",
+            "a model gets",
             hint="say it in fewer words; what the agent should know belongs into memory.md",
         )
     room = question.room - len(question.prompt) - len(question.persona)
@@ -283,7 +283,7 @@ def _in_ledger(agent: str) -> Callable[[Line], Record | None]:
         if "turn" not in meta or "request" in meta or not isinstance(session, str):
             return None
         if session.startswith(SWARM):
-            return None  # no session of the agent's, and told by the log of its run
+            return None  # recorded by the log of the run, and no session of the agent's
         model, error = meta.get("model"), meta.get("error")
         names = ("model", "input_tokens", "output_tokens", "cost_usd", "seconds", "error")
         data: dict[str, Any] = {name: meta[name] for name in names if name in meta}
@@ -302,16 +302,16 @@ def _in_ledger(agent: str) -> Callable[[Line], Record | None]:
 
 
 def _as_topic(line: Line) -> Record | None:
-    """What was said, under who said it and its first word."""
+    """A message, under its role and its first word."""
     record = line.record
     role, text, meta = record.get("role"), record.get("content"), meta_of(record)
     if "turn" not in meta or role not in ("user", "assistant") or not isinstance(text, str):
         return None
     if MARK in meta:
         # As it is: it opens with the place that the projection's `ref` names.
-        told, first = {"turn": meta["turn"], MARK: meta[MARK]}, MARK
+        kept, first = {"turn": meta["turn"], MARK: meta[MARK]}, MARK
     else:
-        told = {"turn": meta["turn"]}
+        kept = {"turn": meta["turn"]}
         first = text.split(maxsplit=1)[0].lower()[:64] if text.strip() else "-"
     topic = f"chat/{role}/{first.replace('/', '-')}"
-    return {"ts": record.get("ts"), "topic": topic, "text": text, "meta": told}
+    return {"ts": record.get("ts"), "topic": topic, "text": text, "meta": kept}

@@ -1,6 +1,6 @@
 """A new agent that begins as another one: its persona, its notes, and all that it remembers.
 
-Nothing of a log is copied.  A log only grows, so what the parent had said and heard up to a line
+Nothing of a log is copied.  A log only grows, so the conversation of the parent up to a line
 never changes: the child's own logs begin with a line that says how far back into the parent's they
 reach.  Only what people edit in place, the manifest and memory.md, is copied: a file that two
 agents shared would change for both.
@@ -36,7 +36,7 @@ FORKED, FROM = "forked", "forked_from"
 
 
 def fork(home: Home, parent: Agent, child: Agent, called: str, note: str) -> None:
-    """Make `child`, or end what somebody began who died over it; UsageError if it is there."""
+    """Make `child`, or complete a fork that was broken off; UsageError if `child` exists."""
     refuse_fork(home, parent, child)
     _begin(home, parent, child, note)
     now = home.clock.now()
@@ -66,7 +66,7 @@ def refuse_fork(home: Home, parent: Agent, child: Agent) -> None:
         raise UsageError(f"{parent.name} cannot be its own parent", hint="give it another name")
     if child.name in agents(home, child.layout) and not _is_broken_off(home, parent, child):
         raise UsageError(
-            f"{child.name} is there already; nothing was changed",
+            f"{child.name} already exists; nothing was changed",
             hint=f"choose another name, or see `holdfast agent show {child.name}`",
         )
 
@@ -110,7 +110,7 @@ def _descendant(persona: Record, parent: str, called: str, note: str, now: float
     }
 
 
-# --- told elsewhere -------------------------------------------------------------------------
+# --- what other logs get of it --------------------------------------------------------------
 
 
 def tell(home: Home, agent: Agent, to: str, key: str, as_line: Tell) -> None:
@@ -135,7 +135,7 @@ def _reaching_back(line: Line) -> Record | None:
 
 
 def _as_event(line: Line, child: str) -> Record | None:
-    """What the parent is told."""
+    """The event of the parent."""
     if not _forked_from(line):
         return None
     note = str(line.record.get("message") or "")
@@ -156,8 +156,8 @@ def swapped(before: Record, persona: Record) -> Record:
 
 def swap(home: Home, agent: Agent, persona: Record, to: str, cause: str) -> Edit:
     """One line of the journal; the event follows from it, also after a crash."""
-    told: Record = {"from": agent.name, "to": to, "cause": cause}
-    done = agent.persona.change(lambda before: swapped(before, persona), swapped=told)
+    line: Record = {"from": agent.name, "to": to, "cause": cause}
+    done = agent.persona.change(lambda before: swapped(before, persona), swapped=line)
     tell(home, agent, "events", agent.key("events"), _as_swap)
     return done
 

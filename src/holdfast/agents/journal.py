@@ -105,7 +105,7 @@ def tell(line: Line) -> Record | None:
     agent = session.split("_", 1)[-1].rpartition("_")[0]
     task = str(record.get("task") or session)
 
-    def told(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
+    def made(event: str, summary: str, data: dict[str, Any], keep: str = "") -> Record:
         data = {name: value for name, value in data.items() if value is not None or name == keep}
         which = {"agent": agent, "session": session, "event": event, "task": task}
         return entry(**which, source=SOURCE, summary=summary, data=data)
@@ -113,10 +113,10 @@ def tell(line: Line) -> Record | None:
     match record.get("event"):
         case "session_start":
             kind = str(record.get("type"))
-            return told("task_start", f"{kind} session began", {"task_type": kind})
+            return made("task_start", f"{kind} session began", {"task_type": kind})
         case "error":
             message = str(record.get("message") or "error")
-            return told("error", message, {"error": message, "kind": record.get("kind")})
+            return made("error", message, {"error": message, "kind": record.get("kind")})
         case "session_end":
             good = record.get("outcome") == "completed"
             data = {
@@ -126,13 +126,13 @@ def tell(line: Line) -> Record | None:
                 "exit_code": record.get("exit_code"),
             }
             summary = record.get("summary") or f"session ended: {record.get('outcome')}"
-            # Null says that nobody knows it: of a crash, or of a session without a command.
-            return told("task_result", str(summary), data, keep="exit_code")
+            # Null is unknown: after a crash, or of a session without a command.
+            return made("task_result", str(summary), data, keep="exit_code")
         case _:
             return None
 
 
-def told_in_topics(agent: str, line: Line) -> Record | None:
+def in_topics(agent: str, line: Line) -> Record | None:
     """The entry of the agent's topics for a line of its journal."""
     record, meta = line.record, dict[str, object]()
     match record.get("event"):
@@ -148,8 +148,8 @@ def told_in_topics(agent: str, line: Line) -> Record | None:
         case _:
             return None
     at = instant_or_none(record.get("ts"))
-    told = {"topic": topic, "text": str(text), "meta": meta}
-    return told if at is None else {"ts": at, **told}
+    line_of_topic = {"topic": topic, "text": str(text), "meta": meta}
+    return line_of_topic if at is None else {"ts": at, **line_of_topic}
 
 
 def _topics_before(record: Record) -> Record | None:

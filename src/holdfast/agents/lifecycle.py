@@ -51,7 +51,7 @@ def bootstrap(home: Home, agent: Agent, called: str) -> list[Part]:
     lacks = missing(home, agent)
     for part in lacks:
         match part:
-            case "manifest" if not agent.persona.read():  # else somebody died before the file
+            case "manifest" if not agent.persona.read():  # else a process died before the file
                 born = {"agent_id": called, "created_at": utc_stamp(home.clock.now())}
                 _put(home, agent, part, pretty(born))
             case "journal":
@@ -80,7 +80,7 @@ def _put(home: Home, agent: Agent, part: Part, data: bytes) -> None:
 
 def _begin_journal(home: Home, agent: Agent) -> None:
     def decide(head: Cursor) -> Decision[None]:
-        # Under the lock of the log: nobody can be writing its first line meanwhile.
+        # Under the lock of the log, so that no process writes its first line in between.
         with home.opened_dir(agent.key("agent")) as directory:
             if directory is not None and not agent.journal.log.segments():
                 home.vfs.close(directory.open(name_of(agent, "journal"), CREATE_NEW))

@@ -145,7 +145,7 @@ class _Run:
 
     def clear(self) -> None:
         """Remove what was for the time of the session, whatever the command made of it."""
-        import shutil  # noqa: PLC0415 - nobody else needs it
+        import shutil  # noqa: PLC0415 - only here
 
         # direct write: scratch, in which the command may have put anything
         shutil.rmtree(self._folder, ignore_errors=True)  # noqa: TID251
@@ -214,7 +214,7 @@ class _Run:
         return None
 
     def fail(self, error: BaseException) -> None:
-        """Whatever broke, the session has an end; what the command did is told in any case."""
+        """End the session whatever broke, with what the command did."""
         said = getattr(error, "message", None) or str(error) or type(error).__name__
         failed = {"kind": "holdfast", "message": f"the wrapper failed: {said}"}
         fields: Record = {}
@@ -230,7 +230,7 @@ class _Run:
 
 
 def _while_ending(error: HoldfastError, ended: Ended, what: str) -> HoldfastError:
-    """An error behind the command, which tells how that had ended: nobody is to run it again."""
+    """An error after the command, with how that ended, so that it is not run again."""
     if error.message.startswith(_HOW):
         return error
     how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.exit_code}"
@@ -281,7 +281,7 @@ class _Signals:
             try:
                 self._before[number] = signal.signal(number, self._stop)
             except ValueError:
-                break  # not the main thread: whoever has it decides
+                break  # not the main thread, which decides
         return self
 
     def __exit__(self, *exc: object) -> None:

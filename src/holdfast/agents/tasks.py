@@ -258,8 +258,8 @@ class TaskList(OwnObject):
                     continue
                 if task.get("id") == id:
                     reason = f"failed {times} times, the last time: {why}"
-                    told = {"reason": reason, "attempts": times, "since": self._now()}
-                    task |= {"status": "pending", "parked": told}
+                    mark = {"reason": reason, "attempts": times, "since": self._now()}
+                    task |= {"status": "pending", "parked": mark}
                     parked = True
 
         self._change(change, {"event": PARKED, "task": id, "message": one_line(why)[:200]})
@@ -331,7 +331,7 @@ def merged(base: str, ours: str, theirs: str, highest: int = 0) -> str:
         base = pretty(before).decode()
     if _give_ids(document, before, mine, known, highest):
         theirs = pretty(document).decode()
-    # Byte for byte, where nobody else has changed anything.
+    # Byte for byte, where only one side changed.
     return theirs if is_theirs_alone else merge_json(base, ours, theirs)
 
 
@@ -348,7 +348,7 @@ def _unique_ids(document: Record) -> set[str]:
 def _name_again(document: Record, mine: Record, known: set[str]) -> bool:
     """Give tasks the ids that they got when the same buffer, which lacks them, was saved before."""
     ids = {_id_of(task) for task in _tasks_in(document)}
-    # Of two with one id the last, so that nobody gets it twice.
+    # Of two with one id the last, so that it is given once.
     by_id = {_id_of(task): task for task in _tasks_in(mine)}
     free = [task for id, task in by_id.items() if id and id not in ids]
     nameless = [task for task in _tasks_in(document) if not _id_of(task)]
@@ -413,7 +413,7 @@ def board(tasks: Mapping[str, Sequence[Record]]) -> str:
 
 
 def is_untouched(page: str) -> bool:
-    """Whether a page is one of ours that nobody has edited."""
+    """Whether a page is a board that was not edited."""
     stamp = _STAMP.match(page)
     return stamp is not None and stamp[1] == _digest(page[stamp.end() :])
 

@@ -312,7 +312,7 @@ def retire(
 
 def _taken(name: str) -> UsageError:
     return UsageError(
-        f"{name} is there already; nothing was changed",
+        f"{name} already exists; nothing was changed",
         hint=f"`holdfast agent edit {name}` changes its persona; if making it was broken off, "
         f"`holdfast init {name}` makes what it lacks",
     )
