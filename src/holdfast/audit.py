@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 from holdfast import mask
-from holdfast.clock import instant_or_none
+from holdfast.clock import instant
 from holdfast.codec import Record, encode
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.layout import AUDIT
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
     @property
     def instant(self) -> float:
         """When it was told; 0 if that cannot be said."""
-        return instant_or_none(self.record.get("ts")) or 0.0
+        return instant(self.record.get("ts")) or 0.0
 
     @property
     def cursor(self) -> Cursor:

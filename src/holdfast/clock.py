@@ -155,11 +155,3 @@ def instant(stamp: object) -> float | None:
     if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not abs(stamp) < FAR:
         return None
     return float(stamp)
-
-
-def instant_or_none(stamp: object) -> float | None:
-    """The same of what may have been edited by hand; None for what names no instant."""
-    try:
-        return instant_of(stamp) if isinstance(stamp, str) else None
-    except ValueError:
-        return None

@@ -27,7 +27,7 @@ from holdfast.agents.history import (
 from holdfast.agents.persona import Persona
 from holdfast.agents.presence import Presence
 from holdfast.audit import refused
-from holdfast.clock import instant_or_none
+from holdfast.clock import instant
 from holdfast.codec import Record
 from holdfast.errors import (
     BadName,
@@ -320,7 +320,7 @@ class Agent:
 
     def _lasted(self, session: Session) -> Record:
         """How long it took; of a crash, until it was found."""
-        began = instant_or_none(session["started_at"])
+        began = instant(session["started_at"])
         if began is None:
             return {}  # the stamp was edited by hand
         return {"duration_seconds": round(max(0.0, self._home.clock.now() - began), 3)}

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from holdfast.agents import tools
 from holdfast.agents.document import as_object
-from holdfast.clock import instant_or_none, utc_stamp
+from holdfast.clock import instant, utc_stamp
 from holdfast.codec import Record
 from holdfast.errors import BadName, BadValue, Retired, UsageError
 from holdfast.ids import session_id
@@ -289,9 +289,9 @@ def _finish(state: State, record: Record, stamp: str) -> None:
 
 def _spend(state: State, stamp: str, usd: object, times: int) -> None:
     """Add what a session cost to the quarter in which it ended, or take it back."""
-    if (instant := instant_or_none(stamp)) is None:
+    if (at := instant(stamp)) is None:
         return
-    quarter = utc_stamp(instant // _QUARTER * _QUARTER)
+    quarter = utc_stamp(at // _QUARTER * _QUARTER)
     spent: dict[str, list[float]] = state["spent"]
     known, unknown = spent.pop(quarter, [0.0, 0])
     if isinstance(usd, int | float) and not isinstance(usd, bool):

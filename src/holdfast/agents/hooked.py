@@ -20,7 +20,7 @@ from holdfast.agents import tools
 from holdfast.agents.agent import Agent, End, Start
 from holdfast.agents.document import as_object
 from holdfast.agents.history import Session, State, Type
-from holdfast.clock import instant_of, instant_or_none
+from holdfast.clock import instant, instant_of
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.errors import BadValue, Busy, LeaseLost
 from holdfast.ledger.book import Event
@@ -306,9 +306,7 @@ def _end(agent: Agent, told: Told, place: Place) -> Heard:
     from holdfast.agents.reported import from_transcript  # noqa: PLC0415 - only at the end
 
     name = str(session["session_id"])
-    said, odd = from_transcript(
-        told.text("transcript_path"), instant_or_none(session["started_at"])
-    )
+    said, odd = from_transcript(told.text("transcript_path"), instant(session["started_at"]))
     if not _is_ours(session, told):
         known = {each: value for each, value in said.items() if session.get(each) is None}
         if known:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from holdfast.agents import endings, history, metrics
 from holdfast.agents.history import Born
-from holdfast.clock import instant_or_none
+from holdfast.clock import instant
 from holdfast.codec import Record, pretty
 from holdfast.layout import Part
 from holdfast.ledger.entry import entry
@@ -147,7 +147,7 @@ def in_topics(agent: str, line: Line) -> Record | None:
             text = f"What was known before stands in {reach['log']}, up to line {reach['seq']}."
         case _:
             return None
-    at = instant_or_none(record.get("ts"))
+    at = instant(record.get("ts"))
     line_of_topic = {"topic": topic, "text": str(text), "meta": meta}
     return line_of_topic if at is None else {"ts": at, **line_of_topic}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.agents.document import as_object, decoded, object_at
 from holdfast.agents.notes import empty
-from holdfast.clock import instant_or_none, utc_stamp
+from holdfast.clock import instant, utc_stamp
 from holdfast.codec import Record, pretty
 from holdfast.layout import HOLDFAST
 from holdfast.ledger.book import Event, agents, key_of
@@ -124,7 +124,7 @@ def _entry(home: Home, name: str) -> Record:
     key = HOLDFAST.manifest(name)
     manifest = object_at(home, key)
     entry: Record = {"parent_id": _parent(manifest), "manifest_path": key if manifest else None}
-    if (born := instant_or_none(manifest.get("created_at"))) is not None:
+    if (born := instant(manifest.get("created_at"))) is not None:
         entry["created_ts"] = born
     counted: dict[str, int] = {}
     parts: dict[str, Part] = {"memory_lines": "conversation", "events_lines": "events"}

@@ -16,7 +16,7 @@ from holdfast.agents.history import (
     State,
     documents_in,
 )
-from holdfast.clock import instant_or_none, utc_stamp
+from holdfast.clock import instant, utc_stamp
 from holdfast.codec import Record
 from holdfast.store.primitives import Line
 
@@ -158,8 +158,8 @@ def _recent(state: State, stamp: str, counts: Record) -> None:
     state["updated_at"], state["shown"] = stamp, None
     recent: list[Any] = state["recent"]
     recent.append([stamp, counts])
-    if (instant := instant_or_none(stamp)) is not None:
-        oldest = utc_stamp(instant - DAYS_KEPT * DAY)
+    if (at := instant(stamp)) is not None:
+        oldest = utc_stamp(at - DAYS_KEPT * DAY)
         state["recent"] = [each for each in recent if each[0] >= oldest]
 
 

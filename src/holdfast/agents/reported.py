@@ -14,7 +14,7 @@ from typing import cast
 
 from holdfast.agents.document import as_object
 from holdfast.agents.history import LONG_NAMES, SETTABLE, is_credible
-from holdfast.clock import instant_or_none
+from holdfast.clock import instant
 from holdfast.codec import MAX_DOCUMENT, DecodeError, Record, decode
 from holdfast.mask.shown import beginning
 from holdfast.models import recipes, report
@@ -134,7 +134,7 @@ def _message(line: bytes, since: float | None) -> tuple[Record, Record, Record] 
 
 
 def _is_older(entry: Record, since: float | None) -> bool:
-    at = instant_or_none(entry.get("timestamp"))
+    at = instant(entry.get("timestamp"))
     return since is not None and at is not None and at < since
 
 
