@@ -171,7 +171,7 @@ def test_of_two_who_make_an_agent_at_once_one_is_told_that_it_is_there(
         return []
 
     monkeypatch.setattr("holdfast.ops.agent.checked", meanwhile)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         verbs("agent new", agent="par", role=["second"])
     assert manifest(verbs, "par")["roles"] == ["first"]
 
