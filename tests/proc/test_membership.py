@@ -45,9 +45,10 @@ def test_a_program_in_a_tree_is_known_for_one(means: Means, how: str) -> None:
         "emptied": ["env", "-i", *asks],
         "daemon": [sys.executable, "-c", LEAVES],
     }[how]
-    ended = Tree(words, means=[means], id="the-tree").run()
+    tree = Tree(words, means=[means])
+    ended = tree.run()
     assert ended.exit_code == 0, ended
-    assert ended.last_line == "the-tree"
+    assert ended.last_line == tree.mark.id
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_no_program_makes_a_decision_of_a_person(tmp_path: Path, words: list[str
 
 
 def test_who_is_in_no_tree_is_told_apart_from_who_is() -> None:
-    with Tree(["sleep", "60"], id="the-tree") as tree:
+    with Tree(["sleep", "60"]) as tree:
         assert tree.child is not None
         members = all_members(procfs.everything())
         assert tree.child.pid in members

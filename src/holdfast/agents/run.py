@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError, Indeterminate, NotFound
 from holdfast.layout import scratch
 from holdfast.ledger.book import Event
 from holdfast.proc.limits import Ended, Limits, Progress
+from holdfast.proc.survivors import Mark
 from holdfast.proc.tree import Tree
 from holdfast.process import this_process
 from holdfast.workspace.command import program
@@ -84,7 +85,7 @@ def run(home: Home, agent: Agent, plan: Plan, echo: Echo) -> Ran:
         try:
             agent.desk.hand_out(opened.id, opened.fence, owner)
             text = context.compose(context.with_mail(agent, given, opened.id))
-            return one.run(text, probe.mark.id, echo, count, signals)
+            return one.run(text, probe.mark, echo, count, signals)
         except BaseException as error:
             one.fail(error)
             raise
@@ -102,7 +103,9 @@ class _Run:
         self._ended: Ended | None = None
         self.warnings: list[str] = []
 
-    def run(self, text: str, mark: str, echo: Echo, count: measure.Count, signals: _Signals) -> Ran:
+    def run(
+        self, text: str, mark: Mark, echo: Echo, count: measure.Count, signals: _Signals
+    ) -> Ran:
         home, agent, plan, opened = self._home, self._agent, self._plan, self._opened
         home.blob(scratch(opened.id, "context.md")).put([home.mask(text).encode()])
         began, sweep = home.clock.now(), ("session", "sweep", "--agent", agent.name)
@@ -126,7 +129,7 @@ class _Run:
             beat_every=home.settings.heartbeat,
             # What the keeper runs when we are gone: it records the crash.
             orphaned=[*_HOLDFAST, home.path, "--layout", agent.layout.name, *sweep],
-            id=mark,
+            mark=mark,
             clock=home.clock,
         )
         signals.end(tree)

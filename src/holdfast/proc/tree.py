@@ -73,7 +73,7 @@ class Tree:
         keep: Keep = KEEP,
         orphaned: Sequence[str] | None = None,
         means: Sequence[Means] | None = None,
-        id: str | None = None,
+        mark: Mark | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Check that the command can be run; nothing is started yet.
@@ -81,6 +81,7 @@ class Tree:
         `env` replaces our own environment. A descriptor as `stdin` stays the caller's.
         `on_start` is called when the command exists and before it begins. `orphaned` is what
         the keeper runs when the tree has gone and we have too. `means` are tried in turn.
+        `mark` is that of a tree that was only checked.
 
         `blocked` tells which descriptor has to take what `on_output` got before more of it can
         be read, if any. So a slow reader slows the command down, and limits hold all the same.
@@ -94,14 +95,11 @@ class Tree:
         self._on_start, self._on_output, self._on_beat = on_start, on_output, on_beat
         self._blocked = blocked
         self._beat_every = beat_every
-        place = cgroup.place() if "cgroup" in self._means else None
         self._around = around.current()
-        id = id or (self._around.name_one() if self._around else secrets.token_hex(8))
-        group = f"{place}/{survivors.group_name(id)}" if place else None
-        self.mark = Mark(id, self._clock.boot(), group)
+        self.mark = mark or self._marked()
         """Write this down before the start, to find the tree again."""
         self.child: Child | None = None
-        trees = [self._environment.get(procfs.TREE), self._around and self._around.id, id]
+        trees = [self._environment.get(procfs.TREE), self._around and self._around.id, self.mark.id]
         self._environment[procfs.TREE] = ":".join(each for each in trees if each)
 
         self._input = stdin.encode() if isinstance(stdin, str) else stdin
@@ -135,6 +133,12 @@ class Tree:
         self._stuck = False
         self._killed = self._left = 0
         self._result: Ended | None = None
+
+    def _marked(self) -> Mark:
+        place = cgroup.place() if "cgroup" in self._means else None
+        id = self._around.name_one() if self._around else secrets.token_hex(8)
+        group = f"{place}/{survivors.group_name(id)}" if place else None
+        return Mark(id, self._clock.boot(), group)
 
     @property
     def keeper(self) -> int | None:

@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.mask.shown import end
 from holdfast.proc.limits import Limits
 from holdfast.proc.output import Keep
+from holdfast.proc.survivors import Mark
 from holdfast.proc.tree import Child, Tree
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Terms(TypedDict, total=False):
     beat_every: float
     keep: Keep
     orphaned: Sequence[str] | None
-    id: str | None
+    mark: Mark
     clock: Clock | None
 
 
