@@ -33,7 +33,7 @@ VERBS = {
     "status": Hops(9, 0, 22),
     "inbox send": Hops(25, 1, 21),
     "inbox take": Hops(2, 0, 16),
-    "run -- true": Hops(93, 6, 42),
+    "run -- true": Hops(90, 6, 42),
     # On a slow machine the job is shown twice more, 5 opens each.
     "job run": Hops(113, 4, 32),
     "session start": Hops(55, 2, 35),
