@@ -53,8 +53,14 @@ def is_ordinary(env: Mapping[str, str]) -> bool:
     return not any(name.startswith(OWN_START) for name in env)
 
 
-def can_fork() -> bool:
-    """Whether a copy of this process goes on; with several threads it may not."""
+def can_fork(patience: float = 0.0) -> bool:
+    """Whether a copy of this process goes on; with several threads it may not.
+
+    A thread that another test left is on its way out: it is waited for that long.
+    """
+    for each in threading.enumerate():
+        if patience and each is not threading.current_thread():
+            each.join(patience)
     return threading.active_count() == 1
 
 

@@ -102,7 +102,8 @@ class Shell:
         place, whole = cwd or self.cwd, self.environment(env)
         if command[0] == PROGRAM and before is None and is_ordinary(env):
             told: tuple[int, bytes, bytes] | None = None
-            if can_fork():
+            # What `begin` replaces in this process is lost on a new program.
+            if can_fork(2.0 if begin is not None else 0.0):
                 told = forked(command[1:], whole, place, said, PATIENCE, begin)
             elif nurseries and begin is None:
                 told = nurseries[-1].ran(command[1:], whole, place, said, PATIENCE)

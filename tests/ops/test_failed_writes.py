@@ -205,6 +205,11 @@ def datum(shell: Shell) -> tuple[str, ...]:
     return ()
 
 
+def proposal(shell: Shell) -> tuple[str, ...]:
+    made = done(shell, "memory add", agent="rio", topic="fees", text="2 %", proposed=True)
+    return (str(made.data["id"]),)
+
+
 def run_of_a_swarm(shell: Shell) -> tuple[str, ...]:
     ran = shell(*SWARM, "--ticks", "1")
     assert ran.code == 0, ran
@@ -317,6 +322,8 @@ WRITING: dict[str, tuple[Before, tuple[str, ...]]] = {
     "memory compact": (datum, OF_RIO),
     "memory ingest": (attachment, ("note.md", *OF_RIO)),
     "memory reindex": (datum, ()),
+    "memory accept": (proposal, OF_RIO),
+    "memory refuse": (proposal, OF_RIO),
     "swarm run": (nothing, (*SWARM[2:], "--ticks", "1")),
     "swarm resume": (run_of_a_swarm, ("week", "--ticks", "2")),
     "swarm stop": (killed_swarm, ("week",)),
