@@ -52,7 +52,8 @@ class Engine:
     def run(self, rounds: int | None, *, smoke: bool = False) -> State:
         """Round after round until a stop; with `rounds`, so many more at most."""
         end_around(self.steps.around)
-        names = self.steps.home.names(self.place.key("state/iteration_history"))
+        # The last documents of a round: where they are, the others are too.
+        names = self.steps.home.names(self.place.key("state/merge_reports"))
         if len(names) < self.journal.known()["iterations"]:
             self.steps.views.rebuild(self.journal.lines.log)
         done = 0
