@@ -16,35 +16,19 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from holdfast.errors import ConfigError
-from holdfast.models.embedding import served
+from holdfast.models.embedding import Served, served
 
 INSTALL = '`pip install "holdfast[memory]"`, or set `embedder = "hash"` under [memory]'
 _HASHED, _MOST_HASHED = 768, 512
 _MOST_TOKENS, _THREADS = 256, 2
 
 
-class Embedder(Protocol):
-    @property
-    def name(self) -> str:
-        """Vectors of different names are never compared."""
-        ...
-
-    @property
-    def weight(self) -> float:
-        """How much its voice counts in a search, beside the words' 1."""
-        ...
-
-    def embed(self, texts: Sequence[str], /) -> list[array[float]]:
-        """Of each text 32-bit floats, of length 1 unless they are all zeros."""
-        ...
-
-
-def open_embedder(ref: str = "") -> Embedder:
+def open_embedder(ref: str = "") -> Hashed | MiniLM | Served:
     """An embedder by its name; without one MiniLM, or hashed words where it is not installed."""
     kind, _, name = ref.partition(":")
     if kind == "hash":
