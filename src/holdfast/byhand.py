@@ -44,7 +44,7 @@ def parse(data: bytes, name: str) -> Json:
         try:
             return decode(text.strip().encode(), limit=MOST_BYTES)
         except DecodeError as error:
-            raise BadValue(f"{name}: not JSON: {error}", hint="or write it as YAML") from None
+            raise BadValue(f"{name}: {error}", hint="or write it as YAML") from None
     return _from_yaml(text, name)
 
 

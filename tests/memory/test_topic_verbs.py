@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -257,3 +258,35 @@ def test_reindex_describes_the_index_of_vectors_in_the_tree(shell: Shell) -> Non
     assert (shell.home / "state/rio/topics.jsonl").read_bytes() == lines, "nothing new to record"
     hits = shell("memory", "search", "harbour 7", "--agent", "rio", "--json").rows()
     assert hits[0]["text"] == "datum number 7 of the harbour"
+
+
+@pytest.mark.parametrize("room", [0, 40_000], ids=["none", "for the index to be opened"])
+def test_on_a_full_disk_memory_is_read_all_the_same(shell: Shell, room: int) -> None:
+    add(shell, "Fees are 2 %")
+    assert len(found_by(shell, "fees")) == 1
+    add(shell, f"Fees are 3 %, for some {'and others ' * 9_000}")
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    for words in (
+        ("search", "fees", "--agent", "rio"),
+        ("tree", "--agent", "rio"),
+        ("show", "--agent", "rio", "--topic", "/"),
+    ):
+        ran = shell("memory", *words, "--json", begin=full)
+        assert ran.code == 0, ran.err
+        assert "Fees are 3 %" in ran.out or '"data":2' in ran.out
+    refused = shell("memory", "reindex", "--json", begin=full)
+    assert refused.error()["code"] == "disk_full", refused.err
+
+
+def test_data_without_a_text_are_shown_as_json(shell: Shell) -> None:
+    add(shell, "", "--data", '{"k": [true, null]}')
+    ran = shell("memory", "show", "--agent", "rio", "--topic", "/")
+    assert ran.out.endswith('decisions/fees: {"k":[true,null]}\n')
+
+
+def test_what_is_no_json_is_said_once(shell: Shell) -> None:
+    ran = shell("memory", "add", "--agent", "rio", "--topic", "a", "--meta", '{"a":')
+    assert ran.code == 2 and ran.err.count("not JSON") == 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.agents.context import MOST_HITS, Given
 from holdfast.agents.findable import origins
+from holdfast.errors import StorageError
 from holdfast.layout import HOLDFAST, Layout
 from holdfast.memory.search import Filters, Recall
 from holdfast.memory.sources import CHUNK, SUMMARY, TOPIC, TURN
@@ -65,7 +66,7 @@ def recalled(
     try:
         with open_recall(home, agent.layout, keep=keep) as recall:
             hits = recall.search(about, agents=[agent.name], k=3 * MOST_HITS, filters=sources)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, StorageError) as error:
         # The index can be made again; what was asked for is more than a search.
         home.notice("memory_not_searched", f"{agent.name}: {error}")
         return given

@@ -24,7 +24,7 @@ from struct import pack
 from typing import Any, TypeVar, cast
 
 from holdfast.codec import decode, encode
-from holdfast.errors import HoldfastError
+from holdfast.errors import DiskFull, HoldfastError, StorageError
 from holdfast.layout import CACHE
 from holdfast.memory.sources import CHUNK, NOTE, SUMMARY, TOPIC, Text
 from holdfast.memory.terms import terms
@@ -120,10 +120,12 @@ class Index:
         self._inode = os.stat(self.path).st_ino if self.folder else 0
         return db
 
-    def renew(self) -> None:
-        """A damaged index is thrown away while it is used."""
+    def renew(self, *, in_memory: bool) -> None:
+        """Go on with a new one: a damaged index is thrown away, one on a full disk is left."""
         self.db.close()
-        self.db = self._anew()
+        if in_memory:
+            self.folder, self.path = None, ":memory:"
+        self.db = self._open() if in_memory else self._anew()
 
     def _anew(self) -> sqlite3.Connection:
         """So is one that is damaged from the start, or of another format."""
@@ -354,17 +356,20 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def lasting(method: _Method) -> _Method:
-    """Begins a method again on a new index if the one that it used turns out to be damaged."""
+    """Begins a method again on a new index: in memory where it is the disk that failed."""
 
     @wraps(method)
     def again(self: Any, *args: Any, **given: Any) -> Any:
-        try:
-            return method(self, *args, **given)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise  # as in `_open`
-            self.index.renew()
-            return method(self, *args, **given)
+        for last in (False, True):
+            try:
+                return method(self, *args, **given)
+            except sqlite3.DatabaseError as error:
+                failed, locked = isinstance(error, sqlite3.OperationalError), "locked" in str(error)
+                if failed and (last or locked or self.index.folder is None):
+                    kind, hint = StorageError if locked else DiskFull, "see `holdfast doctor`"
+                    raise kind(f"the index cannot be written: {error}", hint=hint) from error
+                self.index.renew(in_memory=failed)
+        raise StorageError("the index was damaged twice", hint="see `holdfast doctor`")
 
     return cast("_Method", again)
 

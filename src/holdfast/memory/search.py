@@ -8,7 +8,6 @@ lists what its score is made of.
 from __future__ import annotations
 
 import math
-import sqlite3
 from array import array
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from holdfast.codec import Record, decode_record
-from holdfast.errors import DiskFull, ModelError, StorageError
+from holdfast.errors import ModelError
 from holdfast.memory.index import FOLDER, Index, lasting, open_index
 from holdfast.memory.rank import allowed, best_by_words, bm25, chosen_terms, columns
 from holdfast.memory.reading import Origins, Progress, Reading
@@ -121,12 +120,7 @@ class Recall:
         """Rebuild the index from all logs; vectors of texts that are still there are kept."""
         if self.index.folder is None:
             # A search makes do with an index in memory; this would be gone when it returns.
-            try:
-                self.index = Index(self._home.scratch(FOLDER))
-            except sqlite3.OperationalError as error:
-                kind = StorageError if "locked" in str(error) else DiskFull
-                hint = "`holdfast doctor` looks at the disk; then run it again"
-                raise kind(f"the index cannot be written: {error}", hint=hint) from error
+            self.index = Index(self._home.scratch(FOLDER))
         with self.index.writing():
             self.index.wipe()
         return self.read_on(None, progress)

@@ -97,7 +97,7 @@ def _jobs(home: Home, wrong: set[str], *, dry_run: bool) -> Iterator[tuple[str, 
 def _views(
     home: Home, agent: Agent, wrong: set[str], *, dry_run: bool
 ) -> Iterator[tuple[str, str]]:
-    """Fold those views anew that do not show what their log says."""
+    """Rebuild the views that do not show what their log says."""
     with Ledger(home, agent.name) as ledger:
         if ledger.status_key in wrong:
             yield ledger.status_key, _folded([] if dry_run else ledger.rebuild())
@@ -107,4 +107,4 @@ def _views(
 
 def _folded(aside: list[str]) -> str:
     kept = f"; what was edited by hand is kept as {', '.join(aside)}" if aside else ""
-    return f"folded anew{kept}"
+    return f"rebuilt{kept}"

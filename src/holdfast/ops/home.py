@@ -146,7 +146,7 @@ def rebuild(context: Context, *, dry_run: DryRun = False) -> Change:
         keys.append(HOLDFAST.path("index"))
         if not dry_run:
             refresh_index(home)
-    verb = "would fold anew" if dry_run else "folded anew"
+    verb = "would rebuild" if dry_run else "rebuilt"
     detail = f"{verb}: {', '.join(keys) or 'nothing'}"
     return Change(home.path, bool(keys) and not dry_run, detail, dry_run=dry_run)
 

@@ -238,4 +238,4 @@ def _judged(context: Context, place: str, made: _Made, old: bytes | None) -> _Pu
     # By its content too, so that two edits of one second do not meet.
     aside = f"{place}.edited-{when}-{revision_of(old)[:8]}"
     context.warn(f"{place} was edited by hand; that text is kept as {aside}")
-    return _Put(place, "made anew", aside)
+    return _Put(place, "rebuilt", aside)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.agents.notes import MOST_SHOWN, bounded
 from holdfast.clock import utc_stamp
+from holdfast.codec import encode
 from holdfast.errors import UsageError
 from holdfast.ops.context import Context
 from holdfast.ops.envelope import Change, Rows, Show
@@ -195,11 +196,11 @@ def forget(
             topics.forget(found)
     if found and not dry_run:
         _clean(call, topics.agent)
-    said = "would forget" if dry_run else "forgot"
+    verb = "would forget" if dry_run else "forgot"
     some = f": {', '.join([*found][:5])}{', …' if len(found) > 5 else ''}" if found else ""
     data = {"forgotten": [*found], "topics": sorted({each.topic for each in found.values()})}
     applied = bool(found) and not dry_run
-    detail = f"{said} {_count(len(found), 'datum', 'data')}{some}"
+    detail = f"{verb} {_count(len(found), 'datum', 'data')}{some}"
     return Change(topics.agent, applied, detail, data, dry_run)
 
 
@@ -309,9 +310,9 @@ def _proposed(datum: Datum) -> str:
 
 def _line(datum: Datum, state: str) -> str:
     notes = ", ".join(filter(None, [datum.source, *(f"#{tag}" for tag in datum.tags), state]))
-    said = " ".join(datum.text.split()) or str(datum.data)
+    words = " ".join(datum.text.split()) or encode(datum.data).decode()
     about = f"  ({notes})" if notes else ""
-    return f"{datum.id}  {utc_stamp(datum.ts)}  {datum.topic}: {said}{about}"
+    return f"{datum.id}  {utc_stamp(datum.ts)}  {datum.topic}: {words}{about}"
 
 
 def _json(text: str, what: str) -> object:
